@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from .text import count_noun, shorten
+from .text import count_noun, one_of, shorten
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -85,14 +85,26 @@ _OWN_VALIDATORS = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def problem_message(problem: ErrorDetails) -> str:
-    """Return what is wrong, without the field, such as ``'abc' is not a number``.
+def wrong_value(value: object, allowed: str) -> str:
+    """Return ``VALUE is not ALLOWED``."""
+    return f"{shorten(value)} is not {allowed}"
+
+
+def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
+    """Return what is wrong with a value, without the field, such as ``'abc' is not a number``.
 
     A message of our own validators comes without pydantic's prefix. No sentence is pydantic's.
+
+    Args:
+        problems: pydantic's problems with the value, one for each type that the field takes.
+        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the problem has the limit.
     """
-    kind, value = problem["type"], shorten(problem["input"])
+    # A problem other than the type belongs to the type that the value has.
+    problem = next((other for other in problems if other["type"] not in _KINDS), problems[0])
+    kind, value = problem["type"], problem["input"]
     if kind in _KINDS:
-        return f"{value} is not {_KINDS[kind]}"
+        kinds = one_of(dict.fromkeys(_KINDS[other["type"]] for other in problems))
+        return wrong_value(value, kinds) + (f" ({allowed})" if allowed else "")
     if kind in _LENGTHS:
         return _length_message(problem)
     if kind in _OWN_VALIDATORS:
@@ -107,12 +119,13 @@ def problem_message(problem: ErrorDetails) -> str:
             column = re.search(r" column (\d+)$", context["error"])
             message = "not JSON" + (f", from column {column[1]} on" if column else "")
         case "literal_error" | "enum":
-            message = _choice_message(value, context["expected"])
+            message = _choice_message(shorten(value), context["expected"])
         case _ if kind in _BOUNDS:
             sign, limit = _BOUNDS[kind]
-            message = f"{problem['input']} is not {sign} {context[limit]}"
+            bound = allowed or f"{sign} {context[limit]}"
+            message = wrong_value(value, f"within {bound}" if ".." in bound else bound)
         case _:
-            message = f"{value} cannot stand here"
+            message = f"{shorten(value)} cannot stand here"
     return message
 
 
@@ -130,8 +143,10 @@ def _length_message(problem: ErrorDetails) -> str:
 def _choice_message(value: str, expected: str) -> str:
     """``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``."""
     choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
-    is_single = " or " not in choices
-    return f"{value} is not supported, only {choices}" if is_single else f"{value} is not {choices}"
+    if " or " not in choices:
+        return f"{value} is not supported, only {choices}"
+    unquoted = choices.replace("'", "")  # as flags list their choices
+    return f"{value} is not {unquoted}"
 
 
 def problem_sentence(path: Iterable[object], message: str) -> str:

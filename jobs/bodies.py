@@ -353,13 +353,14 @@ def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: st
     """
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each; the longest path belongs to the type that was meant.
-    same_field = (other for other in errors if other["loc"][:1] == errors[0]["loc"][:1])
+    same_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
     first = max(same_field, key=lambda other: len(other["loc"]))
     is_unknown = first["type"] == "extra_forbidden"
     # An unknown field has a name of the user's, which may look like pydantic's names of types.
     unknown_names = first["loc"][-1:] if is_unknown else ()
     path = [part for part in first["loc"] if part in unknown_names or not _is_type_name(part)]
-    message = problem_message(first)
+    other_types = [other for other in same_field if [p for p in other["loc"] if not _is_type_name(p)] == path]
+    message = problem_message(first, *other_types)
     if is_unknown:
         message += _unknown_field_hint(str(path[-1]), fields if len(path) == 1 else None)
     return problem_sentence([prefix, *path] if prefix else path, message)

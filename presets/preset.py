@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.errors import problem_message
+from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
 from ..common.text import shorten
 from ..samplers.base import Sampler
@@ -57,7 +57,7 @@ class Preset(BaseModel):
         "max_tokens": "a whole number ≥ 1, or -1 for no limit",
         "stop": "a text or a list of texts",
         "system": "a text",
-        "grammar": "a text or a table",
+        "grammar": "a text or an object",
     }
     """What each key takes, in words."""
 
@@ -204,4 +204,4 @@ def field_message(error: ValidationError, table: Mapping[str, Any], needed: Mapp
     if first["type"] == "value_error":
         return problem_message(first)
     key = str(first["loc"][0])
-    return f"{key}: {shorten(table[key])} is not {needed[key]}"
+    return f"{key}: {wrong_value(table[key], needed[key])}"

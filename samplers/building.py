@@ -14,10 +14,10 @@ from typing import Any, Literal, SupportsIndex, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
+from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
-from ..common.text import nearest_name
+from ..common.text import nearest_name, shorten
 from .base import BuildContext, Sampler, Vocabulary
 from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
@@ -35,7 +35,7 @@ def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None =
     parameter, what is allowed and what came.
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
-        raise SamplingError(f"seed: {_shown_value(seed)} is not a whole number within 0..{SEED_MAX}")
+        raise SamplingError(f"seed: {wrong_value(seed, f'a whole number within 0..{SEED_MAX}')}")
     return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
 
 
@@ -100,8 +100,9 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
     if isinstance(step, Mapping) and len(step) > 1:
         names = " and ".join(map(str, step))
         raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
-    shown = _shown_value(step)
-    raise SamplingError(f"{origin}: {shown} is not a step; write name, name: value or name: {{parameters}}")
+    raise SamplingError(
+        f"{origin}: {shorten(step)} is not a step; write name, name: value or name: {{parameters}}"
+    )
 
 
 _PARAMETER_SIMILARITY = 0.4
@@ -400,44 +401,9 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     allowed = allowed_values(field) if field is not None else ""
     same_path = [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first]
-    kind = _kind_in_words(cls, same_path)
-    got = first["input"]
-    if kind:
-        return f"{path}: {'the key ' if is_key else ''}{_shown_value(got)} is not {kind}" + (
-            f" ({allowed})" if allowed else ""
-        )
-    if first["type"].startswith(("greater_than", "less_than")) and allowed:
-        return f"{path}: {_shown_value(got)} is not {'within ' if '..' in allowed else ''}{allowed}"
-    if first["type"] == "literal_error":
-        return f"{path}: {_shown_value(got)} is not {allowed}"
-    message = first["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(got, Mapping) else f"{got!r}: "
-    return f"{path}: {shown}{message[:1].lower()}{message[1:]}"
-
-
-_KINDS = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "dict_type": "a table",
-    "list_type": "a list",
-    "finite_number": "a finite number",
-}
-"""What is needed, by the type of pydantic's error."""
-
-
-def _kind_in_words(cls: type[Sampler], problems: list[ErrorDetails]) -> str:
-    """The types that a parameter takes, ``a whole number or a text``; empty if the type is not the problem."""
-    kinds = [_KINDS[problem["type"]] for problem in problems if problem["type"] in _KINDS]
-    words = " or ".join(dict.fromkeys(kinds))
-    has_example = problems[0]["type"] == "dict_type" and cls.about.example is not None
-    return f"{words} such as {cls.about.example}" if words and has_example else words
-
-
-_WORDS = {True: "true", False: "false", None: "null"}
-
-
-def _shown_value(value: object) -> str:
-    """The value in a message: as Python writes it, but true, false and null as presets do."""
-    return _WORDS[value] if isinstance(value, bool | None) else repr(value)
+    message = problem_message(*same_path, allowed=allowed)
+    if first["type"] == "dict_type" and cls.about.example is not None:
+        message += f" such as {cls.about.example}"
+    if "value_error" in (problem["type"] for problem in same_path) and not isinstance(first["input"], Mapping):
+        message = f"{shorten(first['input'])}: {message}"
+    return f"{path}: {'the key ' if is_key else ''}{message}"

@@ -24,6 +24,7 @@ from ...samplers.registry import find_sampler
 from ..errors import PresetError
 from ..overrides import SETTINGS
 from ..preset import Preset, make_step
+from .rows import StepRow, ToolKey
 from .table import ForeignTable
 
 
@@ -51,8 +52,10 @@ class Draft:
     the order in which the tool applies them.
     """
 
-    def __init__(self, tool: str, table: ForeignTable) -> None:
+    def __init__(self, tool: str, table: ForeignTable, defaults: Mapping[str, Any] | None = None) -> None:
         self.tool = tool
+        self.defaults = defaults or {}
+        """The tool's defaults that differ from `ToolKey.off`, by key."""
         self.defaults_of = tool
         """Whose defaults stand in for what the file does not say."""
         self.table = table
@@ -103,9 +106,31 @@ class Draft:
         spelled = tuple(table.spelled(key) for key in keys if table.is_given(key))
         self.slots[slot] = ForeignStep(name, dict(params), spelled, comment, bool(spelled))
 
-    def put_greedy(self, slot: str, key: str, comment: str) -> None:
-        """Put a step that takes the most likely token into a slot."""
-        self.put(slot, "greedy", {}, [key], comment)
+    def read(self, key: ToolKey) -> Any:
+        """Return the value of a key, or the tool's default; raises ``PresetError`` for another kind of value."""
+        return key.read(self.table, self.defaults.get(key.name, key.off))
+
+    def put_row(self, row: StepRow, comment: str = "") -> None:
+        """Put the step of a row into its slot, if the tool applies it; ``comment``: in place of the row's.
+
+        Raises ``PresetError`` for a value of another kind, or one that the sampler refuses.
+        """
+        if row.acts is not None and not row.acts(self.read(next(iter(row.keys.values())))):
+            return
+        params = {parameter: self.read(key) for parameter, key in row.keys.items()}
+        self.put(row.slot, row.sampler, {**params, **row.fixed}, row.key_names, comment or row.comment)
+
+    def put_rows(self, rows: Mapping[str, StepRow], *samplers: str) -> None:
+        """Put the steps of these samplers; raises ``PresetError`` as `put_row`."""
+        for sampler in samplers:
+            self.put_row(rows[sampler])
+
+    def put_temperature(self, row: StepRow, comment: str = "temperature 0 takes the most likely token") -> None:
+        """Put the temperature, or greedy with a comment where the temperature is 0."""
+        if self.read(row.keys["t"]) == 0:
+            self.put(row.slot, "greedy", {}, row.key_names, comment)
+        else:
+            self.put_row(row)
 
     def put_logit_bias(self) -> None:
         """Put the biases of ``logit_bias``, a table of token ids and numbers, into the slot of that name."""
@@ -377,18 +402,6 @@ class Exported:
     """A sentence for each thing that the format cannot say, which names it as our presets do."""
 
 
-@dataclass(frozen=True)
-class StepKeys:
-    """How a format says a sampler: the key of each parameter, and the values of those that it has no key for.
-
-    A parameter that is in neither has our default in that tool.
-    """
-
-    slot: str
-    keys: Mapping[str, str]
-    fixed: Mapping[str, Any] | None = None
-
-
 _TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
@@ -465,26 +478,43 @@ class Outgoing:
         """Note what could not be said: a step or a parameter, and why."""
         self.reported.append(f"{subject}: {reason}")
 
-    def say_steps(self, keys_by_sampler: Mapping[str, StepKeys]) -> None:
+    def report_plain_draw(self) -> None:
+        """Report that the tool lacks the chain's way to select a token."""
+        self.report(self.selector_name, f"{self.tool} does not draw so; a plain draw was written")
+
+    def leave_out(self, samplers: Container[str], reason: str) -> None:
+        """Remove the steps of these samplers, and report each."""
+        for step in self.steps:
+            if step.about.name in samplers:
+                self.report(step.about.name, reason)
+        self.steps = [step for step in self.steps if step.about.name not in samplers]
+
+    def say_steps(self, rows: Mapping[str, StepRow]) -> None:
         """Put each step into `values` and its slot into `order`; report those that the format cannot say."""
         for sampler in self.steps:
-            keys = keys_by_sampler.get(sampler.about.name)
-            if keys is None:
+            row = rows.get(sampler.about.name)
+            if row is None:
                 self.report(sampler.about.name, f"{self.tool} has no such step")
-            elif keys.slot in self.order:
+            elif row.slot in self.order:
                 self.report(sampler.about.name, f"{self.tool} has such a step once only; the first was kept")
             else:
-                self.say(sampler, keys)
-                self.order.append(keys.slot)
+                self.say(sampler, row)
+                self.order.append(row.slot)
 
-    def say(self, sampler: Sampler, keys: StepKeys) -> None:
+    def say_selector(self, rows: Mapping[str, StepRow]) -> StepRow | None:
+        """Put the step that selects into `values`, and return its row; None if none of the rows is for it."""
+        row = rows.get(self.selector_name)
+        if row is not None and self.selector is not None:
+            self.say(self.selector, row)
+        return row
+
+    def say(self, sampler: Sampler, row: StepRow) -> None:
         """Put the parameters of one step into `values`; report those that have another value there."""
-        fixed = keys.fixed or {}
         for name, declared in type(sampler).model_fields.items():
             value = getattr(sampler, name)
-            there = fixed.get(name, declared.get_default(call_default_factory=True))
-            if name in keys.keys:
-                self.values[keys.keys[name]] = value
+            there = row.fixed.get(name, declared.get_default(call_default_factory=True))
+            if name in row.keys:
+                self.values[row.keys[name].name] = value
             elif value != there:
                 subject = f"{sampler.about.name}.{name} {shorten(value)}"
                 self.report(subject, f"{self.tool} always has {shorten(there)} there")
@@ -495,11 +525,12 @@ class Outgoing:
         if there != self.order:
             self.report("order", f"{self.tool} applies {', '.join(there)}, not {', '.join(self.order)}")
 
-    def drop(self, slot: str, keys: Sequence[str], reason: str) -> None:
-        """Take a step out again, and report it."""
+    def drop(self, slot: str, rows: Mapping[str, StepRow], reason: str) -> None:
+        """Remove the step in a slot from `order` and `values`, and report it."""
         self.order.remove(slot)
-        for key in keys:
-            self.values.pop(key, None)
+        for row in rows.values():
+            for key in row.keys.values() if row.slot == slot else ():
+                self.values.pop(key.name, None)
         self.report(slot, reason)
 
     def take_extras(self, keys: Mapping[str, str], unlimited: Any = None) -> dict[str, Any]:

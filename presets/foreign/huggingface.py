@@ -12,17 +12,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...common.text import shorten
-from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, StepKeys, report_searches
+from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, report_searches
+from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import ForeignTable
 
 TOOL = "transformers"
+_ROWS = rows_by_sampler(
+    StepRow("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
+    StepRow("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
+    StepRow(
+        "penalties",
+        {"repeat": ToolKey("repetition_penalty", 1.0)},
+        slot="repetition_penalty",
+        fixed={"last_n": -1},
+        comment="the prompt counts too",
+    ),
+    StepRow("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}, slot="no_repeat_ngram_size"),
+    StepRow("ban", {"tokens": ToolKey("bad_words_ids", [])}, slot="bad_words_ids"),
+    StepRow("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
+    StepRow("top_h", {"h": ToolKey("top_h", 0.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
+    StepRow("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
+    StepRow("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
+    StepRow("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
+)
 SLOTS_BEFORE = (
     *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
     *("min_new_tokens", "suppress_tokens"),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
-_TOP_K = 50
-"""transformers' default of ``top_k`` (GenerationConfig)."""
+_DEFAULTS = {"top_k": 50}
+"""transformers' defaults that act (GenerationConfig)."""
 
 # Keys that sample, what they would have to be to change nothing, and what they do.
 _UNMATCHED = {
@@ -53,7 +76,7 @@ _SILENT = (
 def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a configuration; raises ``PresetError``."""
     table = ForeignTable(values, origin)
-    draft = Draft(TOOL, table)
+    draft = Draft(TOOL, table, _DEFAULTS)
     _put_before(draft)
     _put_sampling(draft)
     before = draft.arranged(SLOTS_BEFORE)
@@ -74,12 +97,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
 def _put_before(draft: Draft) -> None:
     table = draft.table
     draft.put("logit_bias", "logit_bias", {"bias": _sequence_bias(draft)}, ["sequence_bias"])
-    key = "encoder_repetition_penalty"
-    draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
-    key = "repetition_penalty"
-    draft.put(key, "penalties", {"repeat": table.number(key, 1.0), "last_n": -1}, [key], "the prompt counts too")
-    key = "no_repeat_ngram_size"
-    draft.put(key, "no_repeat_ngram", {"n": table.whole_number(key, 0)}, [key])
+    draft.put_rows(_ROWS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
     bad = _id_lists(table, "bad_words_ids")
     draft.put("bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"])
     if any(len(ids) > 1 for ids in bad):
@@ -87,7 +105,7 @@ def _put_before(draft: Draft) -> None:
         draft.reported.append(
             f"bad_words_ids {shorten(longer)}: sequences of several tokens cannot be banned by ids"
         )
-    draft.put("min_new_tokens", "min_tokens", {"n": table.whole_number("min_new_tokens", 0)}, ["min_new_tokens"])
+    draft.put_rows(_ROWS, "min_tokens")
     tokens = table.raw("suppress_tokens") or []
     if not _are_ids(tokens):
         raise table.fault("suppress_tokens", "a list of token ids")
@@ -95,21 +113,11 @@ def _put_before(draft: Draft) -> None:
 
 
 def _put_sampling(draft: Draft) -> None:
-    table = draft.table
-    temperature = table.number("temperature", 1.0)
-    if temperature == 0:
-        draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
-        if table.flag("do_sample", False):
-            draft.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
-    else:
-        draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
-    draft.put("top_h", "top_h", {"h": table.number("top_h", 0.0)}, ["top_h"])
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", _TOP_K), 0)}, ["top_k"])
-    for key, name in (("top_p", "top_p"), ("typical_p", "typical")):
-        draft.put(key, name, {"p": min(table.number(key, 1.0), 1.0)}, [key])
-    draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
-    for key in ("epsilon_cutoff", "eta_cutoff"):
-        draft.put(key, key, {"epsilon": table.number(key, 0.0)}, [key])
+    temperature = _ROWS["temperature"]
+    draft.put_temperature(temperature)
+    if draft.read(temperature.keys["t"]) == 0 and draft.table.flag("do_sample", False):
+        draft.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
+    draft.put_rows(_ROWS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
 
 
 def _sequence_bias(draft: Draft) -> dict[int, float]:
@@ -150,37 +158,15 @@ def _report_unmatched(draft: Draft) -> None:
     draft.report_unknown(known)
 
 
-_KEYS = {
-    "logit_bias": StepKeys("logit_bias", {"bias": "sequence_bias"}),
-    "encoder_repetition_penalty": StepKeys(
-        "encoder_repetition_penalty", {"penalty": "encoder_repetition_penalty"}
-    ),
-    "penalties": StepKeys("repetition_penalty", {"repeat": "repetition_penalty"}, {"last_n": -1}),
-    "no_repeat_ngram": StepKeys("no_repeat_ngram_size", {"n": "no_repeat_ngram_size"}),
-    "ban": StepKeys("bad_words_ids", {"tokens": "bad_words_ids"}),
-    "min_tokens": StepKeys("min_new_tokens", {"n": "min_new_tokens"}),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-    "top_h": StepKeys("top_h", {"h": "top_h"}),
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "typical": StepKeys("typical_p", {"p": "typical_p"}),
-    "epsilon_cutoff": StepKeys("epsilon_cutoff", {"epsilon": "epsilon_cutoff"}),
-    "eta_cutoff": StepKeys("eta_cutoff", {"epsilon": "eta_cutoff"}),
-}
-
-
 def to_config(out: Outgoing) -> Exported:
     """Return the JSON; biases and bans of texts are reported, since the file holds token ids."""
     name = out.selector_name
     if name == "greedy":
-        sampling = {name for name, keys in _KEYS.items() if keys.slot in SAMPLING_SLOTS}
-        for step in [step for step in out.steps if step.about.name in sampling]:
-            out.steps.remove(step)
-            out.report(step.about.name, "without do_sample, transformers applies the penalties only")
+        sampling = [row.sampler for row in _ROWS.values() if row.slot in SAMPLING_SLOTS]
+        out.leave_out(sampling, "without do_sample, transformers applies the penalties only")
     elif name != "dist":
-        out.report(name, "transformers does not draw so; a plain draw was written")
-    out.say_steps(_KEYS)
+        out.report_plain_draw()
+    out.say_steps(_ROWS)
     out.report_order([*SLOTS_BEFORE, *SAMPLING_SLOTS])
     values: dict[str, Any] = {"do_sample": name != "greedy"}
     if name != "greedy":

@@ -24,44 +24,60 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from .draft import Draft, Exported, Outgoing, StepKeys, has_halves
+from .draft import Draft, Exported, Outgoing, has_halves
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
-_SAMPLERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temperature", "repetition_penalty")
-"""The slot of each number."""
+_KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
+    0: ("top_k",),
+    1: ("top_a",),
+    2: ("top_p", "min_p"),
+    3: ("tfs",),
+    4: ("typical",),
+    5: ("temperature",),
+    6: ("repetition_penalty",),
+}
+"""The slots of each number of ``sampler_order``."""
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
-
+_MIROSTAT = StepRow(
+    "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch="mirostat"
+)
+_KOBOLDAI_ROWS = rows_by_sampler(
+    StepRow("temperature", {"t": ToolKey("temp", 1.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_a", {"a": ToolKey("top_a", 0.0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": True}),
+    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
+    StepRow(
+        "repetition_penalty",
+        {
+            "penalty": ToolKey("rep_pen", 1.0),
+            "range": ToolKey("rep_pen_range", 1024),
+            "slope": ToolKey("rep_pen_slope", 0.0),
+        },
+    ),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}, acts=lambda p: p > 0, comment="as KoboldCpp applies it"),
+    _MIROSTAT,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
+)
 _PRESET_DEFAULTS: Mapping[str, float] = {
     "temp": 0.5,
-    "top_k": 0,
-    "top_a": 0.0,
     "top_p": 0.9,
-    "tfs": 1.0,
-    "typical": 1.0,
     "rep_pen": 1.1,
     "rep_pen_range": 2048,
     "rep_pen_slope": 1.0,
 }
-_SILLYTAVERN_DEFAULTS: Mapping[str, float] = {
-    "temp": 1.0,
-    "top_k": 0,
-    "top_a": 1.0,
-    "top_p": 1.0,
-    "tfs": 1.0,
-    "typical": 1.0,
-    "rep_pen": 1.0,
-    "rep_pen_range": 0,
-    "rep_pen_slope": 0.9,
-}
+_SILLYTAVERN_DEFAULTS: Mapping[str, float] = {"top_a": 1.0, "rep_pen_range": 0, "rep_pen_slope": 0.9}
 _PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
 _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
-_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
 _KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
 
 OWN_KEYS = (
@@ -84,10 +100,7 @@ _SILENT_KOBOLDAI_KEYS = (
     *("streaming_kobold", "use_default_badwordsids", "api_server", "preset_settings", "extensions", "n"),
     *OWN_KEYS,
 )
-KOBOLDAI_KEYS = (
-    *_PRESET_DEFAULTS,
-    *("sampler_order", "genamt", "min_p", "mirostat", "mirostat_tau", "mirostat_eta", "grammar"),
-)
+KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_ROWS), "sampler_order", "genamt", "grammar")
 
 
 def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> Draft:
@@ -95,11 +108,11 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     table = ForeignTable(values, origin)
     draft = Draft(KOBOLDAI, table)
     if is_preset_list or any(key in table.values for key in OWN_KEYS):
-        defaults, order, draft.tool = _PRESET_DEFAULTS, _PRESET_ORDER, "KoboldAI"
+        draft.defaults, order, draft.tool = _PRESET_DEFAULTS, _PRESET_ORDER, "KoboldAI"
     else:
-        defaults, order, draft.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
+        draft.defaults, order, draft.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
     draft.defaults_of = draft.tool
-    _put_steps(draft, defaults)
+    _put_steps(draft)
     order = _order(draft, order)
     draft.take_max_tokens("genamt")
     draft.take_text("grammar", "grammar")
@@ -113,31 +126,17 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     return draft
 
 
-def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
-    table = draft.table
-    temperature = table.number("temp", defaults["temp"])
-    if temperature == 0:
-        draft.put_greedy("temperature", "temp", "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
+def _put_steps(draft: Draft) -> None:
+    temperature, penalty = _KOBOLDAI_ROWS["temperature"], _KOBOLDAI_ROWS["repetition_penalty"]
+    draft.put_temperature(temperature, "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
+    if draft.read(temperature.keys["t"]) == 0:
         draft.report_changed("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
-    else:
-        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
-    draft.put("top_a", "top_a", {"a": table.number("top_a", defaults["top_a"])}, ["top_a"])
-    draft.put("top_p", "top_p", {"p": min(table.number("top_p", defaults["top_p"]), 1.0)}, ["top_p"])
-    draft.put("tfs", "tfs", {"z": min(table.number("tfs", defaults["tfs"]), 1.0), "pad": True}, ["tfs"])
-    draft.put("typical", "typical", {"p": min(table.number("typical", defaults["typical"]), 1.0)}, ["typical"])
-    params = {
-        "penalty": table.number("rep_pen", defaults["rep_pen"]),
-        "range": table.whole_number("rep_pen_range", int(defaults["rep_pen_range"])),
-        "slope": table.number("rep_pen_slope", defaults["rep_pen_slope"]),
-    }
-    keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
-    comment = "range 0: all tokens, and no slope" if params["range"] == 0 else ""
-    draft.put("repetition_penalty", "repetition_penalty", params, keys, comment)
-    if table.number("min_p", 0) > 0:
-        draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"], "as KoboldCpp applies it")
-        if table.whole_number("mirostat", 0) not in (1, 2):
-            draft.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
+    draft.put_rows(_KOBOLDAI_ROWS, "top_k", "top_a", "top_p", "tfs", "typical")
+    is_unlimited = draft.read(penalty.keys["range"]) == 0
+    draft.put_row(penalty, "range 0: all tokens, and no slope" if is_unlimited else "")
+    draft.put_rows(_KOBOLDAI_ROWS, "min_p")
+    if "min_p" in draft.slots and draft.table.whole_number("mirostat", 0) not in (1, 2):
+        draft.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
 
 
 def _order(draft: Draft, default: list[int]) -> list[int]:
@@ -153,21 +152,17 @@ def _order(draft: Draft, default: list[int]) -> list[int]:
 
 def _put_mirostat(draft: Draft, comment: str = "") -> bool:
     """Put mirostat into its slot; False if it is off."""
-    table = draft.table
-    version = table.whole_number("mirostat", 0)
+    version = draft.table.whole_number("mirostat", 0)
     if version not in (1, 2):
         return False
-    params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
-    name = "mirostat" if version == 1 else "mirostat_v2"
-    draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"], comment)
+    draft.put_row(_KOBOLDAI_ROWS["mirostat" if version == 1 else "mirostat_v2"], comment)
     return True
 
 
 ORDER = [6, 0, 1, 3, 4, 2, 5]
 _FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTIES = ("repetition_penalty", "presence_penalty")
-_SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
-"""The slots of the numbers that stand for several steps."""
+_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
 _UNDER_MIROSTAT = (*_FRONT, *_PENALTIES, "temperature", "quadratic")
 
 SPELLINGS = {
@@ -183,12 +178,72 @@ SPELLINGS = {
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
+_RANGE = ToolKey("rep_pen_range", 320, minimum=1)
+_PRESENCE = ToolKey("presence_penalty", 0.0)
+_KOBOLDCPP_ROWS = rows_by_sampler(
+    StepRow("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
+    StepRow(
+        "dynatemp",
+        {
+            "temperature": ToolKey("temp", 1.0),
+            "range": ToolKey("dynatemp_range", 0.0),
+            "exponent": ToolKey("dynatemp_exponent", 1.0, minimum=0.0),
+        },
+        slot="temperature",
+        switch="dynatemp_range",
+    ),
+    StepRow(
+        "quadratic",
+        {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
+        acts=lambda factor: factor > 0,
+    ),
+    StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_a", {"a": ToolKey("top_a", 0.0, minimum=0.0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0, minimum=0.0)}),
+    StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": False}),
+    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
+    StepRow(
+        "repetition_penalty",
+        {"penalty": ToolKey("rep_pen", 1.0), "range": _RANGE, "slope": ToolKey("rep_pen_slope", 1.0)},
+        fixed={"shape": "halves"},
+    ),
+    StepRow(
+        "penalties",
+        {"repeat": ToolKey("rep_pen", 1.0), "presence": _PRESENCE, "last_n": _RANGE},
+        slot="repetition_penalty",
+    ),
+    StepRow(
+        "dry",
+        {
+            "multiplier": ToolKey("dry_multiplier", 0.0, minimum=0.0),
+            "base": ToolKey("dry_base", 1.75),
+            "allowed_length": ToolKey("dry_allowed_length", 2),
+            "last_n": ToolKey("dry_penalty_last_n", 320, minimum=0),
+            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
+        },
+    ),
+    StepRow(
+        "xtc",
+        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.2)},
+        acts=lambda probability: probability > 0,
+    ),
+    _MIROSTAT,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target >= 0,
+    ),
+    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+    StepRow("ban", {"strings": ToolKey("banned_tokens", [])}),
+    StepRow("ignore_eos", {}),
+)
+_PRESENCE_AFTER_SLOPE = StepRow("penalties", {"presence": _PRESENCE, "last_n": _RANGE}, slot="presence_penalty")
 KOBOLDCPP_KEYS = (
-    *("top_k", "top_a", "top_p", "min_p", "nsigma", "rep_pen", "rep_pen_range", "rep_pen_slope", "grammar"),
-    *("presence_penalty", "dynatemp_range", "dynatemp_exponent", "smoothing_factor", "smoothing_curve"),
-    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
-    *("xtc_probability", "xtc_threshold", "sampler_order", "genamt", "max_length", "logit_bias"),
-    *("banned_tokens", "banned_strings", "guidance_scale"),
+    *off_values(_KOBOLDCPP_ROWS),
+    *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale"),
 )
 _SILENT_KOBOLDCPP_KEYS = (
     *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
@@ -204,9 +259,9 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(KOBOLDCPP, table)
     _put_biases_and_dry(draft)
     _put_penalty(draft)
-    _put_truncation(draft)
+    draft.put_rows(_KOBOLDCPP_ROWS, "top_k", "top_a", "top_p", "min_p", "tfs", "typical")
     _put_temperature(draft)
-    _put_end(draft)
+    draft.put_rows(_KOBOLDCPP_ROWS, "quadratic", "top_n_sigma", "xtc", "adaptive_p")
     is_mirostat_on = _put_mirostat(draft)
     _take_settings(draft)
     order = _read_numbers(draft, "sampler_order")
@@ -229,81 +284,28 @@ def _put_biases_and_dry(draft: Draft) -> None:
     strings = [*table.texts("banned_tokens"), *table.texts("banned_strings")]
     draft.put("ban", "ban", {"strings": strings}, ["banned_tokens", "banned_strings"])
     draft.put_logit_bias()
-    params: dict[str, Any] = {
-        "multiplier": max(table.number("dry_multiplier", 0.0), 0.0),
-        "base": table.number("dry_base", 1.75),
-        "allowed_length": table.whole_number("dry_allowed_length", 2),
-        "last_n": max(table.whole_number("dry_penalty_last_n", 320), 0),
-        "breakers": read_breakers(table, "dry_sequence_breakers"),
-    }
-    keys = ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"]
-    draft.put("dry", "dry", params, keys)
+    draft.put_rows(_KOBOLDCPP_ROWS, "dry")
 
 
 def _put_penalty(draft: Draft) -> None:
     """Put the repetition penalty; a slope that acts needs a step of its own before the presence penalty."""
     table = draft.table
     repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
-    presence = table.number("presence_penalty", 0.0)
     window = table.whole_number("rep_pen_range", 320)
-    last_n = max(window, 1)
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
     if repeat > 1 and 0 < slope < 1:
-        sloped = {"penalty": repeat, "range": last_n, "slope": slope, "shape": "halves"}
-        keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
-        draft.put("repetition_penalty", "repetition_penalty", sloped, keys, comment)
-        params = {"presence": presence, "last_n": last_n}
-        draft.put("presence_penalty", "penalties", params, ["presence_penalty", "rep_pen_range"], comment)
+        draft.put_row(_KOBOLDCPP_ROWS["repetition_penalty"], comment)
+        draft.put_row(_PRESENCE_AFTER_SLOPE, comment)
     else:
-        params = {"repeat": repeat, "presence": presence, "last_n": last_n}
-        keys = ["rep_pen", "presence_penalty", "rep_pen_range"]
-        draft.put("repetition_penalty", "penalties", params, keys, comment)
-
-
-def _put_truncation(draft: Draft) -> None:
-    table = draft.table
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
-    draft.put("top_a", "top_a", {"a": max(table.number("top_a", 0.0), 0.0)}, ["top_a"])
-    draft.put("top_p", "top_p", {"p": min(table.number("top_p", 1.0), 1.0)}, ["top_p"])
-    draft.put("min_p", "min_p", {"p": max(table.number("min_p", 0.0), 0.0)}, ["min_p"])
-    draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
-    draft.put("typical", "typical", {"p": min(table.number("typical", 1.0), 1.0)}, ["typical"])
+        draft.put_row(_KOBOLDCPP_ROWS["penalties"], comment)
 
 
 def _put_temperature(draft: Draft) -> None:
-    table = draft.table
-    temperature = table.number("temp", 1.0)
-    reach = table.number("dynatemp_range", 0.0)
-    if reach != 0 and table.whole_number("mirostat", 0) not in (1, 2):
-        params = {
-            "temperature": temperature,
-            "range": reach,
-            "exponent": max(table.number("dynatemp_exponent", 1.0), 0.0),
-        }
-        comment = f"from {max(temperature - reach, 0):g} to {temperature + reach:g}"
-        keys = ["dynatemp_range", "temp", "dynatemp_exponent"]
-        draft.put("temperature", "dynatemp", params, keys, comment)
-    elif temperature <= 0:
-        draft.put_greedy("temperature", "temp", "a temperature of 0 takes the most likely token")
-    else:
-        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
-    factor = table.number("smoothing_factor", 0.0)
-    if factor > 0:
-        params = {"factor": factor, "curve": table.number("smoothing_curve", 1.0)}
-        draft.put("quadratic", "quadratic", params, ["smoothing_factor", "smoothing_curve"])
-    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("nsigma", 0.0), 0.0)}, ["nsigma"])
-
-
-def _put_end(draft: Draft) -> None:
-    table = draft.table
-    probability = table.number("xtc_probability", 0.0)
-    if probability > 0:
-        params = {"probability": probability, "threshold": table.number("xtc_threshold", 0.2)}
-        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
-    target = table.number("adaptive_target", -1.0)
-    if target >= 0:
-        params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
-        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+    dynatemp = _KOBOLDCPP_ROWS["dynatemp"]
+    draft.put_temperature(_KOBOLDCPP_ROWS["temperature"], "a temperature of 0 takes the most likely token")
+    temperature, reach = (draft.read(dynatemp.keys[name]) for name in ("temperature", "range"))
+    if reach != 0 and draft.table.whole_number("mirostat", 0) not in (1, 2):
+        draft.put_row(dynatemp, f"from {max(temperature - reach, 0):g} to {temperature + reach:g}")
 
 
 def _take_settings(draft: Draft) -> None:
@@ -350,127 +352,19 @@ def _arrange_by_numbers(
         draft: the draft.
         order: the numbers.
         front: slots that come first.
-        slots: the slots of each number that has others than `_SAMPLERS` says.
+        slots: the slots of each number.
     """
-    names = [name for number in order for name in slots.get(number, (_SAMPLERS[number],))]
-    missing = [
-        name for number in range(7) if number not in order for name in slots.get(number, (_SAMPLERS[number],))
-    ]
+    names = [slot for number in order for slot in slots[number]]
+    missing = [slot for number, unlisted in slots.items() if number not in order for slot in unlisted]
     draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
     draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))
 
 
-_TRUNCATION = {
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "top_a": StepKeys("top_a", {"a": "top_a"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}),
-    "typical": StepKeys("typical", {"p": "typical"}),
-}
-_KOBOLDAI_KEYS = {
-    **_TRUNCATION,
-    "tfs": StepKeys("tfs", {"z": "tfs"}),
-    "temperature": StepKeys("temperature", {"t": "temp"}),
-    "repetition_penalty": StepKeys(
-        "repetition_penalty",
-        {"penalty": "rep_pen", "range": "rep_pen_range", "slope": "rep_pen_slope"},
-    ),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-}
 _SILLYTAVERN_ALONE = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
-_KOBOLDAI_OFF = {
-    "temp": 1.0,
-    "top_k": 0,
-    "top_a": 0.0,
-    "top_p": 1.0,
-    "tfs": 1.0,
-    "typical": 1.0,
-    "rep_pen": 1.0,
-    "rep_pen_range": 1024,
-    "rep_pen_slope": 0.0,
-    # SillyTavern's own, which it sends to KoboldCpp alone.
-    "min_p": 0.0,
-    "mirostat": 0,
-    "mirostat_tau": 5.0,
-    "mirostat_eta": 0.1,
-    "grammar": "",
-}
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
 """KoboldAI compares them with the model (aiserver.py, ``load_model``), and fails where one is missing."""
 
-_KOBOLDCPP_KEYS = {
-    **_TRUNCATION,
-    "ignore_eos": StepKeys("ignore_eos", {}),
-    "ban": StepKeys("ban", {"strings": "banned_tokens"}),
-    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
-    "dry": StepKeys(
-        "dry",
-        {
-            "multiplier": "dry_multiplier",
-            "base": "dry_base",
-            "allowed_length": "dry_allowed_length",
-            "last_n": "dry_penalty_last_n",
-            "breakers": "dry_sequence_breakers",
-        },
-    ),
-    "penalties": StepKeys(
-        "repetition_penalty", {"repeat": "rep_pen", "presence": "presence_penalty", "last_n": "rep_pen_range"}
-    ),
-    "repetition_penalty": StepKeys(
-        "repetition_penalty",
-        {"penalty": "rep_pen", "range": "rep_pen_range", "slope": "rep_pen_slope"},
-        {"shape": "halves"},
-    ),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "tfs": StepKeys("tfs", {"z": "tfs"}, {"pad": False}),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-    "dynatemp": StepKeys(
-        "temperature", {"temperature": "temperature", "range": "dynatemp_range", "exponent": "dynatemp_exponent"}
-    ),
-    "quadratic": StepKeys("quadratic", {"factor": "smoothing_factor", "curve": "smoothing_curve"}),
-    "top_n_sigma": StepKeys("top_n_sigma", {"n": "nsigma"}),
-    "xtc": StepKeys("xtc", {"probability": "xtc_probability", "threshold": "xtc_threshold"}),
-}
-_MIROSTAT = StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"})
-_KOBOLDCPP_SELECTORS = {
-    **dict.fromkeys(_MIROSTAT_VERSIONS, _MIROSTAT),
-    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
-}
-_KOBOLDCPP_OFF = {
-    "temperature": 1.0,
-    "dynatemp_range": 0.0,
-    "dynatemp_exponent": 1.0,
-    "smoothing_factor": 0.0,
-    "smoothing_curve": 1.0,
-    "nsigma": 0.0,
-    "top_k": 0,
-    "top_a": 0.0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "tfs": 1.0,
-    "typical": 1.0,
-    "rep_pen": 1.0,
-    "rep_pen_range": 320,
-    "rep_pen_slope": 1.0,
-    "presence_penalty": 0.0,
-    "dry_multiplier": 0.0,
-    "dry_base": 1.75,
-    "dry_allowed_length": 2,
-    "dry_penalty_last_n": 320,
-    "dry_sequence_breakers": BREAKERS,
-    "xtc_probability": 0.0,
-    "xtc_threshold": 0.2,
-    "mirostat": 0,
-    "mirostat_tau": 5.0,
-    "mirostat_eta": 0.1,
-    "adaptive_target": -1.0,
-    "adaptive_decay": 0.9,
-    "logit_bias": {},
-    "banned_tokens": [],
-    "ban_eos_token": False,
-    "sampler_seed": -1,
-    "stop_sequence": [],
-    "grammar": "",
-}
+_KOBOLDCPP_SETTINGS_OFF = {"ban_eos_token": False, "sampler_seed": -1, "stop_sequence": [], "grammar": ""}
 
 
 def to_presets(out: Outgoing) -> Exported:
@@ -481,21 +375,19 @@ def to_presets(out: Outgoing) -> Exported:
         out.steps = [step for step in out.steps if step.about.name != "top_k"]
         out.steps.append(make_step("top_k", {"k": 1}, "greedy"))
     elif out.selector_name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(out, _KOBOLDAI_KEYS, _KOBOLDAI_UNDER_MIROSTAT)
+        _leave_out_under_mirostat(out, _KOBOLDAI_ROWS, _KOBOLDAI_UNDER_MIROSTAT)
     elif out.selector_name != "dist":
-        out.report(out.selector_name, "KoboldAI does not draw so; a plain draw was written")
-    out.say_steps(_KOBOLDAI_KEYS)
+        out.report_plain_draw()
+    out.say_steps(_KOBOLDAI_ROWS)
     if "min_p" in out.order:
         out.report("min_p", _SILLYTAVERN_ALONE)
-    if out.selector is not None and out.selector_name in _MIROSTAT_VERSIONS:
-        out.say(out.selector, _MIROSTAT)
+    if out.say_selector(_KOBOLDAI_ROWS) is not None:
         out.values["mirostat"] = _MIROSTAT_VERSIONS[out.selector_name]
         out.report(out.selector_name, _SILLYTAVERN_ALONE)
         out.report_order(_KOBOLDAI_UNDER_MIROSTAT)
-    values = {**_KOBOLDAI_OFF, **out.values}
-    slots = {number: _KOBOLDAI_SLOTS.get(number, (_SAMPLERS[number],)) for number in _PRESET_ORDER}
-    values["sampler_order"] = _order_by_numbers(out, slots)
-    out.report_order([slot for number in values["sampler_order"] for slot in slots[number]])
+    values = {**off_values(_KOBOLDAI_ROWS), "grammar": "", **out.values}
+    values["sampler_order"] = _order_by_numbers(out, _KOBOLDAI_SLOTS, _PRESET_ORDER)
+    out.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
     settings = out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
     _write_grammar(out, settings, "SillyTavern")
     if "grammar" in settings:
@@ -524,16 +416,17 @@ def to_request(out: Outgoing) -> Exported:
     out.flatten_repetition_penalty(keeps_halves=True)
     presence = _take_presence(out)
     _end(out)
-    out.say_steps(_KOBOLDCPP_KEYS)
+    out.say_steps(_KOBOLDCPP_ROWS)
     out.values |= {"presence_penalty": presence} if presence else {}
-    if out.selector is not None and out.selector_name in _KOBOLDCPP_SELECTORS:
-        out.say(out.selector, _KOBOLDCPP_SELECTORS[out.selector_name])
-    elif out.selector_name == "greedy":
-        out.values["temperature"] = 0.0
+    out.say_selector(_KOBOLDCPP_ROWS)
+    if out.selector_name == "greedy":
+        out.values["temp"] = 0.0
         out.order.append("temperature")
     out.widen_window("rep_pen_range", "penalties.last_n")
     out.widen_window("dry_penalty_last_n", "dry.last_n")
-    values = {**_KOBOLDCPP_OFF, **out.values, "sampler_order": _numbers(out)}
+    values = {**off_values(_KOBOLDCPP_ROWS), **_KOBOLDCPP_SETTINGS_OFF, **out.values}
+    values["sampler_order"] = _numbers(out)
+    values = {"temperature": values.pop("temp"), **values}
     biases = out.finite_biases(values["logit_bias"])
     values["logit_bias"] = {str(token): number for token, number in biases.items()}
     values["ban_eos_token"] = "ignore_eos" in out.order
@@ -558,12 +451,12 @@ def _end(out: Outgoing) -> None:
     name = out.selector_name
     if name == "greedy":
         reason = "the most likely token is taken, which is temperature 0 there"
-        _leave_out(out, [step for step in out.steps if step.about.name in ("temperature", "dynatemp")], reason)
+        out.leave_out(("temperature", "dynatemp"), reason)
     elif name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(out, _KOBOLDCPP_KEYS, _UNDER_MIROSTAT)
+        _leave_out_under_mirostat(out, _KOBOLDCPP_ROWS, _UNDER_MIROSTAT)
         out.steps = [_with_fixed_temperature(out, step) for step in out.steps]
     elif name not in ("dist", "adaptive_p"):
-        out.report(name, "KoboldCpp does not draw so; a plain draw was written")
+        out.report_plain_draw()
 
 
 def _with_fixed_temperature(out: Outgoing, step: Sampler) -> Sampler:
@@ -575,39 +468,26 @@ def _with_fixed_temperature(out: Outgoing, step: Sampler) -> Sampler:
     return make_step("temperature", {"t": middle}, "dynatemp")
 
 
-def _leave_out_under_mirostat(
-    out: Outgoing, keys_by_sampler: Mapping[str, StepKeys], acting: Sequence[str]
-) -> None:
+def _leave_out_under_mirostat(out: Outgoing, rows: Mapping[str, StepRow], acting: Sequence[str]) -> None:
     """Remove the steps that KoboldCpp does not apply before mirostat; ``acting``: the slots of the others."""
-    idle = [
-        step
-        for step in out.steps
-        if (keys := keys_by_sampler.get(step.about.name)) is not None and keys.slot not in acting
-    ]
-    _leave_out(out, idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
-
-
-def _leave_out(out: Outgoing, steps: Sequence[Sampler], reason: str) -> None:
-    for step in steps:
-        out.report(step.about.name, reason)
-    out.steps = [step for step in out.steps if all(step is not other for other in steps)]
+    idle = [row.sampler for row in rows.values() if row.slot not in acting]
+    out.leave_out(idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
 
 def _numbers(out: Outgoing) -> list[int]:
     """Return ``sampler_order``; an order that its numbers cannot say is reported."""
-    slots = {number: _SLOTS.get(number, (_SAMPLERS[number],)) for number in ORDER}
-    numbers = _order_by_numbers(out, slots)
+    numbers = _order_by_numbers(out, _SLOTS, ORDER)
     if out.selector_name in _MIROSTAT_VERSIONS:
         out.report_order(_UNDER_MIROSTAT)
     else:
-        out.report_order([*_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
+        out.report_order([*_FRONT, *(slot for number in numbers for slot in _SLOTS[number]), "xtc"])
     return numbers
 
 
-def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]]) -> list[int]:
-    """Return the numbers in the order of the steps, and behind them the others in the order of ``slots``."""
+def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]], default: Sequence[int]) -> list[int]:
+    """Return the numbers in the order of the steps, and after them the others in the default order."""
     number_of = {slot: number for number, names in slots.items() for slot in names}
-    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *slots]))
+    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *default]))
 
 
 def _settings(out: Outgoing) -> dict[str, Any]:

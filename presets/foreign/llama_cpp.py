@@ -21,15 +21,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PresetError
 from ..llama_cpp_flags import options_without_dashes
 from ..overrides import read_sequence
 from ..preset import make_step
-from .draft import Draft, Exported, Outgoing, StepKeys
+from .draft import Draft, Exported, Outgoing
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import BREAKERS, ForeignTable, IniSection
 
 TOOL = "llama.cpp"
@@ -39,40 +40,90 @@ GLOBAL_SECTION = "*"
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
 _FRONT = ("ignore_eos", "ban", "logit_bias")
 
-OFF: Mapping[str, Any] = {
-    "temp": 1.0,
-    "top-k": 0,
-    "top-p": 1.0,
-    "min-p": 0.0,
-    "typical": 1.0,
-    "top-n-sigma": -1.0,
-    "xtc-probability": 0.0,
-    "xtc-threshold": 0.1,
-    "repeat-penalty": 1.0,
-    "repeat-last-n": 64,
-    "presence-penalty": 0.0,
-    "frequency-penalty": 0.0,
-    "dry-multiplier": 0.0,
-    "dry-base": 1.75,
-    "dry-allowed-length": 2,
-    "dry-penalty-last-n": 64,
-    "dynatemp-range": 0.0,
-    "dynatemp-exp": 1.0,
-    "mirostat": 0,
-    "mirostat-ent": 5.0,
-    "mirostat-lr": 0.1,
-    "adaptive-target": -1.0,
-    "adaptive-decay": 0.9,
-}
-"""Values with which no step acts, and the other parameters' usual ones."""
 
-_DEFAULTS: Mapping[str, Any] = {**OFF, "temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
-"""llama.cpp's defaults."""
+def _read_xtc_probability(table: ForeignTable, key: str, default: float) -> float:
+    """Return the probability of xtc, which a threshold above 0.5 switches off."""
+    probability = table.number(key, default)
+    return probability if table.number("xtc-threshold", 0.1) <= 0.5 else 0.0
+
+
+def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
+    """Return DRY's breakers. One text is the one breaker that an INI file can give; ``none`` is none."""
+    text = table.raw(key)
+    if text is None:
+        return list(default)
+    if isinstance(text, str):
+        table.values[table.spelled(key)] = [] if text == "none" else [_unescaped(text)]
+    return table.texts(key)
+
+
+_MIROSTAT = StepRow(
+    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch="mirostat"
+)
+ROWS = rows_by_sampler(
+    StepRow(
+        "penalties",
+        {
+            "repeat": ToolKey("repeat-penalty", 1.0),
+            "presence": ToolKey("presence-penalty", 0.0),
+            "frequency": ToolKey("frequency-penalty", 0.0),
+            "last_n": ToolKey("repeat-last-n", 64, minimum=-1),
+        },
+    ),
+    StepRow(
+        "dry",
+        {
+            "multiplier": ToolKey("dry-multiplier", 0.0),
+            "base": ToolKey("dry-base", 1.75),
+            "allowed_length": ToolKey("dry-allowed-length", 2),
+            "last_n": ToolKey("dry-penalty-last-n", 64, minimum=-1),
+            "breakers": ToolKey("dry-sequence-breaker", BREAKERS, reader=_read_breakers),
+        },
+    ),
+    StepRow("top_n_sigma", {"n": ToolKey("top-n-sigma", -1.0, minimum=-1.0)}),
+    StepRow("top_k", {"k": ToolKey("top-k", 0, minimum=0)}),
+    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
+    StepRow("top_p", {"p": ToolKey("top-p", 1.0, maximum=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min-p", 0.0, minimum=0.0)}),
+    StepRow(
+        "xtc",
+        {
+            "probability": ToolKey("xtc-probability", 0.0, reader=_read_xtc_probability),
+            "threshold": ToolKey("xtc-threshold", 0.1),
+        },
+        acts=lambda probability: probability > 0,
+    ),
+    StepRow("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
+    StepRow(
+        "dynatemp",
+        {
+            "temperature": ToolKey("temp", 1.0, minimum=0.0),
+            "range": ToolKey("dynatemp-range", 0.0),
+            "exponent": ToolKey("dynatemp-exp", 1.0),
+        },
+        slot="temperature",
+        switch="dynatemp-range",
+    ),
+    _MIROSTAT,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
+        acts=lambda target: target >= 0,
+    ),
+    StepRow("infill", {}),
+    StepRow("ignore_eos", {}),
+    StepRow("logit_bias", {"bias": ToolKey("logit-bias", {})}),
+)
+_DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
+
+OFF: Mapping[str, Any] = off_values(ROWS)
+"""Values with which no step acts, and the other parameters' usual ones."""
 
 OPTIONS = (
     *OFF,
-    *("sampler-seq", "seed", "n-predict", "logit-bias", "reverse-prompt", "json-schema", "json-schema-file"),
-    *("grammar", "grammar-file", "system-prompt", "dry-sequence-breaker", "samplers", "ignore-eos"),
+    *("sampler-seq", "seed", "n-predict", "reverse-prompt", "json-schema", "json-schema-file", "grammar"),
+    *("grammar-file", "system-prompt", "samplers", "ignore-eos"),
 )
 """The options that are read; `llama_cpp_flags` has all names of each."""
 
@@ -303,9 +354,8 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Draft:
         {option: (entry.spelled,) for option, entry in entries.items()},
         {entry.spelled: entry.line for entry in entries.values() if entry.line},
     )
-    draft = Draft(TOOL, table)
-    _read_breaker(table)
-    put_steps(draft, _DEFAULTS)
+    draft = Draft(TOOL, table, _DEFAULTS)
+    put_steps(draft)
     _put_biases(draft)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
         if table.whole_number(key, 0) < 0:
@@ -315,7 +365,7 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Draft:
         draft.notes.append("order: llama.cpp's default")
     elif "infill" in order:
         draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
-    arrange_chain(draft, _DEFAULTS, ORDER if order is None else order)
+    arrange_chain(draft, ORDER if order is None else order)
     _take_settings(draft)
     return draft
 
@@ -375,13 +425,6 @@ def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _read_breaker(table: ForeignTable) -> None:
-    """Put the one breaker that an INI file can give in place of the four defaults; ``none`` is none."""
-    text = table.raw("dry-sequence-breaker")
-    if isinstance(text, str):
-        table.values[table.spelled("dry-sequence-breaker")] = [] if text == "none" else [_unescaped(text)]
-
-
 def _take_settings(draft: Draft) -> None:
     table = draft.table
     draft.take_max_tokens("n-predict", (-1, -2))
@@ -413,17 +456,23 @@ def _escaped(text: str) -> str:
     return "".join(escapes.get(char, char) for char in text)
 
 
-def put_steps(draft: Draft, defaults: Mapping[str, Any]) -> None:
+def put_steps(draft: Draft) -> None:
     """Put every step into its slot."""
-    _put_penalties(draft, defaults)
-    _put_truncation(draft, defaults)
-    _put_temperature(draft, defaults)
-    _put_selectors(draft, defaults)
+    draft.put_rows(ROWS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc")
+    draft.put_temperature(ROWS["temperature"], "a temperature of 0 takes the most likely token")
+    if draft.read(ROWS["dynatemp"].keys["range"]) > 0:
+        draft.put_rows(ROWS, "dynatemp")
+    version = draft.table.whole_number("mirostat", 0)
+    if version not in (0, 1, 2):
+        raise draft.table.fault("mirostat", "0, 1 or 2")
+    if version:
+        draft.put_rows(ROWS, "mirostat" if version == 1 else "mirostat_v2")
+    draft.put_rows(ROWS, "adaptive_p")
 
 
-def arrange_chain(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str] = ORDER) -> None:
+def arrange_chain(draft: Draft, order: Sequence[str] = ORDER) -> None:
     """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
-    if draft.table.whole_number("mirostat", defaults["mirostat"]) in (1, 2):
+    if draft.table.whole_number("mirostat", 0) in (1, 2):
         draft.take_mirostat_chain((*_FRONT, "temperature"))
         return
     listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
@@ -432,115 +481,6 @@ def arrange_chain(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str
     draft.take_chain(draft.arranged([*_FRONT, *listed]))
 
 
-def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
-    table = draft.table
-    last_n = table.whole_number("repeat-last-n", defaults["repeat-last-n"])
-    params = {
-        "repeat": table.number("repeat-penalty", defaults["repeat-penalty"]),
-        "presence": table.number("presence-penalty", defaults["presence-penalty"]),
-        "frequency": table.number("frequency-penalty", defaults["frequency-penalty"]),
-        "last_n": max(last_n, -1),
-    }
-    draft.put("penalties", "penalties", params, _keys_of("penalties"))
-    has_breakers = table.raw("dry-sequence-breaker") is not None
-    params = {
-        "multiplier": table.number("dry-multiplier", defaults["dry-multiplier"]),
-        "base": table.number("dry-base", defaults["dry-base"]),
-        "allowed_length": table.whole_number("dry-allowed-length", defaults["dry-allowed-length"]),
-        "last_n": max(table.whole_number("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
-        "breakers": table.texts("dry-sequence-breaker") if has_breakers else list(BREAKERS),
-    }
-    draft.put("dry", "dry", params, _keys_of("dry"))
-
-
-def _put_truncation(draft: Draft, defaults: Mapping[str, Any]) -> None:
-    table = draft.table
-    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("top-n-sigma", -1.0), -1.0)}, ["top-n-sigma"])
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top-k", defaults["top-k"]), 0)}, ["top-k"])
-    for key, name in (("typical", "typical"), ("top-p", "top_p")):
-        draft.put(name, name, {"p": min(table.number(key, defaults[key]), 1.0)}, [key])
-    draft.put("min_p", "min_p", {"p": max(table.number("min-p", defaults["min-p"]), 0.0)}, ["min-p"])
-    probability = table.number("xtc-probability", defaults["xtc-probability"])
-    threshold = table.number("xtc-threshold", defaults["xtc-threshold"])
-    if probability > 0 and threshold <= 0.5:
-        params = {"probability": probability, "threshold": threshold}
-        draft.put("xtc", "xtc", params, _keys_of("xtc"))
-
-
-def _put_temperature(draft: Draft, defaults: Mapping[str, Any]) -> None:
-    table = draft.table
-    temperature = table.number("temp", defaults["temp"])
-    reach = table.number("dynatemp-range", defaults["dynatemp-range"])
-    if reach > 0:
-        params = {
-            "temperature": max(temperature, 0.0),
-            "range": reach,
-            "exponent": table.number("dynatemp-exp", defaults["dynatemp-exp"]),
-        }
-        draft.put("temperature", "dynatemp", params, ["dynatemp-range", "temp", "dynatemp-exp"])
-    elif temperature <= 0:
-        draft.put_greedy("temperature", "temp", "a temperature of 0 takes the most likely token")
-    else:
-        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
-
-
-def _put_selectors(draft: Draft, defaults: Mapping[str, Any]) -> None:
-    table = draft.table
-    version = table.whole_number("mirostat", defaults["mirostat"])
-    if version not in (0, 1, 2):
-        raise table.fault("mirostat", "0, 1 or 2")
-    if version:
-        params = {
-            "tau": table.number("mirostat-ent", defaults["mirostat-ent"]),
-            "eta": table.number("mirostat-lr", defaults["mirostat-lr"]),
-        }
-        name = "mirostat" if version == 1 else "mirostat_v2"
-        draft.put("mirostat", name, params, ["mirostat", "mirostat-ent", "mirostat-lr"])
-    target = table.number("adaptive-target", defaults["adaptive-target"])
-    if target >= 0:
-        params = {"target": target, "decay": table.number("adaptive-decay", defaults["adaptive-decay"])}
-        draft.put("adaptive_p", "adaptive_p", params, ["adaptive-target", "adaptive-decay"])
-
-
-_KEYS = {
-    "penalties": StepKeys(
-        "penalties",
-        {
-            "repeat": "repeat-penalty",
-            "presence": "presence-penalty",
-            "frequency": "frequency-penalty",
-            "last_n": "repeat-last-n",
-        },
-    ),
-    "dry": StepKeys(
-        "dry",
-        {
-            "multiplier": "dry-multiplier",
-            "base": "dry-base",
-            "allowed_length": "dry-allowed-length",
-            "last_n": "dry-penalty-last-n",
-            "breakers": "dry-sequence-breaker",
-        },
-    ),
-    "top_n_sigma": StepKeys("top_n_sigma", {"n": "top-n-sigma"}),
-    "top_k": StepKeys("top_k", {"k": "top-k"}),
-    "typical": StepKeys("typical", {"p": "typical"}),
-    "top_p": StepKeys("top_p", {"p": "top-p"}),
-    "min_p": StepKeys("min_p", {"p": "min-p"}),
-    "xtc": StepKeys("xtc", {"probability": "xtc-probability", "threshold": "xtc-threshold"}),
-    "temperature": StepKeys("temperature", {"t": "temp"}),
-    "dynatemp": StepKeys(
-        "temperature", {"temperature": "temp", "range": "dynatemp-range", "exponent": "dynatemp-exp"}
-    ),
-    "infill": StepKeys("infill", {}),
-    "ignore_eos": StepKeys("ignore_eos", {}),
-    "logit_bias": StepKeys("logit_bias", {"bias": "logit-bias"}),
-}
-_SELECTORS = {
-    "mirostat": StepKeys("mirostat", {"tau": "mirostat-ent", "eta": "mirostat-lr"}),
-    "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat-ent", "eta": "mirostat-lr"}),
-    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive-target", "decay": "adaptive-decay"}),
-}
 _EXTRAS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
 
 
@@ -593,26 +533,10 @@ def to_body(out: Outgoing) -> Exported:
     return out.exported(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
 
 
-def renamed_keys(names: Mapping[str, str], samplers: Iterable[str]) -> dict[str, StepKeys]:
-    """Return the keys of samplers in the file of a tool that has other names for llama.cpp's options.
-
-    Args:
-        names: the tool's name of each option that it has.
-        samplers: the samplers that the tool can apply.
-    """
-    return {
-        sampler: StepKeys(
-            _KEYS[sampler].slot,
-            {name: names[option] for name, option in _KEYS[sampler].keys.items() if option in names},
-        )
-        for sampler in samplers
-    }
-
-
 def _values(out: Outgoing) -> dict[str, Any]:
     """The options of the chain."""
     _bans_as_biases(out)
-    out.say_steps(_KEYS)
+    out.say_steps(ROWS)
     front = [slot for slot in ("ignore_eos", "logit_bias") if slot in out.order]
     if out.order[: len(front)] != front:
         out.report("order", f"llama.cpp applies {' and '.join(front)} before all others")
@@ -627,8 +551,7 @@ def _values(out: Outgoing) -> dict[str, Any]:
         out.order.append("adaptive_p")
     elif out.selector_name != "dist":
         out.report(out.selector_name, "llama.cpp does not draw so; a plain draw was written")
-    if out.selector is not None and out.selector_name in _SELECTORS:
-        out.say(out.selector, _SELECTORS[out.selector_name])
+    out.say_selector(ROWS)
     out.widen_window("repeat-last-n", "penalties.last_n")
     out.widen_window("dry-penalty-last-n", "dry.last_n")
     if "mirostat" in out.values:
@@ -641,7 +564,7 @@ def _values(out: Outgoing) -> dict[str, Any]:
 
 def _keep_temperature(out: Outgoing) -> None:
     for slot in [slot for slot in out.order if slot != "temperature"]:
-        out.drop(slot, _keys_of(slot), "llama.cpp applies only the temperature before mirostat")
+        out.drop(slot, ROWS, "llama.cpp applies only the temperature before mirostat")
     if not out.order:
         out.values["temp"] = 1.0
     out.values["mirostat"] = 1 if out.selector_name == "mirostat" else 2
@@ -650,13 +573,9 @@ def _keep_temperature(out: Outgoing) -> None:
 def _end_greedily(out: Outgoing) -> None:
     if "temperature" in out.order:
         reason = "the most likely token is taken, which is temperature 0 there"
-        out.drop("temperature", _keys_of("temperature"), reason)
+        out.drop("temperature", ROWS, reason)
     out.order.append("temperature")
     out.values["temp"] = 0.0
-
-
-def _keys_of(slot: str) -> list[str]:
-    return [key for keys in _KEYS.values() if keys.slot == slot for key in keys.keys.values()]
 
 
 def _bans_as_biases(out: Outgoing) -> None:

@@ -18,29 +18,13 @@ from typing import Any
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .draft import Draft, Exported, Outgoing, StepKeys
+from .draft import Draft, Exported, Outgoing
+from .rows import StepRow, ToolKey, renamed_rows
 from .table import ForeignTable
 
 TOOL = "LM Studio"
 _ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
 
-_OLD = {
-    "temp": ("temp",),
-    "top-k": ("top_k",),
-    "top-p": ("top_p",),
-    "min-p": ("min_p",),
-    "typical": ("typical_p",),
-    "tfs": ("tfs_z",),
-    "repeat-penalty": ("repeat_penalty",),
-    "repeat-last-n": ("repeat_last_n",),
-    "presence-penalty": ("presence_penalty",),
-    "frequency-penalty": ("frequency_penalty",),
-    "mirostat-ent": ("mirostat_tau",),
-    "mirostat-lr": ("mirostat_eta",),
-    "max-tokens": ("n_predict",),
-    "stop": ("antiprompt",),
-    "system": ("pre_prompt",),
-}
 _OLD_SILENT = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
     *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
@@ -49,24 +33,31 @@ _OLD_SILENT = (
 
 _SCOPE = "llm.prediction."
 _LENGTH = "maxPredictedTokens"
-_NEW = {
-    "temp": "temperature",
-    "top-k": "topKSampling",
-    "top-p": "topPSampling",
-    "min-p": "minPSampling",
-    "typical": "llama.locallyTypicalSampling",
-    "tfs": "llama.tailFreeSampling",
-    "repeat-penalty": "repeatPenalty",
-    "presence-penalty": "llama.presencePenalty",
-    "frequency-penalty": "llama.frequencyPenalty",
-    "xtc-probability": "llama.xtcProbability",
-    "xtc-threshold": "llama.xtcThreshold",
-    "max-tokens": _LENGTH,
-    "seed": "seed",
-    "stop": "stopStrings",
-    "system": "systemPrompt",
+_NAMES = {
+    "temp": ("temp", "temperature"),
+    "top-k": ("top_k", "topKSampling"),
+    "top-p": ("top_p", "topPSampling"),
+    "min-p": ("min_p", "minPSampling"),
+    "typical": ("typical_p", "llama.locallyTypicalSampling"),
+    "tfs": ("tfs_z", "llama.tailFreeSampling"),
+    "repeat-penalty": ("repeat_penalty", "repeatPenalty"),
+    "repeat-last-n": ("repeat_last_n", None),
+    "presence-penalty": ("presence_penalty", "llama.presencePenalty"),
+    "frequency-penalty": ("frequency_penalty", "llama.frequencyPenalty"),
+    "xtc-probability": (None, "llama.xtcProbability"),
+    "xtc-threshold": (None, "llama.xtcThreshold"),
+    "mirostat-ent": ("mirostat_tau", None),
+    "mirostat-lr": ("mirostat_eta", None),
+    "max-tokens": ("n_predict", _LENGTH),
+    "seed": ("seed", "seed"),
+    "stop": ("antiprompt", "stopStrings"),
+    "system": ("pre_prompt", "systemPrompt"),
 }
+"""LM Studio's name of llama.cpp's option, and of other settings: up to version 0.2, and from 0.3 on."""
+_OLD = {key: old for key, (old, _) in _NAMES.items() if old is not None}
+_NEW = {key: new for key, (_, new) in _NAMES.items() if new is not None}
 _MIROSTAT = "llama.mirostatSampling"
+_TFS = StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": False})
 _NEW_SILENT = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
@@ -87,7 +78,7 @@ def convert(data: Mapping[Any, Any], origin: str) -> Draft:
 
 
 def _convert_old(values: Mapping[Any, Any], origin: str) -> Draft:
-    table = ForeignTable(values, origin, _OLD)
+    table = ForeignTable(values, origin, {key: (name,) for key, name in _OLD.items()})
     draft = Draft(TOOL, table)
     if str(table.raw("penalize_nl")).lower() == "false":
         draft.report("penalize_nl", "the penalties would have spared the newline")
@@ -131,24 +122,20 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
 
 
 def _finished(draft: Draft) -> Draft:
-    table = draft.table
     draft.notes.append("order: llama.cpp's; LM Studio's own is not known")
     draft.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
     draft.defaults_of = "llama.cpp"
-    llama_chain.put_steps(draft, llama_chain.OFF)
-    draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
-    llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)
+    llama_chain.put_steps(draft)
+    draft.put_row(_TFS)
+    llama_chain.arrange_chain(draft, _ORDER)
     draft.take_max_tokens("max-tokens", (-1,))
     draft.take_texts("stop", "stop")
     draft.take_text("system", "system")
     return draft
 
 
-_KEYS = {
-    **llama_chain.renamed_keys(_NEW, ("penalties", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")),
-    "tfs": StepKeys("tfs", {"z": _NEW["tfs"]}, {"pad": False}),
-}
-_MIROSTAT_KEYS = StepKeys("mirostat", {"tau": "targetEntropy", "eta": "learningRate"})
+_MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
+_ROWS = renamed_rows({**llama_chain.ROWS, "tfs": _TFS}, {**_NEW, **_MIROSTAT_NAMES})
 _BARE_OFF: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
@@ -178,18 +165,16 @@ def to_preset(out: Outgoing) -> Exported:
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
     version = {"mirostat": 1, "mirostat_v2": 2}.get(out.selector_name, 0)
     dropped = {"temperature"} if out.selector_name == "greedy" else set()
-    if version and out.selector is not None:
-        out.say(out.selector, _MIROSTAT_KEYS)
+    if version:
+        out.say_selector(_ROWS)
         mirostat |= {"version": version, **out.values}
         out.values = {}
-        dropped = set(_KEYS) - {"temperature"}
+        dropped = set(_ROWS) - {"temperature"}
     elif out.selector_name not in ("dist", "greedy"):
-        out.report(out.selector_name, "LM Studio does not draw so; a plain draw was written")
-    for step in [step for step in out.steps if step.about.name in dropped]:
-        out.steps.remove(step)
-        reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"
-        out.report(step.about.name, reason)
-    out.say_steps(_KEYS)
+        out.report_plain_draw()
+    reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"
+    out.leave_out(dropped, reason)
+    out.say_steps(_ROWS)
     if out.selector_name == "greedy":
         out.values["temperature"] = 0.0
         out.order.append("temperature")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
 from .draft import Draft, Exported, Outgoing
+from .rows import off_values, renamed_rows
 from .table import ForeignTable
 
 TOOL = "Ollama"
@@ -26,7 +27,7 @@ INSTRUCTIONS = (
     *("requires", "draft"),
 )
 
-_DEFAULTS = {**llama_chain.OFF, "temp": 0.8, "top-k": 40, "top-p": 0.9, "min-p": 0.0, "repeat-last-n": 64}
+_DEFAULTS = {"temp": 0.8, "top-k": 40, "top-p": 0.9}
 _SPELLINGS = {
     "temp": ("temperature",),
     "top-k": ("top_k",),
@@ -121,11 +122,11 @@ def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
     dropped = {key: values.pop(key) for key in _DROPPED if key in values}
     table = ForeignTable(values, origin, _SPELLINGS, lines)
     _refuse_comments(table)
-    draft = Draft(TOOL, table)
+    draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("order: llama.cpp's default, which Ollama runs")
     draft.notes.append("the defaults are Ollama's; a base model may bring its own")
-    llama_chain.put_steps(draft, _DEFAULTS)
-    llama_chain.arrange_chain(draft, _DEFAULTS)
+    llama_chain.put_steps(draft)
+    llama_chain.arrange_chain(draft)
     _take_settings(draft, instructions)
     _report_dropped(draft, dropped)
     _report_refused(draft)
@@ -188,22 +189,21 @@ def _report_refused(draft: Draft) -> None:
 
 
 _NAMES = {option: names[0] for option, names in _SPELLINGS.items()}
-_KEYS = llama_chain.renamed_keys(_NAMES, ("penalties", "top_k", "typical", "top_p", "min_p", "temperature"))
-_OFF = {name: llama_chain.OFF[option] for option, name in _NAMES.items()}
+_ROWS = renamed_rows(llama_chain.ROWS, _NAMES)
 
 
 def to_modelfile(out: Outgoing) -> Exported:
     """Return the Modelfile; its FROM line is a placeholder."""
-    out.say_steps(_KEYS)
+    out.say_steps(_ROWS)
     name = out.selector_name
     if name == "greedy":
         if "temperature" in out.order:
-            out.drop("temperature", ["temperature"], "the most likely token is taken, which is temperature 0")
+            out.drop("temperature", _ROWS, "the most likely token is taken, which is temperature 0")
         out.values["temperature"] = 0.0
     elif name != "dist":
-        out.report(name, "Ollama does not draw so; a plain draw was written")
+        out.report_plain_draw()
     out.report_order(llama_chain.ORDER)
-    values = {**_OFF, **out.values}
+    values = {**off_values(_ROWS), **out.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = out.take_extras(keys, unlimited=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]

@@ -17,38 +17,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...common.text import shorten
-from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, StepKeys, report_searches
+from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, report_searches
 from .kobold import ORDER as KOBOLDCPP_ORDER
+from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import BREAKERS, ForeignTable, unify_line_ends
-from .webui import KEYS, HijackDefaults, arrange_chain, chain_values, put_steps
+from .webui import EXPORT_ROWS, FRONT, arrange_chain, chain_values, put_steps
 
 TOOL = "SillyTavern"
-_DEFAULTS = HijackDefaults(range=0, dynatemp=(0.0, 2.0), least_target=0.0)
+_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
 _ORDER = (
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "dry",
-    "temperature",
-    "dynamic_temperature",
-    "quadratic_sampling",
-    "top_n_sigma",
-    "top_k",
-    "top_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "tfs",
-    "top_a",
-    "min_p",
-    "adaptive_p",
-    "mirostat",
-    "xtc",
-    "encoder_repetition_penalty",
-    "no_repeat_ngram",
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "temperature", "dynamic_temperature"),
+    *("quadratic_sampling", "top_n_sigma", "top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs"),
+    *("top_a", "min_p", "adaptive_p", "mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
 SPELLINGS = {
     "temperature": ("temp",),
@@ -90,9 +74,10 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     if isinstance(values.get("preset"), dict):  # a master export: the preset is a part of it
         values = values["preset"]
     table = ForeignTable(values, origin, SPELLINGS)
-    draft = Draft(TOOL, table)
+    draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
-    put_steps(draft, _DEFAULTS)
+    put_steps(draft)
+    draft.put_row(replace(EXPORT_ROWS["adaptive_p"], acts=lambda target: target >= 0))
     if table.flag("dynamic_temperature", False):
         _drop_temperature(draft)
     _put_biases(draft)
@@ -134,8 +119,7 @@ def _put_biases(draft: Draft) -> None:
     table = draft.table
     if any(str(table.values.get(key)).lower() == "true" for key in SPELLINGS["ban_eos_token"]):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    length = max(table.whole_number("min_length", 0), 0)
-    draft.put("min_tokens", "min_tokens", {"n": length}, ["min_length"], "text-generation-webui ignores it")
+    draft.put_rows(_ROWS, "min_tokens")
     if table.flag("send_banned_tokens", True):
         _put_bans(draft)
     biases = table.raw("logit_bias") or []
@@ -216,12 +200,12 @@ def _report_others(draft: Draft) -> None:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
 
 
-_FRONT = {
-    "ignore_eos": StepKeys("ignore_eos", {}),
-    "min_tokens": StepKeys("min_tokens", {"n": "min_length"}),
-    "ban": StepKeys("ban", {"tokens": "tokens", "strings": "strings"}),
-    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
-}
+_ROWS = EXPORT_ROWS | rows_by_sampler(
+    StepRow("ignore_eos", {}),
+    StepRow("min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"),
+    StepRow("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
+    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+)
 _OFF: Mapping[str, Any] = {
     "temp": 1,
     "temperature_last": False,
@@ -337,7 +321,7 @@ _OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
 
 def to_json(out: Outgoing) -> Exported:
     """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
-    values = chain_values(out, {**KEYS, **_FRONT}, _ORDER)
+    values = chain_values(out, _ROWS, _ORDER)
     values.setdefault("sampler_priority", list(_ORDER))
     if values.pop("dynamic_temperature", False):
         values["dynatemp"] = True
@@ -368,7 +352,7 @@ def to_json(out: Outgoing) -> Exported:
 
 def _front(out: Outgoing, values: dict[str, Any]) -> None:
     """Write biases and bans in SillyTavern's forms."""
-    front = [slot for slot in _FRONT if slot in out.order]
+    front = [slot for slot in FRONT if slot in out.order]
     if out.order[: len(front)] != front:
         out.report("order", f"SillyTavern applies {', '.join(front)} before all others")
     if "ignore_eos" in front:

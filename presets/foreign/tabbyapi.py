@@ -11,11 +11,13 @@ An export writes only what acts: an override that is missing is TabbyAPI's own d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from .draft import Draft, Exported, Outgoing, StepKeys
+from .draft import Draft, Exported, Outgoing
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
@@ -40,17 +42,52 @@ SPELLINGS = {
     "cfg_scale": ("cfg_scale", "guidance_scale"),
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
-_KNOWN = (
-    *("temperature", "temperature_last", "smoothing_factor", "top_k", "top_p", "top_a", "min_p", "tfs", "skew"),
-    *("nsigma", "xtc_probability", "xtc_threshold", "frequency_penalty", "presence_penalty", "dry_multiplier"),
-    *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
-    *("logit_bias", "banned_strings", "adaptive_target", "adaptive_decay", "json_schema", "regex_pattern"),
-    *("grammar_string", "seed"),
-)
 _SILENT = (
     *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "negative_prompt", "logprobs"),
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
+)
+_ROWS = rows_by_sampler(
+    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+    StepRow(
+        "penalties",
+        {
+            "repeat": ToolKey("repetition_penalty", 1.0),
+            "presence": ToolKey("presence_penalty", 0.0),
+            "frequency": ToolKey("frequency_penalty", 0.0),
+            "last_n": ToolKey("penalty_range", -1, minimum=-1),
+        },
+    ),
+    StepRow("ignore_eos", {}),
+    StepRow("min_tokens", {"n": ToolKey("min_tokens", 0)}),
+    StepRow("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow(
+        "top_p",
+        {"p": ToolKey("top_p", 1.0, maximum=1.0)},
+        fixed={"boundary": "exclude"},
+        comment="exllamav3 drops the token that crosses",
+    ),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
+    StepRow(
+        "xtc",
+        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
+        fixed={"keep_special": True},
+        acts=lambda probability: probability > 0,
+    ),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", 1.0, minimum=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target < 1,
+    ),
+)
+_YALS_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
+_KNOWN = (
+    *(*off_values(_ROWS), "nsigma"),
+    *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
+    *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
+    *("json_schema", "regex_pattern", "grammar_string", "seed"),
 )
 # Read, but done by the former back end only: the value that changes nothing, and what it would have done.
 _FORMER = {
@@ -79,36 +116,12 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
 
 
 def _put_steps(draft: Draft) -> None:
-    table = draft.table
-    last_n = table.whole_number("penalty_range", -1)
-    params: dict[str, Any] = {
-        "repeat": table.number("repetition_penalty", 1.0),
-        "presence": table.number("presence_penalty", 0.0),
-        "frequency": table.number("frequency_penalty", 0.0),
-        "last_n": max(last_n, -1),
-    }
-    keys = ["repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_range"]
-    draft.put("penalties", "penalties", params, keys)
-    temperature = table.number("temperature", 1.0)
-    slot = "temperature_last" if table.flag("temperature_last", False) else "temperature"
-    if temperature == 0:
-        draft.put_greedy(slot, "temperature", "temperature 0 takes the most likely token")
-    else:
-        draft.put(slot, "temperature", {"t": temperature}, ["temperature"])
-    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("nsigma", 0.0), 0.0)}, ["nsigma"], "YALS only")
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
-    params = {"p": min(table.number("top_p", 1.0), 1.0), "boundary": "exclude"}
-    draft.put("top_p", "top_p", params, ["top_p"], "exllamav3 drops the token that crosses")
-    draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
-    probability = table.number("xtc_probability", 0.0)
-    if probability > 0:
-        threshold = table.number("xtc_threshold", 0.1)
-        params = {"probability": probability, "threshold": threshold, "keep_special": True}
-        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
-    target = table.number("adaptive_target", 1.0)
-    if target < 1:
-        params = {"target": max(target, 0.0), "decay": table.number("adaptive_decay", 0.9)}
-        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+    draft.put_rows(_ROWS, "penalties")
+    temperature = _ROWS["temperature"]
+    is_last = draft.table.flag("temperature_last", False)
+    draft.put_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
+    draft.put_row(_YALS_TOP_N_SIGMA)
+    draft.put_rows(_ROWS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
 
 def _put_bans(draft: Draft) -> None:
@@ -116,7 +129,7 @@ def _put_bans(draft: Draft) -> None:
     draft.put_logit_bias()
     if table.flag("ban_eos_token", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put("min_tokens", "min_tokens", {"n": table.whole_number("min_tokens", 0)}, ["min_tokens"])
+    draft.put_rows(_ROWS, "min_tokens")
     tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
     lists: dict[str, Any] = {"tokens": tokens, "strings": strings}
     params = {key: values for key, values in lists.items() if values}
@@ -167,35 +180,12 @@ def _report_others(draft: Draft) -> None:
     if table.number("cfg_scale", 1) != 1:
         draft.report("cfg_scale", "guidance would have run the model twice, with a negative prompt")
     if "penalties" not in draft.slots and table.whole_number("penalty_range", -1) == 0:
-        keys = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-        if any(table.number(key, neutral) != neutral for key, neutral in zip(keys, (1.0, 0.0, 0.0), strict=True)):
+        penalties = (key for name, key in _ROWS["penalties"].keys.items() if name != "last_n")
+        if any(draft.read(key) != key.off for key in penalties):
             draft.report("penalty_range", "a range of 0 switches the penalties off")
     draft.report_unknown({*_KNOWN, *_SILENT})
 
 
-_KEYS = {
-    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
-    "penalties": StepKeys(
-        "penalties",
-        {
-            "repeat": "repetition_penalty",
-            "presence": "presence_penalty",
-            "frequency": "frequency_penalty",
-            "last_n": "penalty_range",
-        },
-    ),
-    "ignore_eos": StepKeys("ignore_eos", {}),
-    "min_tokens": StepKeys("min_tokens", {"n": "min_tokens"}),
-    "ban": StepKeys("ban", {"tokens": "banned_tokens", "strings": "banned_strings"}),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}, {"boundary": "exclude"}),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "xtc": StepKeys(
-        "xtc", {"probability": "xtc_probability", "threshold": "xtc_threshold"}, {"keep_special": True}
-    ),
-}
-_ADAPTIVE_P = StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"})
 _TRUNCATION = ("top_k", "top_p", "min_p")
 _LISTS = ("stop", "banned_tokens", "banned_strings")
 """Overrides that a request can add to."""
@@ -205,19 +195,16 @@ def to_overrides(out: Outgoing) -> Exported:
     """Return the YAML; a system message is not a part of it, and is reported."""
     name = out.selector_name
     if name == "greedy":
-        for step in [step for step in out.steps if step.about.name == "temperature"]:
-            out.steps.remove(step)
-            out.report("temperature", "the most likely token is taken, which is temperature 0 there")
-    out.say_steps(_KEYS)
+        out.leave_out(("temperature",), "the most likely token is taken, which is temperature 0 there")
+    out.say_steps(_ROWS)
+    out.say_selector(_ROWS)
     if name == "greedy":
         out.values["temperature"] = 0.0
         out.order.append("temperature")
-    elif name == "adaptive_p" and out.selector is not None:
-        out.say(out.selector, _ADAPTIVE_P)
-        if out.values["adaptive_target"] >= 1:
-            out.report("adaptive_p.target 1", "TabbyAPI's adaptive-p is off at 1, and a plain draw follows")
-    elif name != "dist":
-        out.report(name, "TabbyAPI does not draw so; a plain draw was written")
+    elif name == "adaptive_p" and out.values["adaptive_target"] >= 1:
+        out.report("adaptive_p.target 1", "TabbyAPI's adaptive-p is off at 1, and a plain draw follows")
+    elif name not in ("dist", "adaptive_p"):
+        out.report_plain_draw()
     _order(out)
     values = {key: value for key, value in out.values.items() if value != []}
     if "logit_bias" in values:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
@@ -251,11 +251,11 @@ _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 """A text in double or single quotes."""
 
 
-def read_breakers(table: ForeignTable, key: str) -> list[str]:
+def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
     value: Any = table.raw(key)
     if value is None:
-        return list(BREAKERS)
+        return list(default)
     if isinstance(value, str):
         text = value.strip()
         try:

@@ -20,18 +20,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, StepKeys, merged_penalties, report_searches
-from .table import ForeignTable, read_breakers
+from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, merged_penalties, report_searches
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
+from .table import BREAKERS, ForeignTable, read_breakers
 
 TOOL = "text-generation-webui"
 _CUTOFF_UNITS = 10_000
 """epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
-_FRONT = ("ignore_eos", "min_tokens", "ban", "logit_bias")
+FRONT = ("ignore_eos", "min_tokens", "ban", "logit_bias")
 """Steps that no order names; they come before all others."""
 _FLAT_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _PENALTIES = (*_FLAT_PENALTIES, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
@@ -40,60 +41,98 @@ _LAST = ("temperature", "dynamic_temperature", "quadratic_sampling")
 
 # In which order the steps stand before they are sorted: first transformers' own, then the added ones.
 _UNSORTED = (
-    "encoder_repetition_penalty",
-    "no_repeat_ngram",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "dry",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "tfs",
-    "top_a",
-    "top_n_sigma",
-    "xtc",
-    "dynamic_temperature",
-    "quadratic_sampling",
-    "mirostat",
-    "adaptive_p",
+    *("encoder_repetition_penalty", "no_repeat_ngram", "temperature", "top_k", "top_p", "min_p", "typical_p"),
+    *("epsilon_cutoff", "eta_cutoff", "dry", *_FLAT_PENALTIES, "tfs", "top_a", "top_n_sigma", "xtc"),
+    *("dynamic_temperature", "quadratic_sampling", "mirostat", "adaptive_p"),
 )
 
 # The order that a preset gets when it has none. The code's own fallback differs, but presets do not get it.
 _ORDER = (
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "dry",
-    "top_n_sigma",
-    "temperature",
-    "dynamic_temperature",
-    "quadratic_sampling",
-    "top_k",
-    "top_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "tfs",
-    "top_a",
-    "min_p",
-    "adaptive_p",
-    "mirostat",
-    "xtc",
-    "encoder_repetition_penalty",
-    "no_repeat_ngram",
+    *(*_FLAT_PENALTIES, "dry", "top_n_sigma", "temperature", "dynamic_temperature", "quadratic_sampling"),
+    *("top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs", "top_a", "min_p", "adaptive_p"),
+    *("mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
+)
+
+
+def _read_window(table: ForeignTable, key: str, default: int) -> int:
+    """Return the window in tokens; the tool's 0 means all tokens."""
+    return table.whole_number(key, default) or -1
+
+
+def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
+    return table.number(key, default) / _CUTOFF_UNITS
+
+
+_WINDOW = ToolKey("repetition_penalty_range", 0, reader=_read_window)
+_ROWS = rows_by_sampler(
+    StepRow(
+        "penalties",
+        {
+            "repeat": ToolKey("repetition_penalty", 1.0),
+            "presence": ToolKey("presence_penalty", 0.0),
+            "frequency": ToolKey("frequency_penalty", 0.0),
+            "last_n": _WINDOW,
+        },
+    ),
+    StepRow(
+        "dry",
+        {
+            "multiplier": ToolKey("dry_multiplier", 0.0),
+            "base": ToolKey("dry_base", 1.75),
+            "allowed_length": ToolKey("dry_allowed_length", 2),
+            "last_n": _WINDOW,
+            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
+        },
+        fixed={"match": "last_token"},
+    ),
+    StepRow("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
+    StepRow("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}),
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
+    StepRow(
+        "quadratic",
+        {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
+        slot="quadratic_sampling",
+        acts=lambda factor: factor > 0,
+    ),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
+    StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
+    StepRow("top_a", {"a": ToolKey("top_a", 0.0)}),
+    StepRow("top_n_sigma", {"n": ToolKey("top_n_sigma", 0.0)}),
+    StepRow(
+        "epsilon_cutoff",
+        {"epsilon": ToolKey("epsilon_cutoff", 0.0, reader=_read_cutoff)},
+        comment="given in units of 1e-4",
+    ),
+    StepRow(
+        "eta_cutoff",
+        {"epsilon": ToolKey("eta_cutoff", 0.0, reader=_read_cutoff)},
+        comment="given in units of 1e-4",
+    ),
+    StepRow(
+        "xtc",
+        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
+        fixed={"keep_special": "cancel"},
+        acts=lambda probability: probability > 0,
+    ),
+    StepRow(
+        "mirostat_v2",
+        {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)},
+        slot="mirostat",
+        switch="mirostat_mode",
+    ),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target > 0,
+    ),
 )
 KNOWN = (
-    *(set(_ORDER) - {"quadratic_sampling", "dry", "adaptive_p", "mirostat", "xtc", "no_repeat_ngram"}),
-    *("dynatemp_low", "dynatemp_high", "dynatemp_exponent", "smoothing_factor", "smoothing_curve"),
-    *("xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length"),
-    *("dry_sequence_breakers", "repetition_penalty_range", "no_repeat_ngram_size", "mirostat_mode"),
-    *("mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "do_sample", "sampler_priority"),
-    *("temperature_last", *SEARCH_KEYS),
+    *off_values(_ROWS),
+    *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample"),
+    *("sampler_priority", "temperature_last", *SEARCH_KEYS),
 )
 # Parameters of a generation that do not stand in presets, but that a hand may have added.
 _SETTINGS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
@@ -109,27 +148,16 @@ FORMER_KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class HijackDefaults:
-    """Values that hold where a file is silent, as far as text-generation-webui and SillyTavern differ."""
-
-    range: int
-    """Window of the penalties and DRY in tokens; 0: all."""
-    dynatemp: tuple[float, float]
-    """Both ends of the dynamic temperature."""
-    least_target: float | None
-    """The lowest adaptive_target that switches adaptive-p on; None: any above 0."""
-
-
-_DEFAULTS = HijackDefaults(range=1024, dynatemp=(1.0, 1.0), least_target=None)
+_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
     table = ForeignTable(values, origin)
-    draft = Draft(TOOL, table)
+    draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
-    put_steps(draft, _DEFAULTS)
+    put_steps(draft)
+    draft.put_rows(_ROWS, "adaptive_p")
     _take_settings(draft)
     report_searches(draft)
     order = _read_order(table, "sampler_priority")
@@ -170,98 +198,40 @@ def _read_order(table: ForeignTable, key: str) -> list[str] | None:
     return [part.strip() for part in parts if part.strip()]
 
 
-def put_steps(draft: Draft, defaults: HijackDefaults) -> None:
-    """Put every step into its slot; the draft's table knows the keys by text-generation-webui's names."""
-    _put_penalties(draft, defaults.range)
-    _put_temperatures(draft, defaults.dynatemp)
-    _put_truncation(draft)
-    _put_selectors(draft, defaults.least_target)
+def put_steps(draft: Draft) -> None:
+    """Put every step but adaptive-p into its slot.
 
-
-def _put_penalties(draft: Draft, default_range: int) -> None:
-    table = draft.table
-    last_n = table.whole_number("repetition_penalty_range", default_range) or -1  # 0 means all tokens
-    for key, parameter, neutral in (
-        ("repetition_penalty", "repeat", 1.0),
-        ("presence_penalty", "presence", 0.0),
-        ("frequency_penalty", "frequency", 0.0),
-    ):
-        params = {parameter: table.number(key, neutral), "last_n": last_n}
-        draft.put(key, "penalties", params, [key, "repetition_penalty_range"])
-    draft.put(
-        "dry",
-        "dry",
-        {
-            "multiplier": table.number("dry_multiplier", 0.0),
-            "base": table.number("dry_base", 1.75),
-            "allowed_length": table.whole_number("dry_allowed_length", 2),
-            "last_n": last_n,
-            "breakers": read_breakers(table, "dry_sequence_breakers"),
-            "match": "last_token",
-        },
-        ["dry_multiplier", "dry_base", "dry_allowed_length", "repetition_penalty_range", "dry_sequence_breakers"],
-    )
-    key = "encoder_repetition_penalty"
-    draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
-    key = "no_repeat_ngram_size"
-    draft.put("no_repeat_ngram", "no_repeat_ngram", {"n": table.whole_number(key, 0)}, [key])
-
-
-def _put_temperatures(draft: Draft, dynatemp: tuple[float, float]) -> None:
-    table = draft.table
-    temperature = table.number("temperature", 1.0)
-    if temperature == 0:
-        draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
-    else:
-        draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
-    if table.flag("dynamic_temperature", False):
-        low, high = table.number("dynatemp_low", dynatemp[0]), table.number("dynatemp_high", dynatemp[1])
-        if low > high:
-            raise table.fault("dynatemp_low", f"at most {table.spelled('dynatemp_high')} {high:g}")
-        params = {
-            "temperature": round((low + high) / 2, 12),
-            "range": round((high - low) / 2, 12),
-            "exponent": table.number("dynatemp_exponent", 1.0),
-        }
-        keys = ["dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"]
-        draft.put("dynamic_temperature", "dynatemp", params, keys, f"from {low:g} to {high:g}")
-    factor = table.number("smoothing_factor", 0.0)
-    if factor > 0:
-        params = {"factor": factor, "curve": table.number("smoothing_curve", 1.0)}
-        draft.put("quadratic_sampling", "quadratic", params, ["smoothing_factor", "smoothing_curve"])
-
-
-def _put_truncation(draft: Draft) -> None:
-    table = draft.table
-    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
-    for key, name, parameter in (("top_p", "top_p", "p"), ("typical_p", "typical", "p"), ("tfs", "tfs", "z")):
-        draft.put(key, name, {parameter: min(table.number(key, 1.0), 1.0)}, [key])
-    for key, parameter in (("min_p", "p"), ("top_a", "a"), ("top_n_sigma", "n")):
-        draft.put(key, key, {parameter: table.number(key, 0.0)}, [key])
-    for key in ("epsilon_cutoff", "eta_cutoff"):
-        draft.put(key, key, {"epsilon": table.number(key, 0.0) / _CUTOFF_UNITS}, [key], "given in units of 1e-4")
-    probability = table.number("xtc_probability", 0.0)
-    if probability > 0:
-        params = {
-            "probability": probability,
-            "threshold": table.number("xtc_threshold", 0.1),
-            "keep_special": "cancel",
-        }
-        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
-
-
-def _put_selectors(draft: Draft, least_target: float | None) -> None:
-    table = draft.table
-    mode = table.whole_number("mirostat_mode", 0)
+    The draft's table knows the keys by text-generation-webui's names.
+    """
+    for parameter in ("repeat", "presence", "frequency"):  # an order places each of them alone
+        key = _ROWS["penalties"].keys[parameter]
+        draft.put_row(StepRow("penalties", {parameter: key, "last_n": _WINDOW}, slot=key.name))
+    draft.put_rows(_ROWS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+    draft.put_temperature(_ROWS["temperature"])
+    if draft.table.flag("dynamic_temperature", False):
+        _put_dynatemp(draft)
+    draft.put_rows(_ROWS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma")
+    draft.put_rows(_ROWS, "epsilon_cutoff", "eta_cutoff", "xtc")
+    mode = draft.table.whole_number("mirostat_mode", 0)
     if mode == 2:
-        params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
-        draft.put("mirostat", "mirostat_v2", params, ["mirostat_mode", "mirostat_tau", "mirostat_eta"])
+        draft.put_rows(_ROWS, "mirostat_v2")
     elif mode != 0:
         draft.report("mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only")
-    target = table.number("adaptive_target", -1.0)
-    if target > 0 if least_target is None else target >= least_target:
-        params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
-        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+
+
+def _put_dynatemp(draft: Draft) -> None:
+    """Put the dynamic temperature, which the tool gives by its two ends."""
+    table = draft.table
+    low, high = (table.number(key, draft.defaults[key]) for key in ("dynatemp_low", "dynatemp_high"))
+    if low > high:
+        raise table.fault("dynatemp_low", f"at most {table.spelled('dynatemp_high')} {high:g}")
+    params = {
+        "temperature": round((low + high) / 2, 12),
+        "range": round((high - low) / 2, 12),
+        "exponent": table.number("dynatemp_exponent", 1.0),
+    }
+    keys = ["dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"]
+    draft.put("dynamic_temperature", "dynatemp", params, keys, f"from {low:g} to {high:g}")
 
 
 def arrange_chain(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
@@ -280,7 +250,7 @@ def arrange_chain(draft: Draft, order: Sequence[str], temperature_last: bool) ->
         order = [*(name for name in order if name not in _LAST), *_LAST]
     steps = draft.arranged([name for name in _UNSORTED if name not in order])
     steps += draft.arranged(order)
-    front = draft.arranged(_FRONT)
+    front = draft.arranged(FRONT)
     if not draft.table.flag("do_sample", True):
         acting = draft.arranged(_PENALTIES)
         kept = [step for step in steps if any(step is penalty for penalty in acting)]
@@ -294,62 +264,25 @@ def _takes_the_best(step: ForeignStep) -> bool:
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
-KEYS: Mapping[str, StepKeys] = {
-    "penalties": StepKeys(
-        "penalties",
+EXPORT_ROWS = _ROWS | rows_by_sampler(
+    replace(_ROWS["dry"], keys={**_ROWS["dry"].keys, "last_n": ToolKey("dry_range", 0)}),
+    StepRow(
+        "dynatemp",
         {
-            "repeat": "repetition_penalty",
-            "presence": "presence_penalty",
-            "frequency": "frequency_penalty",
-            "last_n": "repetition_penalty_range",
+            "temperature": ToolKey("middle", 1.0),
+            "range": ToolKey("reach", 0.0),
+            "exponent": ToolKey("dynatemp_exponent", 1.0),
         },
+        slot="dynamic_temperature",
     ),
-    "dry": StepKeys(
-        "dry",
-        {
-            "multiplier": "dry_multiplier",
-            "base": "dry_base",
-            "allowed_length": "dry_allowed_length",
-            "last_n": "dry_range",
-            "breakers": "dry_sequence_breakers",
-        },
-        {"match": "last_token"},
-    ),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-    "dynatemp": StepKeys(
-        "dynamic_temperature",
-        {"temperature": "middle", "range": "reach", "exponent": "dynatemp_exponent"},
-    ),
-    "quadratic": StepKeys("quadratic_sampling", {"factor": "smoothing_factor", "curve": "smoothing_curve"}),
-    "xtc": StepKeys(
-        "xtc",
-        {"probability": "xtc_probability", "threshold": "xtc_threshold"},
-        {"keep_special": "cancel"},
-    ),
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}),
-    "typical": StepKeys("typical_p", {"p": "typical_p"}),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "top_a": StepKeys("top_a", {"a": "top_a"}),
-    "tfs": StepKeys("tfs", {"z": "tfs"}),
-    "top_n_sigma": StepKeys("top_n_sigma", {"n": "top_n_sigma"}),
-    "epsilon_cutoff": StepKeys("epsilon_cutoff", {"epsilon": "epsilon_cutoff"}),
-    "eta_cutoff": StepKeys("eta_cutoff", {"epsilon": "eta_cutoff"}),
-    "encoder_repetition_penalty": StepKeys(
-        "encoder_repetition_penalty", {"penalty": "encoder_repetition_penalty"}
-    ),
-    "no_repeat_ngram": StepKeys("no_repeat_ngram", {"n": "no_repeat_ngram_size"}),
-}
-_SELECTORS = {
-    "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"}),
-    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
-}
+)
+"""The rows of exports; `chain_values` puts the tool's keys in place of ``dry_range``, ``middle`` and ``reach``."""
 _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 
 
 def to_yaml(out: Outgoing) -> Exported:
     """Return the YAML; what differs from the defaults, and the order."""
-    values = chain_values(out, KEYS, _ORDER)
+    values = chain_values(out, EXPORT_ROWS, _ORDER)
     if values.get("adaptive_target") == 0:
         out.report(
             "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
@@ -360,25 +293,25 @@ def to_yaml(out: Outgoing) -> Exported:
     return out.exported(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
 
 
-def chain_values(out: Outgoing, keys: Mapping[str, StepKeys], default: tuple[str, ...]) -> dict[str, Any]:
+def chain_values(out: Outgoing, rows: Mapping[str, StepRow], default: tuple[str, ...]) -> dict[str, Any]:
     """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
     name = out.selector_name
     if name == "greedy":
-        for step in [step for step in out.steps if step.about.name not in (*_ACTING_BEFORE_GREEDY, *_FRONT)]:
-            out.steps.remove(step)
-            out.report(step.about.name, f"without do_sample, {out.tool} applies the penalties only")
-    out.say_steps(keys)
+        acting = (*_ACTING_BEFORE_GREEDY, *FRONT)
+        idle = [step.about.name for step in out.steps if step.about.name not in acting]
+        out.leave_out(idle, f"without do_sample, {out.tool} applies the penalties only")
+    out.say_steps(rows)
     _windows(out)
     _units(out)
-    slots = [slot for slot in out.order if slot not in _FRONT]
+    slots = [slot for slot in out.order if slot not in FRONT]
+    selector = out.say_selector(rows)
     if name == "greedy":
         out.values["do_sample"] = False
-    elif name in _SELECTORS and out.selector is not None:
-        out.say(out.selector, _SELECTORS[name])
-        slots.append(_SELECTORS[name].slot)
+    elif selector is not None:
+        slots.append(selector.slot)
         out.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
     elif name != "dist":
-        out.report(name, f"{out.tool} does not draw so; a plain draw was written")
+        out.report_plain_draw()
     _say_order(out.values, slots, default)
     return out.values
 

@@ -1,6 +1,6 @@
 """pydantic's errors as sentences."""
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import pytest
 from logitsmith.common.errors import problem_message, problem_sentence
@@ -59,7 +59,7 @@ class Fields(BaseModel, extra="forbid", strict=True):
 
 WRONG_FIELDS = {
     "only one value": ({"store": True}, "store: true is not supported, only false"),
-    "another value": ({"role": "me"}, "role: 'me' is not 'user' or 'system'"),
+    "another value": ({"role": "me"}, "role: 'me' is not user or system"),
     "a list that has to be empty": ({"tools": ["a"]}, "tools: it has 1 item, and has to be empty"),
     "a list that is too long": ({"tags": ["a"] * 3}, "tags: it has 3 items; at most 2 can stand here"),
     "an empty list": ({"tags": []}, "tags: it is empty"),
@@ -77,6 +77,27 @@ def test_a_wrong_field(fields, sentence):
         Fields.model_validate(fields)
     problem = caught.value.errors()[0]
     assert problem_sentence(problem["loc"][:1], problem_message(problem)) == sentence
+
+
+class Kinds(BaseModel, extra="forbid", strict=True):
+    stop: str | list[str] = []
+    name: int | Annotated[str, Field(min_length=1)] = 0
+    share: float = Field(default=0.5, ge=0, le=1)
+
+
+SEVERAL_TYPES = {
+    "no type fits": ({"stop": 5}, "", "5 is not a text or a list"),
+    "the type fits, but not the length": ({"name": ""}, "", "it is empty"),
+    "outside of the range": ({"share": 2}, "0..1", "2 is not within 0..1"),
+    "no number": ({"share": "x"}, "0..1", "'x' is not a number (0..1)"),
+}
+
+
+@pytest.mark.parametrize(("fields", "allowed", "message"), SEVERAL_TYPES.values(), ids=SEVERAL_TYPES)
+def test_a_field_of_several_types_or_of_a_known_range(fields, allowed, message):
+    with pytest.raises(ValidationError) as caught:
+        Kinds.model_validate(fields)
+    assert problem_message(*caught.value.errors(), allowed=allowed) == message
 
 
 def test_without_a_path_it_is_the_message():

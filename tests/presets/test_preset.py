@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "stop_table": ({"stop": {"a": 1}}, "stop: {'a': 1} is not a text or a list of texts"),
     "system_number": ({"system": 3}, "system: 3 is not a text"),
     "description_none": ({"description": None}, "description: null is not a text"),
-    "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a text or a table"),
+    "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a text or an object"),
 }
 
 

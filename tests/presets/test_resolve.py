@@ -201,7 +201,7 @@ REFUSED_SETS = {
         "--set top_p.min_kep: unknown parameter 'min_kep'; did you mean min_keep?",
     ),
     "choice": ("top_p.boundary=both", "--set top_p.boundary: 'both' is not include or exclude"),
-    "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not a table such as {42: -1.5}"),
+    "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not an object such as {42: -1.5}"),
     "bias_value": ("logit_bias={5: x}", "--set logit_bias.5: 'x' is not a number"),
     "yaml": ("stop=[a", "--set stop: line 1, column 1: this [ is never closed"),
     "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),

@@ -63,7 +63,7 @@ def test_parse_keeps_what_is_neutral_and_adds_nothing():
         ([{"temp": "hot"}], "chain[0].temperature.t: 'hot' is not a number (≥ 0)"),
         ([{"top_p": {"p": 0.5, "boundary": 3}}], "chain[0].top_p.boundary: 3 is not include or exclude"),
         (["dist", {"top_p": 2}], "chain[1].top_p.p: 2 is not within 0..1"),
-        ([{"logit_bias": {"bias": -1}}], "chain[0].logit_bias.bias: -1 is not a table such as {42: -1.5}"),
+        ([{"logit_bias": {"bias": -1}}], "chain[0].logit_bias.bias: -1 is not an object such as {42: -1.5}"),
     ],
 )
 def test_refusal(steps, message):

@@ -154,8 +154,8 @@ def test_refusal_of_a_text(bias, message):
         ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: a finite float32, -inf or false is needed"),
         ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: a finite float32, -inf or false is needed"),
         ({1.5: 1}, "chain[0].logit_bias.bias: the key 1.5 is not a whole number or a text"),
-        (3, "chain[0].logit_bias.bias: 3 is not a table such as {42: -1.5}"),
-        ([3], "chain[0].logit_bias.bias: [3] is not a table such as {42: -1.5}"),
+        (3, "chain[0].logit_bias.bias: 3 is not an object such as {42: -1.5}"),
+        ([3], "chain[0].logit_bias.bias: [3] is not an object such as {42: -1.5}"),
     ],
 )
 def test_refusal(value, message):
