@@ -6,6 +6,8 @@ Both are started once and run warm: the server answers its `/completion`, asked 
 `gen batch` reads lines from a pipe, and gets those of a turn when the turn begins. A turn is timed from the first
 request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
 round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
+Then, warm, each side is asked as many requests as it has slots, and the same prompts again, which is timed: both
+may keep what they have read. Beside the wall time, the processor time of each process is compared, by the token.
 Texts do not end by themselves, so both make the same number of tokens. Under a JSON Schema they end where they
 end, and the tokens made are counted. Where one side's answers are shorter, more of its time goes into reading
 prompts, and its tokens a second fall; so the requests a second are compared as well. The clients' processor time
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -25,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import count
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
@@ -41,11 +45,17 @@ _START_SECONDS = 60
 
 
 class Turn(NamedTuple):
-    """What became of all requests: the tokens of each, the seconds, and the clients' processor time."""
+    """What became of all requests: the tokens of each, the seconds, and processor times in seconds."""
 
     tokens: dict[str, int]
     seconds: float
     client_seconds: float
+    process_seconds: float
+
+    @property
+    def processor_ms(self) -> float:
+        """Milliseconds of a processor for each token."""
+        return 1e3 * self.process_seconds / sum(self.tokens.values())
 
     @property
     def speed(self) -> float:
@@ -56,8 +66,8 @@ class Turn(NamedTuple):
 class Server:
     """llama-server, and clients that ask it."""
 
-    def __init__(self, port: int, slots: int) -> None:
-        self._port, self._slots = port, slots
+    def __init__(self, process: subprocess.Popen[bytes], port: int, slots: int) -> None:
+        self._process, self._port, self._slots = process, port, slots
 
     def answer(self, requests: Sequence[Request]) -> Turn:
         """Ask for all, as many at a time as there are slots."""
@@ -65,11 +75,12 @@ class Server:
         for request in requests:
             waiting.put(request)
         tokens: dict[str, int] = {}
-        began, client_began = perf_counter(), process_time()
+        began, client_began, process_began = perf_counter(), process_time(), _seconds_of(self._process)
         with ThreadPoolExecutor(self._slots) as clients:
             for client in [clients.submit(self._ask, waiting, tokens) for _ in range(self._slots)]:
                 client.result()
-        return Turn(tokens, perf_counter() - began, process_time() - client_began)
+        seconds, client_seconds = perf_counter() - began, process_time() - client_began
+        return Turn(tokens, seconds, client_seconds, _seconds_of(self._process) - process_began)
 
     def _ask(self, waiting: SimpleQueue[Request], tokens: dict[str, int]) -> None:
         """Ask one after the other, over one connection."""
@@ -101,7 +112,7 @@ def _running_server(model: str, slots: int) -> Iterator[Server]:
     ) as process:
         try:
             _wait_for(port, process)
-            yield Server(port, slots)
+            yield Server(process, port, slots)
         finally:
             process.terminate()
 
@@ -134,7 +145,7 @@ class Batch:
         lines = b"".join(map(batch_line, requests))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        began, client_began = perf_counter(), process_time()
+        began, client_began, process_began = perf_counter(), process_time(), _seconds_of(self._process)
         self._process.stdin.write(lines)
         self._process.stdin.flush()
         results = [json.loads(self._process.stdout.readline()) for _ in requests]
@@ -144,7 +155,13 @@ class Batch:
             if result["error"]:
                 raise SystemExit(f"gen batch: {result['error']['message']}")
             tokens[result["custom_id"]] = result["response"]["body"]["usage"]["completion_tokens"]
-        return Turn(tokens, seconds, client_seconds)
+        return Turn(tokens, seconds, client_seconds, _seconds_of(self._process) - process_began)
+
+
+def _seconds_of(process: subprocess.Popen[bytes]) -> float:
+    """The processor time that a process has used so far, with all its threads."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -170,18 +187,25 @@ def main() -> None:
     with _running_server(model, options.slots) as server, _running_batch(model, options.slots) as batch:
         print(f"{options.slots} slots, {options.requests} requests, {options.rounds} rounds, {_THREADS} threads")
         print(
-            f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'requests/s ratio':>17}"
-            f" {'tokens':>13} {'clients, % of a core':>21}"
+            f"{'':32} {'tokens/s':>16} {'against llama-server':>22} {'requests/s ratio':>17}"
+            f" {'tokens':>13} {'clients, % of a core':>21} {'processor ms a token':>21}"
         )
         for runner in (server, batch):
             runner.answer(make_requests("short", next(numbers), options.slots))
         for variant in options.variant:
-            turns: dict[str, list[Turn]] = {"server": [], "batch": []}
+            cold: dict[str, list[Turn]] = {"server": [], "batch": []}
+            warm: dict[str, list[Turn]] = {"server": [], "batch": []}
             for number in (next(numbers) for _ in range(options.rounds)):
                 requests = make_requests(variant, number, options.requests)
-                for name in list(turns)[:: 1 if number % 2 else -1]:
-                    turns[name].append((server if name == "server" else batch).answer(requests))
-            _print(variant, turns["server"], turns["batch"])
+                first = make_requests(variant, next(numbers), 2 * options.slots)[: options.slots]
+                again = [request._replace(id=f"{request.id} again") for request in first]
+                for name in list(cold)[:: 1 if number % 2 else -1]:
+                    runner = server if name == "server" else batch
+                    cold[name].append(runner.answer(requests))
+                    runner.answer(first)
+                    warm[name].append(runner.answer(again))
+            _print(variant, cold["server"], cold["batch"])
+            _print(f"{variant}, warm", warm["server"], warm["batch"])
 
 
 def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
@@ -190,17 +214,19 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
     ratios = [own.speed / peer.speed for own, peer in zip(batch, server, strict=True)]
     low, middle, high = quartiles(ratios)
     request_ratio = statistics.median(peer.seconds / own.seconds for own, peer in zip(batch, server, strict=True))
-    speeds, made, clients = (
+    speeds, made, clients, processor = (
         [statistics.median(values) for values in zip(*map(measure, zip(server, batch, strict=True)), strict=True)]
         for measure in (
             lambda pair: [turn.speed for turn in pair],
             lambda pair: [sum(turn.tokens.values()) for turn in pair],
             lambda pair: [100 * turn.client_seconds / turn.seconds for turn in pair],
+            lambda pair: [turn.processor_ms for turn in pair],
         )
     )
     print(
-        f"{variant:26} {speeds[1]:7.0f} / {speeds[0]:6.0f} {middle:7.3f} ({low:.3f}, {high:.3f})"
-        f" {request_ratio:17.3f} {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
+        f"{variant:32} {speeds[1]:7.0f} / {speeds[0]:6.0f} {middle:7.3f} ({low:.3f}, {high:.3f})"
+        f" {request_ratio:17.3f} {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}"
+        f" {processor[1]:14.2f} / {processor[0]:.2f}",
         flush=True,
     )
 

@@ -9,7 +9,7 @@ from logitsmith.cli.chat.chat import Chat
 from logitsmith.cli.chat.loop import run_loop
 from logitsmith.cli.chat.typed_input import EndOfInputError, TurnInput
 
-from .conftest import settings
+from ...chats.conftest import settings
 
 CTRL_C, CLEAR = object(), object()
 

@@ -29,11 +29,11 @@ from logitsmith.chats.store import ChatStore
 
 from .conftest import settings
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def start(*arguments):
-    command = [sys.executable, "-m", "tests.cli.chat.chatting", *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.chats.chatting", *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 

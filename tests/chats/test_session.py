@@ -11,7 +11,7 @@ from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, 
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import build
 
-from ...engine.small_models import write_model
+from ..engine.small_models import write_model
 from .conftest import OPTIONS, TEMPLATE, ids, settings
 
 ENDLESS = "ignore_eos > temp0.8"

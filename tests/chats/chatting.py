@@ -1,4 +1,4 @@
-"""A chat in a process of its own, for tests that kill it: `python -m tests.cli.chat.chatting MODEL STORE …`."""
+"""A chat in a process of its own, for tests that kill it: `python -m tests.chats.chatting MODEL STORE …`."""
 
 import sys
 from pathlib import Path
