@@ -17,7 +17,7 @@ proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
 
-# The fast tests with other Pythons and other dependencies: pythons, those of three rooms with every supported Python
+# The fast tests with other Pythons and other dependencies: pythons, those of five rooms with every supported Python
 # found here; dependencies, all of them with the lowest and with the newest versions that pyproject.toml allows.
 pythons dependencies:
 	$(PYTHON) tools/try_environments.py $@ $(VENV)/environments

@@ -117,7 +117,10 @@ class BatchEngine:
         self._waiting.append(request)
 
     def cancel(self, request_id: object) -> bool:
-        """Let a request leave: no event of it comes after this. Returns False if it is not here (any more)."""
+        """Let a request leave: no event of it comes after this, and its slot is free at the next step.
+
+        Returns False if no request of this id waits or runs.
+        """
         for waiting in self._waiting:
             if waiting.id == request_id:
                 self._waiting.remove(waiting)
@@ -131,8 +134,8 @@ class BatchEngine:
     def step(self) -> list[tuple[object, Event | BatchFailure]]:
         """Advance all requests, and return what happened, each event with the id of its request.
 
-        Requests that wait join where a slot is free. All requests that ran before get the logits that they need,
-        and make their next token, or several that the grammar forces.
+        Requests that wait join where a slot is free: their prompts are read. Then all running requests get the
+        logits that they need, and make their next token, or several that the grammar forces.
         """
         return [(id_of_request, event) for id_of_request, _, events in self.advance() for event in events]
 

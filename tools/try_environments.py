@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 SUPPORTED = ("3.11", "3.12", "3.13")
 ALSO_TESTED = ("3.14",)
-ROOMS = ("tests/cli", "tests/samplers", "tests/presets")
+ROOMS = ("tests/cli", "tests/chats", "tests/jobs", "tests/samplers", "tests/presets")
 FOLDERS = (
     "~/.pyenv/versions/{}.*/bin",
     "~/.local/share/uv/python/cpython-{}.*/bin",
