@@ -77,6 +77,14 @@ def shared_tokens(
     return shared
 
 
+def _held_tokens(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
+    """Return how many tokens at the start of a prompt a slot holds as they would be computed again."""
+    length = len(prompt)
+    if slot.prompt_logits is not None and slot.prompt_length == length and slot.tokens[:length] == prompt:
+        return length
+    return shared_tokens(slot.tokens, slot.chunk_ends, prompt, ends)
+
+
 _FILLER = (0,)
 """The token of a slot that only fills a group."""
 _LONGEST_DIVIDED_RUN = 8
@@ -92,6 +100,8 @@ class SequenceSlot:
         max_rows: how many can be read at once with the logits of each.
         tokens: those in the slot.
         chunk_ends: where the chunks of the prompt end. Another slot may copy the chunks that it would read alike.
+        prompt_length: how many of the tokens are the prompt's.
+        prompt_logits: a copy of the logits after the prompt, for the same prompt again; None: it is not held.
     """
 
     def __init__(self, number: int, length: int, max_rows: int) -> None:
@@ -100,6 +110,8 @@ class SequenceSlot:
         self.max_rows = max_rows
         self.tokens: list[int] = []
         self.chunk_ends: list[int] = []
+        self.prompt_length = 0
+        self.prompt_logits: Logits | None = None
 
     @property
     def remaining(self) -> int:
@@ -138,6 +150,7 @@ class SequenceSlots:
         max_rows = small_batch_rows(chunks.batch, native.width)
         self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
+        self._prompt_rows: list[Logits] = []
         self._sizes = GroupSizes(() if plan is None else plan.counts, count, native.can_truncate)
 
     @property
@@ -164,11 +177,16 @@ class SequenceSlots:
         ends = self._chunks.ends(len(prompt))
         kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
         self._truncate(slot, kept)
+        if slot.prompt_logits is not None and kept == len(prompt):
+            self._prompt_rows = [slot.prompt_logits]
+            return kept
         for start, end in pairwise([kept, *(end for end in self._chunks.read_ends(ends) if end > kept)]):
             tokens = prompt[start:end]
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
             slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
+        slot.prompt_length, slot.prompt_logits = len(prompt), self._native.logits().copy()
+        self._prompt_rows = [slot.prompt_logits]
         return kept
 
     def best_of(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
@@ -177,7 +195,7 @@ class SequenceSlots:
             return slots[0]
         prompt = list(prompt)
         ends = self._chunks.ends(len(prompt))
-        return max(slots, key=lambda slot: shared_tokens(slot.tokens, slot.chunk_ends, prompt, ends))
+        return max(slots, key=lambda slot: _held_tokens(slot, prompt, ends))
 
     def read_each(self, slot: SequenceSlot, prompt: Sequence[int]) -> Iterator[Logits]:
         """Make ``prompt`` the whole content of a slot, and yield the logits after each token, valid till the next.
@@ -193,10 +211,11 @@ class SequenceSlots:
             self._truncate(slot, len(slot.tokens) - len(again))
             yield from self._decode([NewTokens(slot, [*again, *tokens])])[len(again) :]
             slot.tokens.extend([*again, *tokens])
+        self._prompt_rows = [self._native.logits()]
 
     def prompt_rows(self) -> list[Logits]:
         """The logits after the prompt that was read last."""
-        return [self._native.logits()]
+        return self._prompt_rows
 
     def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
@@ -280,14 +299,15 @@ class SequenceSlots:
         )
         return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
 
-    def _copy_prefix(self, slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
+    def _copy_prefix(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
         """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
-        shared = {other.number: shared_tokens(other.tokens, other.chunk_ends, prompt, ends) for other in self.all}
+        shared = {other.number: _held_tokens(other, prompt, ends) for other in self.all}
         best = max(self.all, key=lambda other: shared[other.number])
         if shared[best.number] > shared[slot.number]:
             self._native.forget(0, slot.number)
             self._native.copy(best.number, slot.number)
             slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
+            slot.prompt_length, slot.prompt_logits = best.prompt_length, best.prompt_logits
         return max(shared.values())
 
     def drop(self, slot: SequenceSlot, count: int) -> None:
@@ -299,6 +319,8 @@ class SequenceSlots:
         self._native.forget(length, slot.number)
         del slot.tokens[length:]
         slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
+        if length < slot.prompt_length:
+            slot.prompt_length, slot.prompt_logits = 0, None
 
     def close(self) -> None:
         """Free the memory."""

@@ -210,6 +210,29 @@ def test_a_request_takes_the_slot_that_holds_its_beginning(model):
         ]
 
 
+@pytest.mark.parametrize("tail", ["", " and so on"], ids=["the same", "longer"])
+@pytest.mark.parametrize("length", [1, 3, 20], ids=["short", "some", "long"])
+def test_the_same_prompt_is_not_read_again(model, length, tail):
+    """Also by another slot, while the first one is at work; a longer one reads what it has more."""
+    asked = request("first", "The sea was calm. " * length, max_tokens=8, logprobs=LogprobRequest(1))
+    again = replace(asked, id="again", prompt=asked.prompt + tail, seed=9)
+    with BatchEngine(model, 3) as engine:
+        engine.add(asked)
+        events = engine.step()
+        engine.add(again)
+        events += drain(engine)
+        engine.add(replace(again, id="third"))
+        events += drain(engine)
+        exact = engine.exactness.level.value == "exact"
+    starts = {name: event for name, event in events if isinstance(event, Start)}
+    prompt_tokens = starts["again"].prompt_tokens
+    assert starts["third"].cached_tokens == prompt_tokens
+    assert (starts["again"].cached_tokens == prompt_tokens) == (not tail)
+    for name, one in (("first", asked), ("again", again), ("third", again)):
+        own = [event for other, event in events if other == name]
+        assert not exact or said(own) == said(alone(model, one))
+
+
 WORDS = ["sea", "salt", "ship", "def", "42", "house", "night", "The", "bird", "sail", "\n", "été", "雨"]
 CHAINS = [
     "greedy",

@@ -31,6 +31,9 @@ class ScriptedContext:
     def logits_at(self, index):
         return self._rows[index]
 
+    def logits(self):
+        return self._rows[-1]
+
     def forget(self, position, sequence):
         del self.tokens.get(sequence, [])[position:]
         return True
