@@ -100,7 +100,7 @@ class Server:
 
 
 @contextmanager
-def _running_server(model: str, slots: int) -> Iterator[Server]:
+def running_server(model: str, slots: int) -> Iterator[Server]:
     """Start llama-server, and end it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -165,7 +165,7 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 
 
 @contextmanager
-def _running_batch(model: str, slots: int) -> Iterator[Batch]:
+def running_batch(model: str, slots: int) -> Iterator[Batch]:
     """Start `gen batch`, and end its input."""
     sizes = ("-np", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS)
     command = (sys.executable, "-m", "logitsmith.cli", "batch", "-", "-m", model, *sizes)
@@ -184,7 +184,7 @@ def main() -> None:
     options = parser.parse_args()
     model = str(locate()[0])
     numbers = count()
-    with _running_server(model, options.slots) as server, _running_batch(model, options.slots) as batch:
+    with running_server(model, options.slots) as server, running_batch(model, options.slots) as batch:
         print(f"{options.slots} slots, {options.requests} requests, {options.rounds} rounds, {_THREADS} threads")
         print(
             f"{'':32} {'tokens/s':>16} {'against llama-server':>22} {'requests/s ratio':>17}"

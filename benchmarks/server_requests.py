@@ -21,7 +21,7 @@ _SCHEMA = {
 }
 _SCHEMA_TOKENS = 96
 """The most tokens of an answer that has to fit the schema; most end before."""
-_CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
+CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
 _SERVERS_CHAIN = {
     "samplers": ["top_k", "top_p", "min_p", "temperature"],
     "top_k": 40,
@@ -35,7 +35,7 @@ class Request(NamedTuple):
     """A request, for both."""
 
     id: str
-    prompt: str
+    prompt: str | list[int]
     seed: int
     max_tokens: int
     has_schema: bool
@@ -81,7 +81,7 @@ def batch_line(request: Request) -> bytes:
         "prompt": request.prompt,
         "seed": request.seed,
         "max_tokens": request.max_tokens,
-        "chain": _CHAIN,
+        "chain": CHAIN,
     }
     if request.has_schema:
         line["json_schema"] = _SCHEMA
