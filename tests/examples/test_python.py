@@ -10,6 +10,7 @@ EXPECTED = {
     "generate.py": ["likeliest: ' a'"],
     "chat.py": ["0 of ", "64 of "],
     "batch.py": ["'The capital of France is': ' Paris", "'The sea was'", "'Once upon a time'"],
+    "batch_engine.py": ["sea ended: length", "salt ended: length"],
     "score.py": ["perplexity ", "' Paris': 9", "' London': "],
     "recover.py": ["calls by top_n", "' Paris'"],
     "own_endpoint.py": ["617 calls by bisection, largest difference 0.00"],
