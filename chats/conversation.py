@@ -320,7 +320,8 @@ class Conversation:
     def leave(self) -> None:
         """Store what could not be written, for the last time; reports how much of it is lost."""
         if not self.store_again():
-            lost = count_noun(len(self._unsaved.messages), "message")
+            messages = len(self._unsaved.messages)
+            lost = count_noun(messages, "message") if messages else "the last changes"
             self._report(f"{self._store.path}: {lost} of this chat could not be stored")
 
     @deferred_interrupts()

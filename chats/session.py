@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..engine.request import GenerationRequest
     from ..engine.templates import ChatTemplate
     from ..logprobs.events import Event, Token
+    from ..samplers.chain import Chain
 
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
@@ -263,7 +264,7 @@ class ChatSession:
         fitted = self._fit(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.tokens(fitted.messages, beginning)
         chain = build_chain(model, request)
-        recipe = _recipe_of(request, chain.config, self._model_record, fitted.dropped)
+        recipe = _recipe_of(request, chain, self._model_record, fitted.dropped)
         request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
@@ -297,14 +298,12 @@ def visible_text(token: Token, template: ChatTemplate) -> str:
     return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
 
 
-def _recipe_of(
-    request: GenerationRequest, chain: Sequence[object], model: dict[str, Any], dropped: int
-) -> AnswerRecipe:
+def _recipe_of(request: GenerationRequest, chain: Chain, model: dict[str, Any], dropped: int) -> AnswerRecipe:
     """Return what is stored of an answer to make it again.
 
     Args:
         request: what the answer is made with.
-        chain: the steps with their parameters, as a preset writes them.
+        chain: its chain, built.
         model: the `_model_record` of the model.
         dropped: how many messages after the system message are left out of the prompt.
     """
@@ -314,10 +313,10 @@ def _recipe_of(
     grammar = request.constraint
     return AnswerRecipe(
         model=model,
-        chain=list(chain),
-        seed=request.seed,
+        chain=chain.config,
+        seed=chain.seed,
         grammar=asdict(grammar) if isinstance(grammar, GrammarSpec) else None,
-        stop=list(request.stop),
+        stop=[request.stop] if isinstance(request.stop, str) else list(request.stop),
         max_tokens=request.max_tokens,
         versions=versions(),
         dropped=dropped,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Start, Token, split_events
@@ -44,14 +44,31 @@ class BatchAnswer:
 
 @dataclass(frozen=True)
 class BatchFailure:
-    """The reason why a request could not be answered; ``id`` is the request's.
+    """The reason why a request could not be answered.
 
-    ``has_begun``: False if the request itself cannot be carried out with this model, before anything is read.
+    Attributes:
+        id: the request's.
+        error: a ``ModelError``, ``SamplingError`` or ``GrammarError``, or what a plug-in or a constraint raised.
+        has_begun: False if there was no `Start`: the request itself cannot be carried out with this model.
     """
 
     id: object
-    error: ModelError | SamplingError | GrammarError
+    error: Exception
     has_begun: bool = True
+
+
+class Moved(NamedTuple):
+    """What a step made of one request.
+
+    Attributes:
+        request: the request.
+        events: in order; a failure is the last one.
+        running: what carries it out; None if it could not begin.
+    """
+
+    request: GenerationRequest
+    events: list[Event | BatchFailure]
+    running: RunningRequest | None = None
 
 
 BatchOutcome = BatchAnswer | BatchFailure
@@ -96,6 +113,8 @@ class BatchEngine:
         self._waiting: deque[GenerationRequest] = deque()
         self._running: dict[int, _SlotRequest] = {}
         self._note, self._noted = note, set[str]()
+        self._undelivered: list[tuple[object, Event | BatchFailure]] = []
+        self._is_closed = False
 
     @property
     def exactness(self) -> BatchExactness:
@@ -113,17 +132,18 @@ class BatchEngine:
         return not self._running and not self._waiting
 
     def add(self, request: GenerationRequest) -> None:
-        """Let a request join at the next step, or as soon as a slot is free then."""
+        """Let a request join at the next step, or as soon as a slot is free then. Its id should be its own."""
+        self._check_open()
         self._waiting.append(request)
 
     def cancel(self, request_id: object) -> bool:
         """Let a request leave: no event of it comes after this, and its slot is free at the next step.
 
-        Returns False if no request of this id waits or runs.
+        Returns False if no request of this id waits or runs; of several, one leaves that waits, or else the first.
         """
-        for waiting in self._waiting:
+        for index, waiting in enumerate(self._waiting):
             if waiting.id == request_id:
-                self._waiting.remove(waiting)
+                del self._waiting[index]
                 return True
         for running in self._running.values():
             if running.request.id == request_id:
@@ -137,57 +157,88 @@ class BatchEngine:
         Requests that wait join where a slot is free: their prompts are read. Then all running requests get the
         logits that they need, and make their next token, or several that the grammar forces.
         """
-        return [(id_of_request, event) for id_of_request, _, events in self.advance() for event in events]
+        events, self._undelivered = self._undelivered, []
+        try:
+            for half in (self.begin_waiting, self.advance_running):
+                for moved in half():
+                    events += ((moved.request.id, event) for event in moved.events)
+        except BaseException:  # such as AbortedError: what happened before it comes with the next step
+            self._undelivered = events
+            raise
+        return events
 
-    def advance(self) -> Iterator[tuple[object, RunningRequest | None, list[Event | BatchFailure]]]:
-        """Do what `step` does, and yield the events of each request as soon as they are there.
-
-        Must be taken to its end. Yields the id, what runs (None if the request could not begin) and the events.
-        """
+    def begin_waiting(self) -> Iterator[Moved]:
+        """Do the first half of `step`: read the prompts of requests that wait, as far as slots are free."""
+        self._check_open()
         while self._waiting and self._free:
             yield self._begin(self._waiting.popleft())
+
+    def advance_running(self) -> Iterator[Moved]:
+        """Do the second half of `step`, and yield the events of each request as soon as they are there.
+
+        Must be taken to its end. A request that is cancelled meanwhile is left out.
+        """
+        self._check_open()
         has_company = len(self._running) >= _COMPANY
         appends = [
             NewTokens(running.slot, running.next_tokens(self._slots, has_company))
             for running in self._running.values()
         ]
         for slot, rows in self._slots.push(appends):
-            running = self._running[slot.number]
-            yield running.request.id, running, self._events(running, partial(running.take, rows))
+            running = self._running.get(slot.number)
+            if running is not None:
+                yield self._moved(running, running.take(rows))
 
-    def _begin(
-        self, request: GenerationRequest
-    ) -> tuple[object, RunningRequest | None, list[Event | BatchFailure]]:
-        """Put a request into the slot that holds most of its prompt; returns what `advance` yields."""
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ModelError("the batch is closed")
+        self._model.check_open()
+
+    def _begin(self, request: GenerationRequest) -> Moved:
+        """Put a request into the slot that holds most of its prompt, and read the prompt."""
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
             running = _SlotRequest(self._model, request, note=self._note_once)
+            slot = self._slots.best_of(self._free, running.prompt_ids)
         except AbortedError:
+            self._waiting.appendleft(request)
             raise
-        except _FAILURES as error:
-            return request.id, None, [BatchFailure(request.id, error, has_begun=False)]
-        running.slot = self._slots.best_of(self._free, running.prompt_ids)
-        self._free.remove(running.slot)
-        self._running[running.slot.number] = running
-        return request.id, running, self._events(running, partial(running.read_prompt, self._slots))
-
-    def _events(self, running: _SlotRequest, make_events: Callable[[], list[Event]]) -> list[Event | BatchFailure]:
-        """Return what a request makes; one that fails, or ends, leaves its slot."""
+        except Exception as error:
+            return Moved(request, [BatchFailure(request.id, error, has_begun=False)])
+        self._free.remove(slot)
+        self._running[slot.number] = running
+        running.slot = slot
         try:
-            events: list[Event | BatchFailure] = [*make_events()]
+            return self._moved(running, running.read_prompt(self._slots))
+        except AbortedError:
+            self._waiting.appendleft(request)
+            raise
+
+    def _moved(self, running: _SlotRequest, made: Iterator[Event]) -> Moved:
+        """Return what a request makes; one that fails, or ends, leaves its slot.
+
+        Whatever is raised for one request becomes its failure, so that the others go on.
+        """
+        events: list[Event | BatchFailure] = []
+        try:
+            events.extend(made)
         except AbortedError:
             self._release(running.slot)
             raise
-        except _FAILURES as error:
-            events = [BatchFailure(running.request.id, error)]
+        except Exception as error:
+            events.append(BatchFailure(running.request.id, error, has_begun=bool(events) or running.has_begun))
+        except BaseException:
+            self._release(running.slot)
+            raise
+        running.has_begun = True
         if events and isinstance(events[-1], (Done, BatchFailure)):
             self._release(running.slot)
-        return events
+        return Moved(running.request, events, running)
 
     def _release(self, slot: SequenceSlot) -> None:
-        del self._running[slot.number]
-        self._free.append(slot)
+        if self._running.pop(slot.number, None) is not None:  # else it was cancelled meanwhile
+            self._free.append(slot)
 
     def _note_once(self, sentence: str) -> None:
         if self._note is not None and sentence not in self._noted:
@@ -195,7 +246,10 @@ class BatchEngine:
             self._note(sentence)
 
     def close(self) -> None:
-        """Free the memory of the slots. Do so before the model is closed."""
+        """Free the memory of the slots, and drop all requests. Do so before the model is closed."""
+        self._is_closed = True
+        self._running.clear()
+        self._waiting.clear()
         self._slots.close()
 
     def __enter__(self) -> BatchEngine:
@@ -234,40 +288,51 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
     with BatchEngine(model, parallel, isolated=isolated, note=note) as engine:
         waiting, is_over = iter(requests), False
         gathered: dict[RunningRequest | None, list[Event]] = {}
+
+        def outcomes(moves: Iterable[Moved]) -> Iterator[BatchOutcome]:
+            for moved in moves:
+                if progress is not None:
+                    progress(sum(isinstance(event, Token) for event in moved.events))
+                outcome = _gather(moved, gathered)
+                if outcome is not None:
+                    yield outcome
+
         while True:
-            is_over = is_over or _fill(engine, waiting, should_stop)
+            while engine.free_slots > 0 and not is_over:
+                is_over = should_stop is not None and should_stop()
+                request = None if is_over else next(waiting, _NO_MORE_REQUESTS)
+                if request is None:
+                    break
+                if isinstance(request, GenerationRequest):
+                    engine.add(request)
+                    yield from outcomes(engine.begin_waiting())
+                else:
+                    is_over = True
             if is_over and engine.is_idle:
                 return
-            for request_id, running, events in engine.advance():
-                if progress is not None:
-                    progress(sum(isinstance(event, Token) for event in events))
-                whole = gathered.setdefault(running, [])
-                for event in events:
-                    if isinstance(event, BatchFailure):
-                        del gathered[running]
-                        yield event
-                    else:
-                        whole.append(event)
-                if whole and isinstance(whole[-1], Done):
-                    start, prompt_tokens, tokens, done = split_events(gathered.pop(running))
-                    yield BatchAnswer(request_id, start, tokens, done, prompt_tokens)
+            yield from outcomes(engine.advance_running())
 
 
-def _fill(
-    engine: BatchEngine, waiting: Iterator[GenerationRequest | None], should_stop: Callable[[], bool] | None
-) -> bool:
-    """Add requests while slots are free; returns True if no other comes."""
-    while engine.free_slots > 0:
-        if should_stop is not None and should_stop():
-            return True
-        try:
-            request = next(waiting)
-        except StopIteration:
-            return True
-        if request is None:
-            break
-        engine.add(request)
-    return False
+_NO_MORE_REQUESTS = object()
+
+
+def _gather(moved: Moved, gathered: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
+    """Keep a request's new events until its last one; returns its outcome then, else None.
+
+    Raises an error that is none of the engine's: it is a fault of a plug-in, a constraint or this program.
+    """
+    whole = gathered.setdefault(moved.running, [])
+    for event in moved.events:
+        if isinstance(event, BatchFailure):
+            del gathered[moved.running]
+            if not isinstance(event.error, _FAILURES):
+                raise event.error
+            return event
+        whole.append(event)
+    if not whole or not isinstance(whole[-1], Done):
+        return None
+    start, prompt_tokens, tokens, done = split_events(gathered.pop(moved.running))
+    return BatchAnswer(moved.request.id, start, tokens, done, prompt_tokens)
 
 
 class _SlotRequest(RunningRequest):
@@ -275,7 +340,9 @@ class _SlotRequest(RunningRequest):
 
     slot: SequenceSlot
 
-    def read_prompt(self, slots: SequenceSlots) -> list[Event]:
+    has_begun = False
+
+    def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
         """Read the prompt, and make the tokens that its logits give."""
         self._rows: list[Logits] = []
         """Of the needed tokens, those that were read already."""
@@ -285,15 +352,15 @@ class _SlotRequest(RunningRequest):
         echo: list[PromptToken] = []
         if has_echo:
             echo = list(scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs))
-        is_read = has_echo and len(prompt_ids) <= slot.max_rows  # else tokens would depend on the echo
-        cached_tokens = 0 if is_read else slots.read(slot, prompt_ids)
+        cached_tokens = 0
+        if not has_echo or len(prompt_ids) > slot.max_rows:  # else tokens would depend on the echo
+            cached_tokens = slots.read(slot, prompt_ids)
         self._began = perf_counter()
         self._prompt_seconds = self._began - began
-        cached_tokens = 0 if has_echo else cached_tokens
-        start = self.begin(slot, cached_tokens, slot.length, exactness=slots.exactness)
-        tokens = list(self.resume())
-        rows = slots.prompt_rows() if self.finish_reason is None else None
-        return [start, *echo, *tokens, *self._tokens_and_end(rows)]
+        yield self.begin(slot, 0 if has_echo else cached_tokens, slot.length, exactness=slots.exactness)
+        yield from echo
+        yield from self.resume()
+        yield from self._tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
 
     def next_tokens(self, slots: SequenceSlots, has_company: bool) -> Sequence[int]:
         """Return the tokens that are to be read next; drops those that are in the slot in vain.
@@ -304,6 +371,7 @@ class _SlotRequest(RunningRequest):
         needed = self.needed_tokens
         if not self._rows:
             slots.drop(self.slot, self.drop_count)
+            self.drop_count = 0
             is_divided = (
                 len(needed) > 1 and has_company and not self.request.lookup and slots.reads_one_by_one(len(needed))
             )
@@ -311,17 +379,17 @@ class _SlotRequest(RunningRequest):
                 return needed
         return needed[len(self._rows) : len(self._rows) + 1]
 
-    def take(self, rows: Sequence[Logits]) -> list[Event]:
+    def take(self, rows: Sequence[Logits]) -> Iterator[Event]:
         """Take the logits of the tokens that were read, and make the tokens that they give."""
         if len(self._rows) + len(rows) < len(self.needed_tokens):
             self._rows += [row.copy() for row in rows]
-            return []
+            return
         rows, self._rows = [*self._rows, *rows], []
-        return self._tokens_and_end(rows)
+        yield from self._tokens_and_end(rows)
 
-    def _tokens_and_end(self, rows: Sequence[Logits] | None) -> list[Event]:
-        """Return the tokens that these logits give, and the last event if the text ends."""
-        events: list[Event] = [] if rows is None else list(self.resume(rows))
+    def _tokens_and_end(self, rows: Sequence[Logits] | None) -> Iterator[Event]:
+        """Yield the tokens that these logits give, and the last event if the text ends."""
+        if rows is not None:
+            yield from self.resume(rows)
         if self.finish_reason is not None:
-            events.append(self.done(self._prompt_seconds, perf_counter() - self._began))
-        return events
+            yield self.done(self._prompt_seconds, perf_counter() - self._began)

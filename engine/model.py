@@ -155,7 +155,7 @@ class Model:
     @property
     def context(self) -> Context:
         """The model's own context, made when it is first used. Raises ``ModelError``."""
-        self._check_open()
+        self.check_open()
         if self._context is None:
             early = None if self._early is None else self._early.take_context(self._options)
             native = NativeContext(self._native, self._options, self._adapters, early)
@@ -198,7 +198,7 @@ class Model:
     def _decode_plan(self, count: int, isolated: bool) -> DecodePlan | None:
         """How a batch decodes rows; None if each request is computed separately."""
         check_number("parallel", count, 1, MAX_SLOTS)
-        self._check_open()
+        self.check_open()
         if isolated or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
@@ -275,7 +275,8 @@ class Model:
             self._context = None
         self._native.close()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise ``ModelError`` if the model was closed."""
         if self._native.handle is None:
             raise ModelError("the model is closed")
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..logprobs.events import EXACT, BatchExactness
+from ..models.errors import ModelError
 from .context import PIECE_TOKENS, check_prompt, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
@@ -185,8 +186,10 @@ class SequenceSlots:
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
             slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
-        slot.prompt_length, slot.prompt_logits = len(prompt), self._native.logits().copy()
-        self._prompt_rows = [slot.prompt_logits]
+        logits = self._native.logits().copy()
+        logits.flags.writeable = False  # other requests get the same row
+        slot.prompt_length, slot.prompt_logits = len(prompt), logits
+        self._prompt_rows = [logits]
         return kept
 
     def best_of(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
@@ -294,9 +297,14 @@ class SequenceSlots:
                 yield slot, [row]
 
     def _decode(self, appends: Sequence[NewTokens]) -> list[Logits]:
-        self._native.decode_spans(
-            [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
-        )
+        try:
+            self._native.decode_spans(
+                [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
+            )
+        except ModelError:  # a decode that was aborted may have left some of its tokens
+            for slot, _ in appends:
+                self._native.forget(len(slot.tokens), slot.number)
+            raise
         return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
 
     def _copy_prefix(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:

@@ -4,14 +4,17 @@ import pickle
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from logitsmith.engine import (
+    AbortedError,
     BatchEngine,
     BatchFailure,
     ChatMessages,
     Done,
     GenerationRequest,
     LogprobRequest,
+    ModelError,
     PromptToken,
     Start,
     Token,
@@ -22,8 +25,8 @@ from logitsmith.engine import (
     score_prompt,
 )
 from logitsmith.engine.native.binding import lib
-from logitsmith.grammars import resolve_grammar
-from logitsmith.samplers import parse_chain
+from logitsmith.grammars import GrammarError, resolve_grammar
+from logitsmith.samplers import About, Sampler, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
 
 SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
@@ -126,12 +129,8 @@ def test_a_failure_is_an_event(model):
         events = drain(engine)
         assert engine.free_slots == 2
     failed = {name: event.has_begun for name, event in events if isinstance(event, BatchFailure)}
-    assert failed == {**dict.fromkeys(wrong_ids(wrong), False), "too long": True}
+    assert failed == dict.fromkeys([*wrong, "too long"], False)
     assert sum(name == "good" for name, _ in events) == 8
-
-
-def wrong_ids(wrong):
-    return [asked.id for asked in wrong.values()]
 
 
 @pytest.mark.parametrize("prompt", ["The sea", "The sea was calm and the ship " * 20], ids=["short", "long"])
@@ -208,6 +207,155 @@ def test_a_request_takes_the_slot_that_holds_its_beginning(model):
             False,
             True,
         ]
+
+
+class Faulty:
+    """A constraint that fails at its n-th mask."""
+
+    def __init__(self, size, fails_at, error):
+        self._mask, self._left, self._error = np.ones(size, bool), fails_at, error
+
+    def mask(self):
+        if self._left == 0:
+            raise self._error
+        self._left -= 1
+        return self._mask
+
+    def accept(self, token):
+        pass
+
+
+@pytest.mark.parametrize("fails_at", [0, 2])
+@pytest.mark.parametrize("error", [ValueError("a fault"), GrammarError("a sentence")], ids=["any", "named"])
+def test_a_fault_of_one_request_ends_it_alone(model, error, fails_at):
+    bad = request("bad", constraint=Faulty(model.vocabulary.size, fails_at, error))
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("good"))
+        engine.add(bad)
+        events = drain(engine)
+        assert engine.free_slots == 2
+    *made, failure = [event for name, event in events if name == "bad"]
+    assert [type(event) for event in made] == [Start, *[Token] * fails_at]
+    assert (failure.error, failure.has_begun) == (error, True)
+    assert said([event for name, event in events if name == "good"]) == said(alone(model, request("good")))
+
+
+def test_a_fault_that_is_no_sentence_ends_generate_many(model):
+    bad = request("bad", constraint=Faulty(model.vocabulary.size, 1, ValueError("a fault")))
+    with pytest.raises(ValueError, match="a fault"):
+        list(generate_many(model, [bad], 2))
+
+
+WRONG = {
+    "stop": {"stop": [3]},
+    "prompt": {"prompt": 5},
+    "max_tokens": {"max_tokens": "3"},
+    "logprobs": {"logprobs": None},
+    "trace": {"trace": 0},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_request_of_wrong_types_is_a_failure(model, wrong):
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("good"))
+        engine.add(replace(request("bad"), **wrong))
+        events = drain(engine)
+    assert isinstance([event for name, event in events if name == "bad"][-1], BatchFailure)
+    assert sum(name == "good" for name, _ in events) == 8
+
+
+def test_an_abort_loses_nothing(model):
+    """The requests go on, also with drafts that were rejected before."""
+    requests = [
+        request(name, "one two three one two three one two", "greedy", lookup=lookup, max_tokens=24, seed=1)
+        for name, lookup in (("plain", 0), ("drafts", 8))
+    ]
+    for aborted_at in range(1, 16, 2):
+        with BatchEngine(model, 2) as engine:
+            for asked in requests:
+                engine.add(asked)
+            events = []
+            for step in range(40):
+                if step == aborted_at or (step == 0 and aborted_at == 1):
+                    model.abort()
+                try:
+                    events += engine.step()
+                except AbortedError:
+                    assert step in (0, aborted_at)
+            assert engine.is_idle
+            exact = engine.exactness.level.value == "exact"
+        for asked in requests:
+            own = [event for name, event in events if name == asked.id]
+            assert [type(event) for event in own] == [Start, *[Token] * (len(own) - 2), Done]
+            assert not exact or said(own) == said(alone(model, asked))
+
+
+def test_a_row_that_requests_share_cannot_be_written(model):
+    class Reversing(Sampler):
+        about = About(
+            name="reversing", summary="writes into the logits", formula="", reference="", llama_cpp="none"
+        )
+
+        def apply(self, c):
+            c.logits[:] = c.logits[::-1].copy()
+
+    chain = build([Reversing(), "greedy"], vocab=model.vocabulary)
+    with BatchEngine(model, 1) as engine:
+        before = [event for _, event in run_one(engine, request("before", chain="greedy"))]
+        run_one(engine, replace(request("bad"), chain=chain))
+        after = [event for _, event in run_one(engine, request("after", chain="greedy"))]
+    assert said(after) == said(before)
+
+
+def run_one(engine, asked):
+    engine.add(asked)
+    return drain(engine)
+
+
+def test_a_closed_batch_says_so(model):
+    engine = BatchEngine(model, 2)
+    engine.add(request("a"))
+    engine.step()
+    engine.close()
+    engine.close()
+    assert engine.is_idle
+    for use in (engine.step, lambda: engine.add(request("b"))):
+        with pytest.raises(ModelError, match="the batch is closed"):
+            use()
+
+
+def test_a_request_that_is_cancelled_within_a_step_is_left_out(model):
+    with BatchEngine(model, 3) as engine:
+        for name in "abc":
+            engine.add(request(name))
+        engine.step()
+        for moved in engine.advance_running():
+            if moved.request.id == "a":
+                engine.cancel("b")
+            assert moved.request.id != "b"
+        assert engine.free_slots == 1
+        assert {name for name, _ in drain(engine)} == {"a", "c"}
+
+
+def test_waiting_requests_are_told_apart_by_their_ids(model):
+    with BatchEngine(model, 1) as engine:
+        for name in range(3):
+            engine.add(request(name, np.array([1, 2, 3])))
+        assert engine.cancel(2)
+        assert engine.free_slots == -1
+
+
+def test_no_request_is_begun_after_a_stop(model):
+    calls = []
+    stopped = generate_many(
+        model,
+        [request(number, f"Story {number}:") for number in range(8)],
+        4,
+        should_stop=lambda: len(calls) >= 1,
+        progress=calls.append,
+    )
+    assert len(list(stopped)) == 1
 
 
 @pytest.mark.parametrize("tail", ["", " and so on"], ids=["the same", "longer"])
@@ -335,8 +483,6 @@ def test_200_pairs_of_prompts_with_a_common_beginning_are_the_same_warm_and_cold
 def test_generate_is_the_same_request(model):
     asked = request("g", logprobs=LogprobRequest(1, "both", (5, 7)), trace=2)
     model.context.truncate(0)
-    from logitsmith.samplers import build
-
     events = generate(
         model,
         "The sea was",
