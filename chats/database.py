@@ -207,6 +207,8 @@ class Database:
             raise _named(error, self.name) from None
 
 
+DELETED = "this chat was deleted meanwhile, and takes no more messages; begin a new one"
+
 _CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ((13,), StoreWriteError, "the disk is full"),
     ((5, 6), StoreWriteError, f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds"),
@@ -217,7 +219,7 @@ _CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
         StoreError,
         "the chat store is damaged; move it away to begin a new one (sqlite3 FILE .recover saves what it can)",
     ),
-    ((19,), StoreError, "this chat was deleted meanwhile, and takes no more messages; begin a new one"),
+    ((19,), StoreError, DELETED),
 )
 """The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
 

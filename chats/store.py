@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from .database import Database, store_path
+from .database import DELETED, Database, store_path
 from .records import (
     AnswerRecipe,
     Changes,
@@ -179,6 +179,8 @@ class ChatStore:
         with self.database.writing(lasting=lasting):
             if "created" in fields:
                 self.new_conversation(conversation, fields["created"])
+            elif self.database.row("SELECT 1 FROM conversation WHERE id = ?", (conversation,)) is None:
+                raise StoreError(DELETED)
             for message in changes.messages.values():
                 self.put_message(conversation, message)
             for answer in changes.answers.values():

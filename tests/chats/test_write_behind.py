@@ -99,15 +99,23 @@ def test_between_trials_nothing_is_tried(conversation, notes, writable, monkeypa
     assert notes[1:] == ["the chat is stored again"]
 
 
-def test_a_refused_change_changes_nothing(store, conversation):
+CHANGES = {
+    "a message": lambda conversation: conversation.add_user("Are you there?"),
+    "a name": lambda conversation: conversation.rename("sea"),
+    "settings": lambda conversation: conversation.save_settings({"preset": "x"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_a_deleted_chat_changes_nothing(store, conversation, change):
     conversation.add_user("Hello")
     before = conversation.messages()
     other = ChatStore.open(store.path)
     other.delete(conversation.id)
     other.close()
     with pytest.raises(StoreError, match="was deleted meanwhile"):
-        conversation.add_user("Are you there?")
-    assert (conversation.messages(), conversation.all_messages()) == (before, before)
+        change(conversation)
+    assert (conversation.messages(), conversation.all_messages(), conversation.name) == (before, before, None)
 
 
 def test_a_name_that_is_taken(store, conversation, notes, writable):
