@@ -200,15 +200,11 @@ class BatchEngine:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
             running = _SlotRequest(self._model, request, note=self._note_once)
-            slot = self._slots.best_of(self._free, running.prompt_ids)
-        except AbortedError:
-            self._waiting.appendleft(request)
-            raise
         except Exception as error:
             return Moved(request, [BatchFailure(request.id, error, has_begun=False)])
+        running.slot = slot = self._slots.best_of(self._free, running.prompt_ids)
         self._free.remove(slot)
         self._running[slot.number] = running
-        running.slot = slot
         try:
             return self._moved(running, running.read_prompt(self._slots))
         except AbortedError:

@@ -56,15 +56,8 @@ def scored_tokens(
         rows: The logits after each of them; all are taken.
         logprobs: Which logprobs to read.
     """
-    reader = LogprobReader(model.vocabulary, replace(logprobs, source="model"))
-
-    def distributions() -> Iterator[Distributions]:
-        yield ()
-        for count, logits in enumerate(rows, 1):
-            if count < len(ids):
-                yield reader.read(logits, ids[count])
-
-    return _prompt_tokens(model, ids, distributions())
+    scorer = _Scorer(model, LogprobReader(model.vocabulary, replace(logprobs, source="model")), None)
+    return _prompt_tokens(model, ids, scorer.read_rows(rows, ids, None))
 
 
 def score(  # noqa: PLR0913 - the arguments are public
@@ -203,8 +196,14 @@ class _Scorer:
 
     def read(self, ids: Sequence[int], progress: Progress | None) -> Iterator[Distributions]:
         """Read a text that fits into the context."""
+        return self.read_rows(self.model.context.read_each(ids), ids, progress)
+
+    def read_rows(
+        self, rows: Iterator[Logits], ids: Sequence[int], progress: Progress | None
+    ) -> Iterator[Distributions]:
+        """Take the logits after each token of a text, the last one's too."""
         yield ()
-        for count, logits in enumerate(self.model.context.read_each(ids), 1):
+        for count, logits in enumerate(rows, 1):
             if progress is not None:
                 progress(count, len(ids))
             if self.is_interrupted is not None and self.is_interrupted():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..common.strict_json import encode_json
-from ..engine.batch import BatchAnswer, generate_many
+from ..engine.batch import BatchAnswer, BatchFailure, generate_many
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
 from ..logprobs.jsonl import failure_line, result_line
@@ -144,8 +144,7 @@ class BatchRun:
                 line = answer_line(outcome, self._pending[outcome.id], is_openai=self._is_openai)
                 self.keep_answer(outcome.id, line, str(outcome.exactness))
             else:
-                code = "generation_failed" if outcome.has_begun else "invalid_request"
-                self.keep_failure(outcome.id, code, self._sentence(outcome.error))
+                self.keep_failure(outcome.id, failure_code(outcome), self._sentence(outcome.error))
             if on_progress is not None:
                 on_progress(0)
 
@@ -261,6 +260,11 @@ def answer_line(
     if worker is not None:
         body["worker"] = worker
     return encode_json(openai_result_line(name, line.result_id, body))
+
+
+def failure_code(failure: BatchFailure) -> str:
+    """Return the kind of a failure: whether the request is wrong, or its generation failed."""
+    return "generation_failed" if failure.has_begun else "invalid_request"
 
 
 def _check_openai(asked: AskedRequest) -> None:

@@ -26,7 +26,7 @@ from ..engine.native.options import estimate_memory, physical_cores
 from ..engine.request import GenerationRequest
 from ..models.errors import ModelError
 from ..models.names import first_part
-from .batch import AcceptedLine, BatchRun, Lines, answer_line
+from .batch import AcceptedLine, BatchRun, Lines, answer_line, failure_code
 from .errors import InvalidLineError
 from .lines import BackgroundItems, as_they_come
 from .resolve import ModelDescription, describe_model
@@ -233,8 +233,8 @@ class BatchService:
                 text = answer_line(outcome, line, is_openai=spec.is_openai, worker=self._worker)
                 answer(TaskResult(key, AnswerLine(text, str(outcome.exactness))))
             else:
-                code = "generation_failed" if outcome.has_begun else "invalid_request"
-                answer(TaskResult(key, Failure(code, spec.sentence(outcome.error)), True))
+                failure = Failure(failure_code(outcome), spec.sentence(outcome.error))
+                answer(TaskResult(key, failure, True))
 
 
 @dataclass(frozen=True)
