@@ -14,7 +14,8 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
 
     The package names each module and what it offers in the imports that it makes for type checkers, so that they
     stand there once: its source is read when the first of them is asked for. The ``__getattr__`` raises
-    ``AttributeError`` for other names; the ``__dir__`` lists what ``__all__`` has, imported or not.
+    ``AttributeError`` for other names; the ``__dir__`` lists what ``__all__`` has, imported or not. A name of an
+    earlier release warns and gives the object that has a new name now, see `renamed`.
     """
     module_of: dict[str, tuple[str, str]] = {}
 
@@ -22,7 +23,7 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
         if not module_of and not name.startswith("__"):
             module_of.update(_imports_for_type_checkers(package))
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return _find_by_old_name(package, name)
         module, defined_name = module_of[name]
         value: object = getattr(import_module(module, package), defined_name)
         setattr(sys.modules[package], name, value)
@@ -32,6 +33,16 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
         return sorted({*vars(sys.modules[package]), *sys.modules[package].__all__})
 
     return import_name, list_names
+
+
+def _find_by_old_name(package: str, name: str) -> object:
+    from .renamed import RENAMED, warn_of_old_name  # noqa: PLC0415 - most runs use no old name
+
+    new_name = RENAMED.get(package, {}).get(name)
+    if new_name is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    warn_of_old_name(package, name, new_name, stack_level=4)
+    return getattr(sys.modules[package], new_name)
 
 
 def _imports_for_type_checkers(package: str) -> Iterator[tuple[str, tuple[str, str]]]:

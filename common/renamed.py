@@ -1,0 +1,101 @@
+"""Public names of version 0.1 that have a new name: the old one works for one release, and warns.
+
+`RENAMED` lists them all. A package's face finds its old names there, see `lazy_exports`; a class or a function is
+decorated with `supports_old_names`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+RENAMED: Mapping[str, Mapping[str, str]] = {}
+"""For each package, class or function, by its full name: the old names in it, and the new name of each."""
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+def supports_old_names(decorated: _Decorated) -> _Decorated:
+    """Let a class or a function accept the old names that `RENAMED` lists for it.
+
+    In a class, old names of attributes, methods and arguments of the constructor work, and a subclass may define
+    an attribute or a method by its old name. In a function, old names of arguments work. Each use warns with a
+    `DeprecationWarning` that gives the new name.
+    """
+    full_name = f"{decorated.__module__}.{decorated.__qualname__}"
+    new_names = RENAMED[full_name]
+    if not isinstance(decorated, type):
+        return _with_old_arguments(decorated, decorated.__qualname__, new_names)
+    for old_name, new_name in new_names.items():
+        setattr(decorated, old_name, _OldAttribute(decorated.__qualname__, old_name, new_name))
+    constructor = "__new__" if issubclass(decorated, tuple) else "__init__"
+    setattr(decorated, constructor, _with_old_arguments(getattr(decorated, constructor), full_name, new_names))
+    _rename_in_subclasses(decorated, new_names)
+    return decorated
+
+
+def warn_of_old_name(owner: str, old_name: str, new_name: str, *, stack_level: int = 3) -> None:
+    """Warn that a name is old.
+
+    Args:
+        owner: the package, class or function that the name belongs to.
+        old_name: the name that was used.
+        new_name: the name to use instead.
+        stack_level: how many calls up the code is that used the name, counted from this function.
+    """
+    message = f"{owner}: {old_name} is now called {new_name}; the old name works until the next release"
+    warnings.warn(message, DeprecationWarning, stacklevel=stack_level)
+
+
+class _OldAttribute:
+    """A descriptor that passes an old name on to the new one."""
+
+    def __init__(self, owner: str, old_name: str, new_name: str) -> None:
+        self._names = (owner, old_name, new_name)
+
+    def __get__(self, instance: object, owner: type) -> object:
+        warn_of_old_name(*self._names)
+        return getattr(owner if instance is None else instance, self._names[2])
+
+    def __set__(self, instance: object, value: object) -> None:
+        warn_of_old_name(*self._names)
+        setattr(instance, self._names[2], value)
+
+
+def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str]) -> Any:
+    """Return the function with old names of its arguments; the function itself if none of them was renamed."""
+    accepted = inspect.signature(function).parameters
+    renamed_arguments = {old_name: new_name for old_name, new_name in new_names.items() if new_name in accepted}
+    if not renamed_arguments:
+        return function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        for old_name in renamed_arguments.keys() & keywords.keys():
+            new_name = renamed_arguments[old_name]
+            if new_name in keywords:
+                raise TypeError(f"{owner}: {old_name} and {new_name} are one argument")
+            warn_of_old_name(owner, old_name, new_name)
+            keywords[new_name] = keywords.pop(old_name)
+        return function(*arguments, **keywords)
+
+    return call
+
+
+def _rename_in_subclasses(base: type, new_names: Mapping[str, str]) -> None:
+    """Give a subclass that defines an old name the new one."""
+    own_hook = vars(base).get("__init_subclass__")
+
+    def init_subclass(subclass: type, /, **keywords: Any) -> None:
+        for old_name in new_names.keys() & vars(subclass).keys():
+            warn_of_old_name(subclass.__qualname__, old_name, new_names[old_name])
+            setattr(subclass, new_names[old_name], vars(subclass)[old_name])
+            delattr(subclass, old_name)
+        inherited = super(base, subclass)  # type: ignore[arg-type] # mypy knows no base class by variable
+        hook = own_hook.__get__(None, subclass) if own_hook else inherited.__init_subclass__
+        hook(**keywords)
+
+    setattr(base, "__init_subclass__", classmethod(init_subclass))  # noqa: B010 - mypy allows no assignment
