@@ -94,7 +94,7 @@ def _rename_in_subclasses(base: type, new_names: Mapping[str, str]) -> None:
             warn_of_old_name(subclass.__qualname__, old_name, new_names[old_name])
             setattr(subclass, new_names[old_name], vars(subclass)[old_name])
             delattr(subclass, old_name)
-        inherited = super(base, subclass)  # type: ignore[arg-type] # mypy knows no base class by variable
+        inherited = super(base, subclass)
         hook = own_hook.__get__(None, subclass) if own_hook else inherited.__init_subclass__
         hook(**keywords)
 
