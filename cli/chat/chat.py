@@ -162,7 +162,7 @@ class Chat:
     def is_second_interrupt(self) -> bool:
         """Note that Ctrl-C was pressed; True if nothing was sent or cleared since it was pressed before."""
         before, self._was_interrupted = self._was_interrupted, True
-        return not self.input.take_cleared() and before
+        return not self.input.pop_was_cleared() and before
 
     def warn(self) -> None:
         """Say when the context is nearly full."""
@@ -187,18 +187,18 @@ class Chat:
             settings: what the answer is made with.
             beginning: the text that it goes on from.
         """
-        from ..render.progress import reading, without_bar_at_end
+        from ..render.progress import erase_bar_before_done, reading_bar
 
         interrupt = Interrupt()
         try:
             with interruptible() as interrupt:
                 splitter = self._splitter()
-                with reading() as progress, interrupt.ending_soon():
-                    if self.input.take_interrupt():
+                with reading_bar() as progress, interrupt.ending_soon():
+                    if self.input.pop_interrupt():
                         signal.raise_signal(signal.SIGINT)
                     events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
                     with closing(events):  # what is there is stored now, also where nobody reads it any more
-                        shown = without_bar_at_end(events, progress)
+                        shown = erase_bar_before_done(events, progress)
                         self.done = self.view.show(shown, splitter, self.session.template, beginning)
         finally:
             if interrupt.requested:

@@ -232,7 +232,7 @@ def _completes(kind: Completes) -> Callable[[Chat, str], Reply]:
 
 _MAX_VERSIONS = 100
 _ID_CHARACTERS = 8
-"""Of a message's hash, by which it is named; a longer beginning is found as well."""
+"""Of a message's hash, by which it is traced; a longer beginning is found as well."""
 
 
 def _regenerate(chat: Chat, argument: str) -> None:
@@ -387,8 +387,8 @@ def _next(chat: Chat, argument: str) -> None:
     """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
     from ...engine.generation import build_chain
     from ...engine.next_token import trace_request
-    from ..render.progress import reading
-    from ..render.trace import NamedNextToken, show_table
+    from ..render.progress import reading_bar
+    from ..render.trace import TracedNextToken, show_next_token
 
     model, head = chat.session.model, chat.conversation.head
     beginning = argument
@@ -397,7 +397,7 @@ def _next(chat: Chat, argument: str) -> None:
     prompt = chat.session.prompt_of_answer(beginning)
     request = replace(chat.settings.for_answer(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
-    with interruptible() as interrupt, reading() as progress, interrupt.ending_soon():
+    with interruptible() as interrupt, reading_bar() as progress, interrupt.ending_soon():
         result = trace_request(
             model,
             replace(request, chain=chain),
@@ -406,7 +406,7 @@ def _next(chat: Chat, argument: str) -> None:
             is_interrupted=lambda: interrupt.requested,
         )
     if result is not None:
-        show_table(NamedNextToken(model, chain, result, [], []))
+        show_next_token(TracedNextToken(model, chain, result, [], []))
 
 
 def _why(chat: Chat, argument: str) -> None:
@@ -451,10 +451,10 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
     """The token as it is made again with a trace; None after Ctrl-C."""
     from ...logprobs.events import Token
-    from ..render.progress import reading
+    from ..render.progress import reading_bar
 
     tokens: list[Token] = []
-    with interruptible() as interrupt, reading() as progress, interrupt.ending_soon():
+    with interruptible() as interrupt, reading_bar() as progress, interrupt.ending_soon():
         events = chat.session.replay(
             record, _TOP, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
         )
@@ -487,7 +487,7 @@ def _save(chat: Chat, argument: str) -> None:
     if chat.conversation.is_stored:
         note(f"gen chat --resume {argument!r} continues this chat")
     else:
-        note(f"the chat is named {argument!r}, but is not stored")
+        note(f"the chat is traced {argument!r}, but is not stored")
 
 
 def _export(chat: Chat, argument: str) -> None:

@@ -13,7 +13,7 @@ from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
 from .commands import complete_line, is_command, run_command
 from .settings import ChatSettings
-from .typed_input import EndOfInputError, PipedInput, TypedInput, quiet_keys
+from .typed_input import EndOfInputError, PipedInput, TypedInput, terminal_without_echo
 
 if TYPE_CHECKING:
     from ...chats.session import ChatSession
@@ -45,7 +45,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
 
 def terminal_mode() -> AbstractContextManager[None]:
     """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
-    return quiet_keys() if _is_on_terminal() else nullcontext()
+    return terminal_without_echo() if _is_on_terminal() else nullcontext()
 
 
 def _is_on_terminal() -> bool:

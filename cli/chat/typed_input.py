@@ -1,6 +1,7 @@
 """The input of a chat: typed by a person, in a line editor with a history and completion, or as lines of stdin.
 
-What is typed while an answer is shown does not appear in the answer (`quiet_keys`), but at the next prompt.
+Keys that are typed while an answer is shown do not appear in the answer (see `terminal_without_echo`). They appear
+at the next prompt.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ class TurnError(LogitsmithError):
 class TurnInput(ABC):
     """Where turns come from.
 
-    Attributes: ``interrupt_waits``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
+    Attributes: ``has_pending_interrupt``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
     nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed, and nothing was sent since.
     """
 
-    interrupt_waits = False
+    has_pending_interrupt = False
     was_cleared = False
 
-    def take_interrupt(self) -> bool:
-        """Return ``interrupt_waits``, which is False from then on."""
-        waits, self.interrupt_waits = self.interrupt_waits, False
+    def pop_interrupt(self) -> bool:
+        """Return ``has_pending_interrupt``, which is False from then on."""
+        waits, self.has_pending_interrupt = self.has_pending_interrupt, False
         return waits
 
-    def take_cleared(self) -> bool:
+    def pop_was_cleared(self) -> bool:
         """Return ``was_cleared``, which is False from then on."""
         cleared, self.was_cleared = self.was_cleared, False
         return cleared
@@ -191,7 +192,7 @@ class TypedInput(TurnInput):
             if self._editor is not None and not self._editor.done():
                 say("")  # Ctrl-C is for the editor; the terminal wrote ^C where the prompt will begin a line
                 return
-            self.interrupt_waits = True
+            self.has_pending_interrupt = True
             if app.is_running and app.loop is not None:
                 app.loop.call_soon_threadsafe(self._end_if_interrupted)
 
@@ -204,7 +205,7 @@ class TypedInput(TurnInput):
     def _end_if_interrupted(self) -> None:
         """End the editor if SIGINT came, be it before it was started."""
         app = self._session.app
-        if app.is_running and not app.is_done and self.take_interrupt():
+        if app.is_running and not app.is_done and self.pop_interrupt():
             app.exit(exception=KeyboardInterrupt)
 
     def _look_for_control_c(self) -> None:
@@ -213,7 +214,7 @@ class TypedInput(TurnInput):
         keys = [*get_typeahead(source), *source.read_keys()]
         places = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
         if places:
-            self.interrupt_waits = True
+            self.has_pending_interrupt = True
         store_typeahead(source, keys[places[-1] + 1 :] if places else keys)
 
     def _key_bindings(self) -> KeyBindings:
@@ -396,7 +397,7 @@ def _fillers(text: str, first_width: int, row_width: int) -> Iterator[tuple[int,
 
 
 @contextmanager
-def quiet_keys() -> Iterator[None]:
+def terminal_without_echo() -> Iterator[None]:
     """While inside, the terminal does not show what is typed; a line editor does. Ctrl-C works as ever.
 
     Shells change the terminal when a process is stopped (Ctrl-Z): once it goes on, this is set again.

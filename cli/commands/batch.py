@@ -20,7 +20,7 @@ from ...jobs.sources import grammar_folders, report_schema
 from ..command_options import GivenFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, options_class, within
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
-from ..inputs.settings import ChatTemplateFlags, fresh_seed, open_chosen_preset, overrides, preset_name
+from ..inputs.settings import ChatTemplateFlags, flag_overrides, fresh_seed, open_chosen_preset, preset_name
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, line_sentence, note, say
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
@@ -194,7 +194,7 @@ class _Parts(NamedTuple):
 def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet. Raises ``ModelError``, ``JournalError``."""
     from ...jobs.resolve import describe_model
-    from ..render.batch_progress import announcing_stop, show_progress
+    from ..render.batch_progress import show_progress, stop_check_with_note
 
     options = parts.options
     with load_model(options.model, interrupt) as model:
@@ -205,7 +205,7 @@ def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
                 lines,
                 options.parallel or model.default_parallel,
                 isolated=options.deterministic,
-                should_stop=announcing_stop(interrupt),
+                should_stop=stop_check_with_note(interrupt),
                 on_progress=display.add_tokens,
                 note=note,
             )
@@ -218,7 +218,7 @@ def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
     from ...engine.native.options import default_slots
     from ...jobs.workers import BatchServiceSpec, answer_on_cluster, model_for_workers, wait_for_model
     from ..inputs.model import cluster_workers
-    from ..render.batch_progress import announcing_stop, show_cluster_progress
+    from ..render.batch_progress import show_cluster_progress, stop_check_with_note
 
     options = parts.options
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
@@ -233,7 +233,7 @@ def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
             _lines(parts) as lines,
             show_cluster_progress(parts.progress, workers, _prints_on_terminal(options)) as display,
         ):
-            answer_on_cluster(run, workers, lines, announcing_stop(interrupt), display.refresh)
+            answer_on_cluster(run, workers, lines, stop_check_with_note(interrupt), display.refresh)
         if not interrupt.requested:
             _report_unmatched(options, run)
 
@@ -346,7 +346,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     from ...presets.settings import resolve_settings
 
     sampling = options.sampling
-    flags = (*map(parse_set, sampling.set or ()), *overrides(options))
+    flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
     name = preset_name(sampling.preset)
     settings = resolve_settings(
         None if name == "model" else open_chosen_preset(name, sampling.preset), chain=sampling.chain, flags=flags

@@ -16,7 +16,7 @@ from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
 from ..messages import note
 from ..render.run import terminal_safe
-from ..render.tables import table
+from ..render.tables import print_table
 
 if TYPE_CHECKING:
     from ...chats.conversation import Conversation
@@ -93,7 +93,7 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
         )
         for each in chats
     ]
-    table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, less_needed=4)
+    print_table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, optional_column=4)
 
 
 def _show_hits(hits: Sequence[SearchHit]) -> None:
@@ -106,7 +106,7 @@ def _show_hits(hits: Sequence[SearchHit]) -> None:
     rows = [
         (hit.conversation.id, hit.message.hash[:8], SPEAKERS[hit.message.role], _safe(hit.excerpt)) for hit in hits
     ]
-    table(("chat", "message", "by", "place"), rows)
+    print_table(("chat", "message", "by", "place"), rows)
 
 
 def _when(seconds: float) -> str:

@@ -74,23 +74,23 @@ def _examine() -> dict[str, Any]:
     from ...presets.search import config_folder, list_presets
     from ...presets.user_config import UserConfig, user_config
 
-    examination = _Examination()
+    problems = _ProblemCollector()
     folder = config_folder()
-    config: UserConfig = examination.attempt(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
-    presets = examination.attempt("let the folder be read", list_presets) or []
-    grammars = examination.attempt("let the folder be read", lambda: list_grammars(grammar_folders())) or []
+    config: UserConfig = problems.run_check(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
+    presets = problems.run_check("let the folder be read", list_presets) or []
+    grammars = problems.run_check("let the folder be read", lambda: list_grammars(grammar_folders())) or []
     return {
-        "versions": _versions(examination),
-        "llama_cpp": _llama_cpp(examination),
+        "versions": _versions(problems),
+        "llama_cpp": _llama_cpp(problems),
         "machine": machine(),
         "folders": [*_folders(folder), *_model_folders(config)],
-        "presets": [_preset_row(examination, entry) for entry in presets],
-        "default_preset": _default_preset(examination, config),
-        "grammars": [_grammar_row(examination, entry) for entry in grammars],
-        "plugins": _plugins(examination),
-        "models": _list_found_models(examination, config),
-        "model": _default_model(examination, config),
-        "problems": examination.problems,
+        "presets": [_preset_row(problems, entry) for entry in presets],
+        "default_preset": _default_preset(problems, config),
+        "grammars": [_grammar_row(problems, entry) for entry in grammars],
+        "plugins": _plugins(problems),
+        "models": _list_found_models(problems, config),
+        "model": _default_model(problems, config),
+        "problems": problems.problems,
     }
 
 
@@ -110,7 +110,7 @@ _EXTRAS = ("huggingface-hub",)
 """Packages that may be missing: only downloads need them."""
 
 
-def _versions(examination: _Examination) -> dict[str, str | None]:
+def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": sys.version.split()[0]}
     for package in (*_PACKAGES, *_EXTRAS):
         try:
@@ -118,21 +118,21 @@ def _versions(examination: _Examination) -> dict[str, str | None]:
         except PackageNotFoundError:
             versions[package] = None
             if package not in _EXTRAS:
-                examination.report(f"the package {package} is not installed", f"pip install {package}")
+                problems.report(f"the package {package} is not installed", f"pip install {package}")
     return versions
 
 
-def _llama_cpp(examination: _Examination) -> dict[str, Any] | None:
+def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
     try:
         from ...engine.model import Model  # noqa: F401 - with Model, all that runs use
         from ...engine.native.binding import llama_cpp_build
         from ...engine.native.options import physical_cores
     except LogitsmithError as error:  # it knows what to do
-        examination.report(error.problem, error.advice)
+        problems.report(error.problem, error.advice)
         return None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         advice = "install it anew: pip install --force-reinstall --no-cache-dir llama-cpp-python"
-        examination.report(f"llama-cpp-python cannot be loaded: {error}", advice)
+        problems.report(f"llama-cpp-python cannot be loaded: {error}", advice)
         return None
     build = asdict(llama_cpp_build())
     return {**build, "devices": list(build["devices"]), "default_threads": physical_cores()}
@@ -159,7 +159,7 @@ def _model_folders(config: UserConfig) -> list[dict[str, Any]]:
 _BUILT_IN = "built-in"
 
 
-def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]:
+def _preset_row(problems: _ProblemCollector, entry: PresetEntry) -> dict[str, Any]:
     def check() -> None:
         preset = open_preset(str(entry.path))
         preset.samplers()
@@ -167,49 +167,49 @@ def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]
             check_grammar(preset)
 
     if entry.origin != _BUILT_IN:
-        examination.attempt(f"correct the preset, then: gen presets check {entry.path}", check)
+        problems.run_check(f"correct the preset, then: gen presets check {entry.path}", check)
     return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.shadowed}
 
 
-def _default_preset(examination: _Examination, config: UserConfig) -> str:
+def _default_preset(problems: _ProblemCollector, config: UserConfig) -> str:
     name = config.preset or "default"
     if config.preset is not None:
         advice = "name another one as preset: in config.yaml"
-        examination.attempt(advice, lambda: open_preset(name))
+        problems.run_check(advice, lambda: open_preset(name))
     return name
 
 
-def _grammar_row(examination: _Examination, entry: GrammarEntry) -> dict[str, Any]:
+def _grammar_row(problems: _ProblemCollector, entry: GrammarEntry) -> dict[str, Any]:
     from ...grammars.spec import resolve_grammar
 
     if entry.origin != _BUILT_IN:
         advice = f"correct the grammar, then: gen grammars check {entry.name}"
-        examination.attempt(advice, lambda: resolve_grammar(entry.name, grammar_folders()).check())
+        problems.run_check(advice, lambda: resolve_grammar(entry.name, grammar_folders()).check())
     return {"name": entry.name, "origin": entry.origin}
 
 
-def _plugins(examination: _Examination) -> list[dict[str, str]]:
+def _plugins(problems: _ProblemCollector) -> list[dict[str, str]]:
     from ...samplers.registry import find_sampler, list_plugins
 
     plugins = list_plugins()
     for name in plugins:
         advice = "ask its author, or remove the package"
-        examination.attempt(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
+        problems.run_check(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
     return [{"name": name, "from": place} for name, place in plugins.items()]
 
 
 _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
 
 
-def _list_found_models(examination: _Examination, config: UserConfig) -> list[dict[str, str]]:
+def _list_found_models(problems: _ProblemCollector, config: UserConfig) -> list[dict[str, str]]:
     """Each model with the tool that has it. No header is read."""
     from ...models.listing import list_models
 
-    entries = list_models(config.model_folders, lambda sentence: examination.report(sentence, _FOLDER_ADVICE))
+    entries = list_models(config.model_folders, lambda sentence: problems.report(sentence, _FOLDER_ADVICE))
     return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
 
 
-def _default_model(examination: _Examination, config: UserConfig) -> dict[str, Any] | None:
+def _default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
     """The model that a run without -m takes; None if there is none."""
     try:
         from ...models.folders import locate
@@ -217,33 +217,33 @@ def _default_model(examination: _Examination, config: UserConfig) -> dict[str, A
         from ...models.resolve import resolve_model
     except (ImportError, OSError, RuntimeError, AttributeError):
         return None  # reported as a problem of llama.cpp
-    located = examination.attempt("one of these", lambda: locate(None, config.model))
+    located = problems.run_check("one of these", lambda: locate(None, config.model))
     if located is None:
         return None
     path, origin = located
     advice = "name another model: -m MODEL, $GEN_MODEL, or model: in config.yaml"
     if not path.is_file():  # a name, as for -m
-        path = examination.attempt(advice, lambda: resolve_model(str(path), config.model_folders)) or path
+        path = problems.run_check(advice, lambda: resolve_model(str(path), config.model_folders)) or path
     if path.exists() or path.suffix == ".gguf":
-        examination.attempt(advice, lambda: check_gguf(path))
+        problems.run_check(advice, lambda: check_gguf(path))
     size = path.stat().st_size if path.is_file() else None
     return {"path": os.fspath(path), "origin": origin, "size_bytes": size}
 
 
-class _Examination:
-    """Collects what is wrong while the parts of the table are made."""
+class _ProblemCollector:
+    """Collects the problems that the checks of the machine find."""
 
     def __init__(self) -> None:
         self.problems: list[dict[str, str]] = []
 
     def report(self, problem: object, advice: str) -> None:
-        """Keep a problem, and what to do about it."""
+        """Add a problem, and the advice that solves it."""
         self.problems.append({"problem": str(problem), "advice": advice})
 
-    def attempt(self, advice: str, step: Callable[[], Any]) -> Any:
-        """Return what the step returns; None if it fails, which is reported."""
+    def run_check(self, advice: str, check: Callable[[], Any]) -> Any:
+        """Return the result of the check. If the check fails, collect its error and return None."""
         try:
-            return step()
+            return check()
         except (LogitsmithError, OSError) as error:
             self.report(error, advice)
         except Exception as error:

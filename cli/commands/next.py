@@ -14,7 +14,7 @@ from ...common.errors import UsageError
 from ...jobs.sources import open_preset, preset_of_model
 from ..command_options import GivenFlags, takes_options
 from ..flags import Completes, Options, at_least, flag, options_class
-from ..inputs.model import EarlyModel, load_early, load_model, show_llama_cpp_messages
+from ..inputs.model import BackgroundModel, load_in_background, load_model, show_llama_cpp_messages
 from ..inputs.prompt import prepare_prompt, read_prompt
 from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
@@ -93,15 +93,18 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
       gen next "The sea was" --against creative --against min-p0.1
     """
     show_llama_cpp_messages(options.log)
-    with load_early(options.model, options.log, tokens=1) as early:
-        _next(options, early)
+    with load_in_background(options.model, options.log, max_tokens=1) as background_model:
+        _next(options, background_model)
 
 
-def _next(options: NextOptions, early: EarlyModel | None) -> None:
+def _next(options: NextOptions, background_model: BackgroundModel | None) -> None:
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _set_up(options, None)
     raw_prompt = read_prompt(options.prompt)
-    with interruptible() as interrupt, load_model(options.model, interrupt, early, tokens=1) as model:
+    with (
+        interruptible() as interrupt,
+        load_model(options.model, interrupt, background_model, max_tokens=1) as model,
+    ):
         _show(setup or _set_up(options, model.metadata), model, raw_prompt, interrupt)
 
 
@@ -171,8 +174,8 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     from ...engine.next_token import trace_request
     from ...jobs.resolve import request_of
     from ...samplers.building import build
-    from ..render.progress import reading
-    from ..render.trace import NamedNextToken, show_table, write_json
+    from ..render.progress import reading_bar
+    from ..render.trace import TracedNextToken, show_next_token, write_next_token_json
 
     options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
     if options.top > vocabulary.size:
@@ -182,7 +185,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
     prompt = prepare_prompt(model, raw_prompt, settings, options.frame, setup.template, options.is_chat)
     request = request_of(settings, prompt.tokens, setup.spec, seed)
-    with reading() as progress, interrupt.ending_soon():
+    with reading_bar() as progress, interrupt.ending_soon():
         result = trace_request(
             model,
             replace(request, chain=chain, jump=not options.grammar.no_jump),
@@ -193,8 +196,8 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         )
     if result is None:
         raise typer.Exit(interrupt.exit_code)
-    named = NamedNextToken(model, chain, result, [each.name for each in setup.against], against)
+    traced = TracedNextToken(model, chain, result, [each.name for each in setup.against], against)
     if options.format is NextFormat.json:
-        write_json(named, sys.stdout)
+        write_next_token_json(traced, sys.stdout)
     else:
-        show_table(named)
+        show_next_token(traced)

@@ -372,11 +372,11 @@ _BYTES_PER_TOKEN = 4
 
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
     from ...recover.cost import estimate_calls
-    from ..render.progress import recovering
+    from ..render.progress import recovery_bar
     from ..render.recovery import show_plan
 
     method = options.method
-    with recovering("Planning"):
+    with recovery_bar("Planning"):
         estimates = estimate_calls(
             endpoint, prompt, method.method.value, method.top, method.token_ids, settings=_settings(options)
         )
@@ -388,7 +388,7 @@ def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None
 def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt) -> None:
     from ...recover.verification import verify
     from ..render import recovery as render
-    from ..render.progress import recovering
+    from ..render.progress import recovery_bar
 
     output = options.output
     checkpoint = output.checkpoint_file
@@ -396,7 +396,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
         return
     if checkpoint is not None and output.resume and not checkpoint.exists():
         note(f"{checkpoint}: there is no checkpoint; this begins anew")
-    with recovering() as progress:
+    with recovery_bar() as progress:
         settings = _settings(
             options,
             checkpoint=checkpoint,
@@ -414,7 +414,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     if output.verify is not None:
-        with recovering("Verifying"):
+        with recovery_bar("Verifying"):
             verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
         if verification.stopped is not None:
@@ -586,14 +586,14 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     from ...recover.endpoints.http import HttpOptions
-    from ..render.progress import RETRIES
+    from ..render.progress import RETRY_DISPLAY
 
     return HttpOptions(
         timeout=options.timeout,
         retries=options.retries,
         rate=options.rate,
         key_env=key_variable,
-        on_retry=RETRIES.show,
+        on_retry=RETRY_DISPLAY.show,
         waits_for_server=options.wait,
     )
 

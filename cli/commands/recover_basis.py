@@ -82,11 +82,11 @@ def _make_basis(options: BasisOptions, interrupt: Interrupt) -> Basis:
 
 def _basis_of_model(model: Model, options: BasisOptions, interrupt: Interrupt) -> Basis:
     from ...recover.basis import Basis, basis_from_rows, output_matrix
-    from ..render.progress import recovering
+    from ..render.progress import recovery_bar
 
     if options.rows is None:
         return Basis.of_matrix(output_matrix(model.path), model.path.name, model.vocabulary.pieces)
-    with recovering("Reading rows") as progress:
+    with recovery_bar("Reading rows") as progress:
 
         def report(done: int, total: int) -> None:
             interrupt.raise_if_requested()

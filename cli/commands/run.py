@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event
     from ...presets.settings import Settings
-    from ..inputs.model import EarlyModel
+    from ..inputs.model import BackgroundModel
     from ..inputs.prompt import PreparedPrompt, PromptText
     from ..inputs.settings import ChatTemplateFlags
 
@@ -107,15 +107,17 @@ def run(options: RunOptions) -> None:
 
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
-    from ..inputs.model import load_early, show_llama_cpp_messages
+    from ..inputs.model import load_in_background, show_llama_cpp_messages
 
     show_llama_cpp_messages(options.log)
     tokens = options.length.max_tokens
-    with load_early(options.model, options.log, tokens, is_needed=not options.output.show_config) as early:
-        _run(options, early)
+    with load_in_background(
+        options.model, options.log, tokens, is_needed=not options.output.show_config
+    ) as background_model:
+        _run(options, background_model)
 
 
-def _run(options: RunOptions, early: EarlyModel | None) -> None:
+def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
     from ..inputs.model import load_model
     from ..inputs.prompt import PromptText, read_prompt_text
     from ..inputs.settings import ChatTemplateFlags, preset_name
@@ -130,7 +132,7 @@ def _run(options: RunOptions, early: EarlyModel | None) -> None:
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with (
         interruptible() as interrupt,
-        load_model(options.model, interrupt, early, options.length.max_tokens) as model,
+        load_model(options.model, interrupt, background_model, options.length.max_tokens) as model,
     ):
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
@@ -178,7 +180,7 @@ def _generate(
     from ...jobs.resolve import request_of
     from ..inputs.prompt import prepare_prompt
     from ..inputs.settings import logprob_request, seed_of
-    from ..render.progress import reading, without_bar_at_end
+    from ..render.progress import erase_bar_before_done, reading_bar
 
     options, settings, spec = setup.options, setup.settings, setup.spec
     logprobs = logprob_request(options.output, model.vocabulary)
@@ -196,12 +198,12 @@ def _generate(
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (spec is not None and options.grammar.grammar_complete),
     )
-    with reading() as progress, interrupt.ending_soon():
+    with reading_bar() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate_request(
             model, request, progress=progress, is_interrupted=lambda: interrupt.requested
         )
         command = replay_command(request.seed if settings.seed.value is None else None, typed.piped)
-        done = _render(without_bar_at_end(events, progress), options.output, prompt, command)
+        done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
     _report(done, setup, prompt.shown, request.seed, model, interrupt)
 
 
@@ -272,9 +274,9 @@ def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, int
     if remark is not None:
         note(remark)
     if output.stats:
-        from ..render import run as stats
+        from ..render.run import show_stats
 
-        stats.show(done, model.name, seed)
+        show_stats(done, model.name, seed)
     if done.finish_reason == "interrupted":
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)

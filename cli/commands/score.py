@@ -174,7 +174,7 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         wait_for_model,
     )
     from ..inputs.model import cluster_workers
-    from ..render.batch_progress import announcing_stop, report_workers
+    from ..render.batch_progress import report_workers, stop_check_with_note
 
     path = options.lines
     if path is None:
@@ -186,7 +186,7 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         wait_for_model(run, interrupt.raise_if_requested)
         lines = number_lines(file)
         scores = scores_on_cluster(
-            run, lines if path.is_file() else BackgroundItems(lines), announcing_stop(interrupt)
+            run, lines if path.is_file() else BackgroundItems(lines), stop_check_with_note(interrupt)
         )
         has_failures = _print_scores(scores, path, is_over=lambda: False)
         workers = run.workers
@@ -203,10 +203,10 @@ def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[],
         path: the file of the lines.
         is_over: called after each; once it returns True, no other is waited for.
     """
-    from ..render.progress import counting
+    from ..render.progress import counting_bar
 
     failures = 0
-    with counting("Scoring", _count_lines(path)) as step:
+    with counting_bar("Scoring", _count_lines(path)) as step:
         for score in scores:
             print(score.output, flush=True)
             if score.problem is not None:
@@ -228,18 +228,18 @@ def _count_lines(path: Path) -> int | None:
 
 def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interrupt) -> None:
     from ..render import scores
-    from ..render.progress import scoring
+    from ..render.progress import scoring_bar
 
-    with scoring() as progress, interrupt.ending_soon():
+    with scoring_bar() as progress, interrupt.ending_soon():
         steps = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
         if options.format is ScoreFormat.jsonl:
-            tokens = scores.write_lines(steps, model, sys.stdout)
+            tokens = scores.write_score_lines(steps, model, sys.stdout)
         else:
             tokens = list(steps)
     if options.format is ScoreFormat.json:
-        scores.write_text(tokens, sys.stdout)
+        scores.write_text_score(tokens, sys.stdout)
     elif options.is_table:
-        scores.show_text(tokens, options.tokens)
+        scores.show_text_score(tokens, options.tokens)
     if interrupt.requested:
         note(f"interrupted: the score is that of the first {count_noun(len(tokens), 'token')}")
     elif len(tokens) == 1:
@@ -248,10 +248,10 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
 
 def _show_choices(prompt: str, scores: dict[str, Any], options: ScoreOptions) -> None:
     from ...common.strict_json import encode_json
-    from ..render.scores import show_choices
+    from ..render.scores import show_choice_scores
 
     if options.is_table:
-        show_choices(scores["choices"])
+        show_choice_scores(scores["choices"])
         for text in scores.get("notes", ()):
             note(text)
     else:

@@ -1,7 +1,7 @@
 """From the command line to a loaded model: found or downloaded, with ``--override-kv`` applied, and opened.
 
-`load_early` has llama.cpp load the model while Python imports the rest and reads presets, grammars and the prompt.
-What is wrong with any of these is reported as if nothing had been loaded; what is wrong with the model, after it.
+`load_in_background` lets llama.cpp load the model while Python imports the other modules and reads presets,
+grammars and the prompt. Errors in any of these are reported before errors of the model.
 """
 
 from __future__ import annotations
@@ -43,35 +43,38 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
 
 
 def load_model(
-    options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None, tokens: int | None = None
+    options: ModelOptions,
+    interrupt: Interrupt,
+    background_model: BackgroundModel | None = None,
+    max_tokens: int | None = None,
 ) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
     Args:
         options: name the model, and say how it is loaded.
         interrupt: stops loading.
-        early: what `load_early` gave.
-        tokens: how many are made at most; None: it is not known.
+        background_model: what `load_in_background` gave.
+        max_tokens: how many are made at most; None: it is not known.
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
     from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
-    from ..render.progress import loading
+    from ..render.progress import loading_bar
 
-    spec = find_model(options, interrupt, tokens)
+    spec = find_model(options, interrupt, max_tokens)
 
     def report_and_go_on(fraction: float) -> bool:
         show(fraction)
         return not interrupt.requested
 
-    with loading(model_name(spec.path), is_soon_done=early is not None) as show:
+    with loading_bar(model_name(spec.path), is_almost_loaded=background_model is not None) as show:
         try:
-            if early is None or early.spec != spec:
+            if background_model is None or background_model.spec != spec:
                 model = Model.load(spec.path, **spec.arguments, progress=report_and_go_on)
             else:
-                model = Model.from_plan(early.load.plan, report_and_go_on, early.load)
+                model = Model.from_plan(background_model.load.plan, report_and_go_on, background_model.load)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -91,10 +94,10 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
         note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
 
 
-def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None = None) -> ModelSpec:
+def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | None = None) -> ModelSpec:
     """Find the model that the options, the environment or the user's config name; it is not loaded.
 
-    ``tokens``: how many are made at most; None: it is not known.
+    ``max_tokens``: how many are made at most; None: it is not known.
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     """
     from ...presets.user_config import user_config
@@ -102,7 +105,7 @@ def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None =
     overrides = read_overrides(options.override_kv or ())
     path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
     _use_numa(options)
-    return ModelSpec(path, origin, load_arguments(options, overrides, note, tokens))
+    return ModelSpec(path, origin, load_arguments(options, overrides, note, max_tokens))
 
 
 def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
@@ -140,9 +143,9 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
     """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
     from ...models.hub import pull_model
-    from ..render.progress import pulling
+    from ..render.progress import download_bar
 
-    with pulling(str(reference)) as show:
+    with download_bar(str(reference)) as show:
 
         def report(progress: PullProgress) -> None:
             if interrupt is not None:
@@ -171,7 +174,7 @@ def load_arguments(
     options: ModelOptions,
     overrides: Mapping[str, Any],
     report: Callable[[str], object],
-    tokens: int | None = None,
+    max_tokens: int | None = None,
 ) -> dict[str, Any]:
     """The arguments of `Model.load`.
 
@@ -179,9 +182,9 @@ def load_arguments(
         options: say how the model is loaded.
         overrides: metadata by key.
         report: called with a sentence for each flag that has no effect.
-        tokens: how many are made at most; None: it is not known.
+        max_tokens: how many are made at most; None: it is not known.
     """
-    is_short = tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
+    is_short = max_tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
     return {
         "n_ctx": options.context_size,
         "threads": options.threads,
@@ -292,7 +295,7 @@ _MAX_BYTES = 500_000_000
 """A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
 
 
-class EarlyModel(NamedTuple):
+class BackgroundModel(NamedTuple):
     """A model that is being loaded, and what named it."""
 
     spec: ModelSpec
@@ -300,9 +303,9 @@ class EarlyModel(NamedTuple):
 
 
 @contextmanager
-def load_early(
-    options: ModelOptions, log: LogOptions, tokens: int | None = None, *, is_needed: bool = True
-) -> Iterator[EarlyModel | None]:
+def load_in_background(
+    options: ModelOptions, log: LogOptions, max_tokens: int | None = None, *, is_needed: bool = True
+) -> Iterator[BackgroundModel | None]:
     """Load the model in the background while inside; yields what `load_model` takes, None if it is not done.
 
     It is done for a small local file, if there is nothing to say, to ask or to download before. Failures are left
@@ -311,10 +314,10 @@ def load_early(
     Args:
         options: name the model, and say how it is loaded.
         log: a log that is shown is not lost: with it, nothing is done.
-        tokens: how many are made at most, as for `load_model`.
+        max_tokens: how many are made at most, as for `load_model`.
         is_needed: False: nothing is done.
     """
-    spec = _plain_spec(options, tokens) if is_needed and not log.verbose else None
+    spec = _plain_spec(options, max_tokens) if is_needed and not log.verbose else None
     plan = None if spec is None else _plan(spec)
     if spec is None or plan is None:
         yield None
@@ -323,12 +326,12 @@ def load_early(
 
     load = EarlyLoad(plan)
     try:
-        yield EarlyModel(spec, load)
+        yield BackgroundModel(spec, load)
     finally:
         load.drop()
 
 
-def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
+def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | None:
     """The model, if no flag asks for more than a plain load of a file."""
     from ...models.folders import locate
     from ...presets.user_config import user_config
@@ -344,7 +347,7 @@ def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
     except (LogitsmithError, OSError, ValueError):
         return None
     sentences: list[str] = []
-    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append, tokens))
+    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append, max_tokens))
     return None if sentences else spec
 
 

@@ -58,7 +58,7 @@ def resolve_run_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
-        flags=(*overrides(options), *_sampling_overrides(sampling)),
+        flags=(*flag_overrides(options), *_sampling_overrides(sampling)),
         arrangements=tuple(_arrangements(options, sampling)),
     )
     for flag, reason in settings.ignored:
@@ -116,7 +116,7 @@ def fresh_seed() -> int:
     return secrets.randbits(32)
 
 
-def overrides(options: Options) -> Iterator[Override]:
+def flag_overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
     from ...presets.overrides import Override
 

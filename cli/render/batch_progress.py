@@ -85,7 +85,7 @@ def _format_duration(seconds: float) -> str:
     return f"{rounded_seconds // 3600} h {rounded_seconds % 3600 // 60} min"
 
 
-def announcing_stop(interrupt: Interrupt) -> Callable[[], bool]:
+def stop_check_with_note(interrupt: Interrupt) -> Callable[[], bool]:
     """Return what tells a batch to begin no further request; the first time that it does, it prints a note."""
     is_announced = False
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...common.text import count_noun
 from ..messages import note
 from .run import visible
-from .tables import print_wrapped, table
+from .tables import print_table, print_wrapped
 from .trace import token_label
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
         )
     if rows:
         print_wrapped("most surprising", 0)
-        table(("", "token", "probability", "surprise", "likeliest"), rows)
+        print_table(("", "token", "probability", "surprise", "likeliest"), rows)
         print()
 
 
@@ -241,7 +241,7 @@ def _print_table(tokens: Sequence[_InspectedToken], top: int) -> None:
                 ),
             )
         )
-    table(("", "token", "probability", "surprise", "entropy", "alternatives" if top else ""), rows)
+    print_table(("", "token", "probability", "surprise", "entropy", "alternatives" if top else ""), rows)
     print()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..messages import with_flags
 from .run import file_size, visible
-from .tables import print_wrapped, table
+from .tables import print_table, print_wrapped
 
 if TYPE_CHECKING:
     from ...models.facts import ModelFacts, ModelSummary
@@ -52,7 +52,7 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
         )
         for summary in summaries
     ]
-    table(("model", "size", "type", "weights", "context", "chat", "from"), rows, less_needed=6)
+    print_table(("model", "size", "type", "weights", "context", "chat", "from"), rows, optional_column=6)
 
 
 def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
@@ -110,7 +110,7 @@ def _show_tokens(facts: ModelFacts) -> None:
         return
     print("\nspecial tokens")
     rows = [(token.role, f"{token.id}", repr(token.text), token.purpose) for token in facts.special_tokens]
-    table(("role", "id", "token", "what it does"), rows)
+    print_table(("role", "id", "token", "what it does"), rows)
 
 
 def _show_settings(facts: ModelFacts) -> None:

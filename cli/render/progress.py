@@ -29,12 +29,12 @@ _MAX_LINE_CHARACTERS = 49
 
 
 @contextmanager
-def loading(name: str, *, is_soon_done: bool = False) -> Iterator[Callable[[float], None]]:
+def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callable[[float], None]]:
     """Show a bar while a model loads; yields a function that takes the loaded fraction, 0 to 1.
 
-    ``is_soon_done``: the bar would come, and rich be imported, for a moment only.
+    ``is_almost_loaded``: the bar would come, and rich be imported, for a moment only.
     """
-    if is_soon_done or not sys.stderr.isatty():
+    if is_almost_loaded or not sys.stderr.isatty():
         yield lambda fraction: None
         return
     with _shown_bar(_percentage()) as bar:
@@ -57,7 +57,7 @@ def _short_name(path: str) -> str:
 
 
 @contextmanager
-def pulling(name: str) -> Iterator[Callable[[PullProgress], None]]:
+def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
     """Show a bar of bytes while files are downloaded; yields a function that takes the progress.
 
     Where stderr is no terminal, a line tells of each file.
@@ -100,15 +100,15 @@ def _short_title(progress: PullProgress) -> str:
 
 
 @contextmanager
-def reading() -> Iterator[ReadingBar | None]:
+def reading_bar() -> Iterator[ReadingBar | None]:
     """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
     with _shown_while_read("Reading") as bar:
         yield bar
 
 
 @contextmanager
-def scoring() -> Iterator[ReadingBar | None]:
-    """Show a bar while a long text is scored; yields as `reading` does."""
+def scoring_bar() -> Iterator[ReadingBar | None]:
+    """Show a bar while a long text is scored; yields as `reading_bar` does."""
     with _shown_while_read("Scoring") as bar:
         yield bar
 
@@ -159,7 +159,7 @@ class ReadingBar:
         self._bar = self._task = None
 
 
-def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
+def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
     """Yield the events of a run. A bar of a prompt whose reading was ended is erased before the last one.
 
     What is written for that event would otherwise move the cursor away from the bar.
@@ -173,7 +173,7 @@ def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Itera
 
 
 @contextmanager
-def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
+def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None.
 
     While an API is asked again, the seconds until the next try stand in place of the title.
@@ -181,7 +181,7 @@ def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None]
     if not sys.stderr.isatty():
         yield None
         return
-    with _shown_bar(_counts("tokens", RETRIES.countdown)) as bar:
+    with _shown_bar(_counts("tokens", RETRY_DISPLAY.countdown)) as bar:
         task = bar.add_task(title, total=None)
 
         def update(done: int, total: int) -> None:
@@ -191,7 +191,7 @@ def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None]
 
 
 @contextmanager
-def counting(title: str, total: int | None) -> Iterator[Callable[[], None]]:
+def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
     """Show a bar of finished items; yields a function to call after each item.
 
     There is no bar if stdout is a terminal: the results are printed there.
@@ -332,5 +332,5 @@ def _count(retry: Retry) -> str:
     return f"try {retry.attempt:,} of {retry.attempts:,}"
 
 
-RETRIES = RetryDisplay()
+RETRY_DISPLAY = RetryDisplay()
 """Those of this process, which runs one command."""

@@ -41,7 +41,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
 
 def _print_table(recovery: Recovery) -> None:
     from ...recover.results import likeliest_tokens
-    from .tables import table
+    from .tables import print_table
 
     rows = []
     for token in likeliest_tokens(recovery, _TABLE_ROWS):
@@ -51,7 +51,7 @@ def _print_table(recovery: Recovery) -> None:
         probability = (f"{exp(value):.6f}",) if recovery.normalised else ()
         rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
     heads = ("logprob", "probability") if recovery.normalised else ("relative logprob",)
-    table(("id", "token", *heads, "error"), rows)
+    print_table(("id", "token", *heads, "error"), rows)
 
 
 def summary(recovery: Recovery) -> None:
@@ -88,7 +88,7 @@ def show_plan(
         guessed: whether that number is a guess.
         price: dollars for a million tokens, read and written; None: no cost is printed.
     """
-    from .tables import table
+    from .tables import print_table
 
     rows = []
     for estimate in estimates:
@@ -99,7 +99,7 @@ def show_plan(
             row.append(f"{about}${cost:,.4f}")
         rows.append(tuple(row))
     heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
-    table(heads, rows)
+    print_table(heads, rows)
     prompt = count_noun(prompt_tokens, "token")
     print(f"\nthe prompt has {'about ' if guessed else ''}{prompt}; each call writes one")
     if len(estimates) > 1:

@@ -156,7 +156,7 @@ _ID_BYTES = 12
 """Of a random id: enough that no two runs share one."""
 
 
-def show(done: Done, model_name: str, seed: int) -> None:
+def show_stats(done: Done, model_name: str, seed: int) -> None:
     """Print the model's name, speeds and counts to stderr."""
     times = done.timings
     tokens = done.completion_tokens

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from ...logprobs.events import PromptToken
 
 
-def show_text(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
+def show_text_score(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
     """Print the score of a text; with ``show_tokens``, a table of its tokens first."""
     from ...logprobs.scores import Score
-    from .tables import table
+    from .tables import print_table
 
     if show_tokens:
         rows = [(str(token.index), repr(token.chosen.text), *_numbers(token.chosen.logprob)) for token in tokens]
-        table(("", "token", "logprob", "probability"), rows)
+        print_table(("", "token", "logprob", "probability"), rows)
         print()
     score = Score.of(tokens)
     print(f"tokens         {score.tokens:,} scored of {len(tokens):,}")
@@ -31,9 +31,9 @@ def show_text(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
         print(f"bits per byte  {score.bits_per_byte:.4f}")
 
 
-def show_choices(choices: Sequence[dict[str, Any]]) -> None:
+def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
     """Print the scores of choices; a star marks the likeliest."""
-    from .tables import table
+    from .tables import print_table
 
     best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
     rows = [
@@ -44,10 +44,10 @@ def show_choices(choices: Sequence[dict[str, Any]]) -> None:
         )
         for i, choice in enumerate(choices)
     ]
-    table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
+    print_table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
 
 
-def write_text(tokens: Sequence[PromptToken], out: TextIO) -> None:
+def write_text_score(tokens: Sequence[PromptToken], out: TextIO) -> None:
     """Write the score of a text as one object."""
     from ...common.strict_json import encode_json
     from ...logprobs.scores import text_score
@@ -55,7 +55,7 @@ def write_text(tokens: Sequence[PromptToken], out: TextIO) -> None:
     out.write(encode_json(text_score(tokens)) + "\n")
 
 
-def write_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
+def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
     """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score.
 
     Returns the tokens.

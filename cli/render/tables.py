@@ -43,7 +43,7 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
         about = cls.about
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
         rows.append((about.name, main, about.summary, _short_reference(about.reference)))
-    table(("sampler", "main parameter", "what it does", "source"), rows, less_needed=3)
+    print_table(("sampler", "main parameter", "what it does", "source"), rows, optional_column=3)
     for name, location in sorted(plugins.items()):
         print(f"{name}: offered by another package, {location}")
 
@@ -80,7 +80,7 @@ def show_sampler(cls: type[Sampler]) -> None:
             (name, _default(cls, name), allowed_values(field), field.description or "")
             for name, field in cls.model_fields.items()
         ]
-        table(("parameter", "default", "allowed", "meaning"), rows)
+        print_table(("parameter", "default", "allowed", "meaning"), rows)
     if about.main:
         example = _default(cls, about.main) if about.example is None else _format_value(about.example)
         print()
@@ -120,15 +120,17 @@ def show_presets(entries: Iterable[PresetEntry]) -> None:
             description = f"broken: {error}"
         origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
         rows.append((entry.name, origin, description))
-    table(("preset", "from", "what it is for"), rows)
+    print_table(("preset", "from", "what it is for"), rows)
 
 
 def show_grammars(entries: Iterable[GrammarEntry]) -> None:
     """Print grammars: name, folder, description."""
-    table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
+    print_table(
+        ("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries]
+    )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int | None = None) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], optional_column: int | None = None) -> None:
     """Print a table; rows are wrapped to the width of a terminal, and not wrapped elsewhere. Nothing is cut.
 
     A terminal that is too narrow for a column of texts gets a block for each row.
@@ -136,15 +138,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
     Args:
         header: the titles of the columns.
         rows: the cells.
-        less_needed: a column that is left out where the table would not fit; None: none.
+        optional_column: a column that is left out where the table would not fit; None: none.
     """
     from .console import OutputConsole
 
     console = OutputConsole(width=None if sys.stdout.isatty() else PIPED_COLUMNS, highlight=False)
     cells = [[visible(cell) for cell in row] for row in rows]
-    if less_needed is not None and sum(_column_widths(header, cells)) > console.width:
-        header = _without(header, less_needed)
-        cells = [_without(row, less_needed) for row in cells]
+    if optional_column is not None and sum(_column_widths(header, cells)) > console.width:
+        header = _without(header, optional_column)
+        cells = [_without(row, optional_column) for row in cells]
     widths = _column_widths(header, cells)
     widest = widths.index(max(widths))
     remaining = console.width - (sum(widths) - widths[widest])

@@ -32,7 +32,7 @@ _FIRST = "chain"
 
 
 @dataclass(frozen=True)
-class NamedNextToken:
+class TracedNextToken:
     """The next token, and the names of the chains that it is traced through.
 
     Attributes:
@@ -50,13 +50,13 @@ class NamedNextToken:
     against: Sequence[Chain]
 
 
-def show_table(named: NamedNextToken) -> None:
+def show_next_token(traced: TracedNextToken) -> None:
     """Print the stages side by side; with other chains, what each of them leaves."""
-    result = named.result
+    result = traced.result
     trace = result.trace
     tokens = [candidate.data for candidate in trace.candidates]
     if result.comparisons:
-        columns, notes = _compared_columns(named), list(_distance_notes(named))
+        columns, notes = _compared_columns(traced), list(_distance_notes(traced))
     else:
         columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
         notes = stage_notes(trace.stages)
@@ -71,23 +71,25 @@ def show_table(named: NamedNextToken) -> None:
     _print_trace_table(tokens, columns, notes, None if result.forced is None else ids.index(result.forced))
 
 
-def _compared_columns(named: NamedNextToken) -> list[TraceColumn]:
+def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
     """The model's column, and one with what each chain leaves."""
-    trace = named.result.trace
+    trace = traced.result.trace
     first = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
     columns = [first[0], first[-1]._replace(title=_FIRST)]
-    for title, comparison in zip(_titles(named.names), named.result.comparisons, strict=True):
+    for title, comparison in zip(_titles(traced.names), traced.result.comparisons, strict=True):
         stages = comparison.trace.stages
         rows = [candidate.probs for candidate in comparison.trace.candidates]
         columns.append(stage_columns(stages, rows)[-1]._replace(title=title))
     return columns
 
 
-def _distance_notes(named: NamedNextToken) -> Iterator[StepNote]:
+def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
     """How far each other chain is from the first; a chain without a short name is written out."""
-    steps = " > ".join(step.about.name for step in named.chain.steps)
+    steps = " > ".join(step.about.name for step in traced.chain.steps)
     yield StepNote(_FIRST, steps)
-    for name, title, comparison in zip(named.names, _titles(named.names), named.result.comparisons, strict=True):
+    for name, title, comparison in zip(
+        traced.names, _titles(traced.names), traced.result.comparisons, strict=True
+    ):
         written_out = "" if title == name else f"{name}: "
         yield StepNote(title, written_out + _distance_words(title, comparison))
 
@@ -118,19 +120,19 @@ def short_title(name: str) -> str | None:
     return title if title and _display_width(title) <= _TITLE_COLUMNS and "\n" not in title else None
 
 
-def write_json(named: NamedNextToken, out: TextIO) -> None:
+def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
     """Write one object: ``prompt_tokens, model, seed, chain, stages, candidates``, and ``against``."""
     from ...common.strict_json import encode_json
     from ...logprobs.jsonl import TracedChain, next_token_fields
 
-    result, model = named.result, named.model
-    head = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": named.chain.seed}
+    result, model = traced.result, traced.model
+    head = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": traced.chain.seed}
     against = [
         (TracedChain(name, chain.config, comparison.trace), comparison.distance)
-        for name, chain, comparison in zip(named.names, named.against, result.comparisons, strict=True)
+        for name, chain, comparison in zip(traced.names, traced.against, result.comparisons, strict=True)
     ]
     forced = None if result.forced is None else model.vocabulary.piece(result.forced)
-    fields = next_token_fields(head, TracedChain(_FIRST, named.chain.config, result.trace), forced, against)
+    fields = next_token_fields(head, TracedChain(_FIRST, traced.chain.config, result.trace), forced, against)
     out.write(encode_json(fields) + "\n")
 
 

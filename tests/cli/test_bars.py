@@ -46,9 +46,9 @@ def watch(command, environment, columns=80, interrupt_at=None, code=0):
 
 PROGRAM = """
 import os, time
-from logitsmith.cli.render.progress import reading
+from logitsmith.cli.render.progress import reading_bar
 from logitsmith.cli.messages import erase_bar
-with reading() as update:
+with reading_bar() as update:
     for done in range(512, 15000, 512):
         update(done, 20480)
         time.sleep(0.01)
@@ -89,8 +89,8 @@ def test_a_bar_is_short_and_leaves_nothing(environment, end):
 
 TIME = """
 import time
-from logitsmith.cli.render.progress import reading
-with reading() as update:
+from logitsmith.cli.render.progress import reading_bar
+with reading_bar() as update:
     update(0, 4096)
     time.sleep(1.2)
 """

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from logitsmith.cli.render.tables import _column_widths, _print_blocks, _print_grid, _print_lines, table
+from logitsmith.cli.render.tables import _column_widths, _print_blocks, _print_grid, _print_lines, print_table
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -45,7 +45,7 @@ TABLES_IN_A_PIPE = {
 
 @pytest.mark.parametrize("name", TABLES_IN_A_PIPE)
 def test_a_table_in_a_pipe_has_no_trailing_blanks(capsys, name):
-    table(*TABLES_IN_A_PIPE[name])
+    print_table(*TABLES_IN_A_PIPE[name])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert len(lines) >= 2
@@ -63,7 +63,7 @@ def test_a_reader_that_leaves_is_no_failure_of_the_table(monkeypatch):
     stdout = os.fdopen(writer, "w", encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", stdout)
     with pytest.raises(BrokenPipeError):  # `gen` ends with code 0 by this; rich's own way is code 1
-        table(("preset", "from"), [("creative", "built-in")])
+        print_table(("preset", "from"), [("creative", "built-in")])
     with suppress(BrokenPipeError):
         stdout.close()
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
 from logitsmith.cli.command_options import takes_options
-from logitsmith.cli.inputs.settings import overrides
+from logitsmith.cli.inputs.settings import flag_overrides
 from logitsmith.cli.options import output, sampling
 from logitsmith.logprobs import Distribution
 from logitsmith.presets import load_preset, resolve_settings
@@ -64,7 +64,7 @@ def test_the_flag_works():
     app.command(cls=GenCommand)(takes_options(names["Flags"])(seen.append))
     assert "--top-h" in CliRunner().invoke(app, ["--help"]).output
     assert CliRunner().invoke(app, ["--top-h", "0.4", "--temp", "0.5"]).exit_code == 0
-    (override,) = (override for override in overrides(seen[0]) if override.origin == "--top-h")
+    (override,) = (override for override in flag_overrides(seen[0]) if override.origin == "--top-h")
     (step,) = (
         step
         for step in resolve_settings(load_preset("default"), flags=[override]).steps

@@ -91,7 +91,7 @@ def test_before_the_prompt_is_read(session, conversation, monkeypatch, count, co
 
 def test_one_that_waits_ends_the_answer(session, conversation):
     chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello", "Again"]))
-    chat.input.interrupt_waits = True
+    chat.input.has_pending_interrupt = True
     assert run_loop(chat) == 0
     assert [message.role for message in conversation.messages()] == ["user", "assistant"]
     assert [each.content for each in conversation.children(None)] == ["Hello", "Again"]

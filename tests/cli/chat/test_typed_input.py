@@ -46,7 +46,7 @@ WHILE_IT_ENDS = """
     editor._session.prompt = start
 """
 AFTER_ITS_END = WHILE_IT_ENDS.format("\\x03") + "    read()\n"
-BEHIND_A_TEXT = WHILE_IT_ENDS.format("a\\r") + "    print(editor.take_interrupt())\n"
+BEHIND_A_TEXT = WHILE_IT_ENDS.format("a\\r") + "    print(editor.pop_interrupt())\n"
 CLEARED = """
     keys.send_text("half\\x03\\x03")
     read()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from logitsmith.cli.inputs import model as early_model
-from logitsmith.cli.inputs.model import load_arguments, load_early
+from logitsmith.cli.inputs.model import load_arguments, load_in_background
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
 from logitsmith.engine.native.options import are_offered
 
@@ -42,7 +42,7 @@ def loads(monkeypatch):
 
 @pytest.mark.parametrize("flags", NOT_EARLY.values(), ids=NOT_EARLY)
 def test_it_is_not_done(loads, pruned_model, flags, capsys):
-    with load_early(ModelOptions(**{"model": str(pruned_model), **flags}), LogOptions()) as early:
+    with load_in_background(ModelOptions(**{"model": str(pruned_model), **flags}), LogOptions()) as early:
         assert early is None
     assert loads == []
     assert capsys.readouterr() == ("", "")
@@ -50,12 +50,12 @@ def test_it_is_not_done(loads, pruned_model, flags, capsys):
 
 def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_model, monkeypatch):
     options = ModelOptions(model=str(pruned_model))
-    with load_early(options, LogOptions(verbose=True)) as early:
+    with load_in_background(options, LogOptions(verbose=True)) as early:
         assert early is None
-    with load_early(options, LogOptions(), is_needed=False) as early:
+    with load_in_background(options, LogOptions(), is_needed=False) as early:
         assert early is None
     monkeypatch.setattr(early_model, "_MAX_BYTES", 1000)
-    with load_early(options, LogOptions()) as early:
+    with load_in_background(options, LogOptions()) as early:
         assert early is None
     assert loads == []
 
@@ -70,7 +70,7 @@ def test_for_a_few_tokens_the_file_is_mapped(tokens, mmap):
 
 
 def test_it_is_dropped_in_the_end(loads, pruned_model):
-    with load_early(ModelOptions(model=str(pruned_model)), LogOptions()) as early:
+    with load_in_background(ModelOptions(model=str(pruned_model)), LogOptions()) as early:
         assert early.spec.path == pruned_model
         assert [plan.path for plan in loads] == [pruned_model]
     assert loads[1:] == ["dropped"]
