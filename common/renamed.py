@@ -12,7 +12,45 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-RENAMED: Mapping[str, Mapping[str, str]] = {}
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "logitsmith.grammars.constraint": {
+        "Guide": "ForcingConstraint",
+        "Closable": "CompletableConstraint",
+        "as_guide": "as_forcing",
+        "as_closable": "as_completable",
+    },
+    "logitsmith.grammars.constraint.ForcingConstraint": {"forced": "forced_tokens"},
+    "logitsmith.grammars.constraint.CompletableConstraint": {"closing": "completion_tokens"},
+    "logitsmith.grammars.constraint.BackgroundConstraint": {
+        "forced": "forced_tokens",
+        "closing": "completion_tokens",
+    },
+    "logitsmith.grammars.grammar.Grammar": {
+        "outer_blanks": "ignored_outer_whitespace",
+        "over_bytes": "byte_grammar",
+        "for_texts": "text_matching_grammar",
+        "names_tokens": "has_token_references",
+    },
+    "logitsmith.grammars.grammar.GrammarState": {
+        "follow": "accept_prefix",
+        "take_back": "roll_back",
+        "closing": "completion_tokens",
+        "forced": "forced_tokens",
+    },
+    "logitsmith.grammars.grammar.ParsedGrammar": {
+        "names_tokens": "has_token_references",
+        "left_out": "ignored_schema_paths",
+    },
+    "logitsmith.grammars.spec.GrammarSpec": {
+        "names_tokens": "has_token_references",
+        "left_out": "ignored_schema_paths",
+    },
+    "logitsmith.grammars.spec.TriggeredConstraint": {"forced": "forced_tokens", "closing": "completion_tokens"},
+    "logitsmith.logprobs.recorded.RecordedTrace": {
+        "fallen_likeliest": "dropped_top_candidate",
+        "likeliest": "top_candidate",
+    },
+}
 """For each package, class or function, by its full name: the old names in it, and the new name of each."""
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

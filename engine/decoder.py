@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars.constraint import Constraint, as_closable, as_guide
+from ..grammars.constraint import Constraint, as_completable, as_forcing
 from ..grammars.errors import GrammarError
 from ..logprobs.events import Token
 from ..samplers.chain import Chain
@@ -151,7 +151,7 @@ class Decoder:
         """The forced tokens that come next, at most ``limit`` and what one batch takes."""
         if not self.jump or self._tracker is None:
             return []
-        return self._tracker.forced()[: min(limit, self._max_forced())]
+        return self._tracker.forced_tokens()[: min(limit, self._max_forced())]
 
     def _follow(self, tokens: list[int]) -> _Tokens:
         """Make these tokens. All but the last are read in one batch; the last stays pending."""
@@ -193,7 +193,7 @@ class Decoder:
     def _is_decided(self) -> bool:
         """True if the constraint ends the text here, or forces the next token."""
         tracker = self._tracker
-        return tracker is not None and ((self.jump and bool(tracker.forced())) or tracker.is_exhausted())
+        return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
     def _read(self, tokens: Sequence[int]) -> Generator[NeedLogits, Sequence[Logits] | None, Sequence[Logits]]:
         drop_count, self._rejected = self._rejected, 0
@@ -237,20 +237,20 @@ class _ConstraintTracker:
     """Asks a constraint at most once per token for its mask, and measures how long the constraint takes.
 
     ``seconds``: the time spent in the constraint so far. Some constraints only have masks; forced tokens and
-    complete sentences are known only by a `Guide`.
+    complete sentences are known only by a `ForcingConstraint`.
     """
 
     def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
         self._constraint = constraint
-        self._guide = as_guide(constraint)
-        self._eog = np.array(sorted(vocabulary.eog) if self._guide else (), dtype=np.intp)
+        self._forcing = as_forcing(constraint)
+        self._eog = np.array(sorted(vocabulary.eog) if self._forcing else (), dtype=np.intp)
         self._mask: NDArray[np.bool_] | None = None
         self.seconds = 0.0
 
     @property
     def is_complete(self) -> bool | None:
         """True if the text is a complete sentence; None if the constraint cannot tell."""
-        return None if self._guide is None else self._guide.is_complete
+        return None if self._forcing is None else self._forcing.is_complete
 
     def mask(self) -> NDArray[np.bool_]:
         """The tokens that are allowed next, bool (V,)."""
@@ -267,29 +267,29 @@ class _ConstraintTracker:
         self._mask = None
         self.seconds += perf_counter() - began
 
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """The tokens that must come next, possibly none."""
-        if self._guide is None:
+        if self._forcing is None:
             return []
         began = perf_counter()
-        tokens = self._guide.forced()
+        tokens = self._forcing.forced_tokens()
         self.seconds += perf_counter() - began
         return tokens
 
     def is_exhausted(self) -> bool:
         """True if the text is a complete sentence and no text can follow, only an end-of-generation token."""
-        if self._guide is None or not self._guide.is_complete:
+        if self._forcing is None or not self._forcing.is_complete:
             return False
         mask = self.mask()
         return bool(mask.sum() == mask[self._eog].sum())
 
     def completion(self) -> list[int]:
         """The tokens that complete the sentence; none if it is complete or cannot be completed."""
-        closable = as_closable(self._constraint)
-        if closable is None or closable.is_complete:
+        completable = as_completable(self._constraint)
+        if completable is None or completable.is_complete:
             return []
         try:
-            return closable.closing()
+            return completable.completion_tokens()
         except GrammarError:
             return []
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.constraint import BackgroundConstraint, Constraint, as_closable
+from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Start, Timings, Token
 from ..models.errors import AbortedError, ModelError
@@ -70,7 +70,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
         jump: Read the tokens that the constraint forces in one batch. The chain draws for each of them all the
             same, so that its random numbers stay in step; what it draws does not count.
         complete_sentence: If ``max_tokens`` cuts a sentence off, complete it by a short way, beyond that length.
-            Needs a `Closable` constraint.
+            Needs a `CompletableConstraint` constraint.
         lookup: Guess up to this many tokens from the text so far, and read them in one batch. The chain draws each
             token all the same: only the time changes, if llama.cpp computes the same logits for a token alone
             and in a batch.
@@ -223,7 +223,7 @@ class RunningRequest:
         self.drop_count = 0
         self.model = model
         self.constraint = _start_constraint(model, request, in_background)
-        if request.complete_sentence and as_closable(self.constraint) is None:
+        if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.chain = build_chain(model, request)
         self.prompt_ids = _prompt_ids(model, request, note)
@@ -419,6 +419,6 @@ def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
     """Compile the grammar for the model, in a thread beside whatever else is done."""
     vocabulary = model.vocabulary
     constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
-    if spec.names_tokens or spec.after is not None:
+    if spec.has_token_references or spec.after is not None:
         constraint.wait()  # only the vocabulary can show its errors, and they come before the prompt is read
     return constraint

@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars.constraint import Constraint, as_guide
+from ..grammars.constraint import Constraint, as_forcing
 from ..logprobs.jsonl import ChainDistance
 from ..logprobs.records import Trace
 from ..samplers.candidates import Candidates
@@ -157,5 +157,5 @@ def _divergence(p: Probabilities, q: Probabilities) -> float:
 
 
 def _forced_token(constraint: Constraint | None) -> int | None:
-    guide = None if constraint is None else as_guide(constraint)
-    return next(iter(guide.forced()), None) if guide is not None else None
+    forcing = None if constraint is None else as_forcing(constraint)
+    return next(iter(forcing.forced_tokens()), None) if forcing is not None else None

@@ -1,77 +1,132 @@
-"""Constraints: what the engine requires of a grammar, or of anything else that forbids tokens.
+"""Protocols of constraints: what the engine requires of a grammar, or of any other object that forbids tokens.
 
-`BackgroundConstraint` is a constraint that is compiled in a thread.
+`BackgroundConstraint` compiles a constraint in a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.renamed import RENAMED, supports_old_names, warn_of_old_name
+
 
 class Constraint(Protocol):
-    """The state of one generation: which tokens may come next. It may also be a `Guide` or `Closable`."""
+    """The state of one generated text, which decides the allowed next tokens.
+
+    A constraint may also be a `ForcingConstraint` or a `CompletableConstraint`.
+    """
 
     def mask(self) -> NDArray[np.bool_]:
-        """The tokens allowed next, bool (V,)."""
+        """Return the mask of the allowed next tokens, bool (V,)."""
         ...
 
     def accept(self, token: int) -> None:
-        """Append one token. Raises if the mask would have refused it."""
+        """Append one token. Raises if the mask does not allow the token."""
 
 
-class Guide(Constraint, Protocol):
-    """A constraint that knows which tokens must come, and when the text is complete."""
+@supports_old_names
+class ForcingConstraint(Constraint, Protocol):
+    """A constraint that knows the tokens that must come next, and whether the text is complete."""
 
-    def forced(self) -> list[int]:
-        """Tokens that must come next, possibly none."""
+    def forced_tokens(self) -> list[int]:
+        """Return the ids of the tokens that must come next, in order; often none."""
         ...
 
     @property
     def is_complete(self) -> bool:
-        """True if the text so far is a whole sentence."""
+        """True if the text so far is a complete sentence."""
         ...
 
 
-class Closable(Guide, Protocol):
+@supports_old_names
+class CompletableConstraint(ForcingConstraint, Protocol):
     """A constraint that can complete the text."""
 
-    def closing(self) -> list[int]:
-        """The tokens that make the text so far a whole sentence."""
+    def completion_tokens(self) -> list[int]:
+        """Return the ids of tokens that make the text so far a complete sentence."""
         ...
 
 
-def as_guide(constraint: Constraint | None) -> Guide | None:
-    """The constraint if it is a `Guide`, else None.
+def as_forcing(constraint: Constraint | None) -> ForcingConstraint | None:
+    """Return the constraint if it is a `ForcingConstraint`, otherwise None.
 
-    Looks at the class: ``isinstance`` with a runtime-checkable Protocol would read the object's ``is_complete``,
-    which may wait for a grammar that is still being compiled; ``issubclass`` refuses a Protocol with a property.
+    The methods are looked up in the class. ``isinstance`` with a runtime-checkable Protocol would read the
+    object's ``is_complete``, which may wait for a grammar that is still being compiled. ``issubclass`` rejects
+    Protocols that have a property.
     """
     kind = type(constraint)
-    return cast(Guide, constraint) if hasattr(kind, "forced") and hasattr(kind, "is_complete") else None
+    if not hasattr(kind, "is_complete"):
+        return None
+    if hasattr(kind, "forced_tokens"):
+        return cast(ForcingConstraint, constraint)
+    if hasattr(kind, "forced"):
+        warn_of_old_name(kind.__qualname__, "forced", "forced_tokens")
+        return _OldConstraint(constraint)
+    return None
 
 
-def as_closable(constraint: Constraint | None) -> Closable | None:
-    """The constraint if it is `Closable`, else None."""
-    guide = as_guide(constraint)
-    return cast(Closable, guide) if hasattr(type(guide), "closing") else None
+def as_completable(constraint: Constraint | None) -> CompletableConstraint | None:
+    """Return the constraint if it is a `CompletableConstraint`, otherwise None."""
+    kind = type(constraint)
+    forcing = as_forcing(constraint)
+    if forcing is None:
+        return None
+    if hasattr(kind, "completion_tokens"):
+        return cast(CompletableConstraint, forcing)
+    if hasattr(kind, "closing"):
+        warn_of_old_name(kind.__qualname__, "closing", "completion_tokens")
+        return _OldConstraint(constraint)
+    return None
 
 
+class _OldConstraint:
+    """A user's constraint that has the method names of version 0.1, ``forced`` and ``closing``."""
+
+    def __init__(self, constraint: object) -> None:
+        self._constraint = cast("CompletableConstraint", constraint)
+
+    def mask(self) -> NDArray[np.bool_]:
+        return self._constraint.mask()
+
+    def accept(self, token: int) -> None:
+        self._constraint.accept(token)
+
+    def forced_tokens(self) -> list[int]:
+        return self._call("forced_tokens", "forced")
+
+    @property
+    def is_complete(self) -> bool:
+        return self._constraint.is_complete
+
+    def completion_tokens(self) -> list[int]:
+        return self._call("completion_tokens", "closing")
+
+    def _call(self, new_name: str, old_name: str) -> list[int]:
+        has_new_name = hasattr(type(self._constraint), new_name)
+        tokens: list[int] = getattr(self._constraint, new_name if has_new_name else old_name)()
+        return tokens
+
+
+@supports_old_names
 class BackgroundConstraint:
-    """Makes a constraint in a thread, and waits for it at its first use. A `Constraint`.
+    """A `CompletableConstraint` that is created in a thread. Its first use waits for the thread.
 
-    Reading a vocabulary and making a tokenizer of it takes as long as reading a short prompt; so both happen at
-    once. What ``make`` raises is raised at the first use.
+    Reading a vocabulary and building its tokenizer takes as long as decoding a short prompt, so the thread runs
+    while the prompt is decoded. An exception in ``make`` is raised at the first use.
 
     Args:
-        make: makes the constraint.
-        description: what the grammar is, for a record of the run.
+        make: creates the constraint.
+        description: the grammar's kind, root and source, for the record of the run.
+
+    Attributes:
+        description: see above.
     """
 
-    def __init__(self, make: Callable[[], Closable], description: dict[str, str]) -> None:
+    def __init__(self, make: Callable[[], CompletableConstraint], description: dict[str, str]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 5 ms, and most runs have no grammar
 
         self.description = description
@@ -80,26 +135,37 @@ class BackgroundConstraint:
         pool.shutdown(wait=False)
 
     def wait(self) -> None:
-        """Wait until the constraint is made. Raises what ``make`` raised."""
+        """Wait until the constraint exists. Raises what ``make`` raised."""
         self._constraint.result()
 
     def mask(self) -> NDArray[np.bool_]:
-        """The tokens allowed next, bool (V,)."""
+        """Return the mask of the allowed next tokens, bool (V,)."""
         return self._constraint.result().mask()
 
-    def forced(self) -> list[int]:
-        """Tokens that must come next, possibly none."""
-        return self._constraint.result().forced()
+    def forced_tokens(self) -> list[int]:
+        """Return the ids of the tokens that must come next, in order; often none."""
+        return self._constraint.result().forced_tokens()
 
     def accept(self, token: int) -> None:
-        """Append one token. Raises ``GrammarError`` if the mask would have refused it."""
+        """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         self._constraint.result().accept(token)
 
     @property
     def is_complete(self) -> bool:
-        """True if the text so far is a whole sentence."""
+        """True if the text so far is a complete sentence."""
         return self._constraint.result().is_complete
 
-    def closing(self) -> list[int]:
-        """The tokens that make the text so far a whole sentence."""
-        return self._constraint.result().closing()
+    def completion_tokens(self) -> list[int]:
+        """Return the ids of tokens that make the text so far a complete sentence."""
+        return self._constraint.result().completion_tokens()
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Return the object that had this name in version 0.1, with a warning."""
+        new_name = RENAMED[__name__].get(name)
+        if new_name is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn_of_old_name(__name__, name, new_name)
+        return globals()[new_name]

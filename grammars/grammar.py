@@ -16,9 +16,10 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, regex_to_lark
 from numpy.typing import NDArray
 
-from .closing_search import search_completion
+from ..common.renamed import supports_old_names
+from .completion_search import search_completion
 from .errors import GrammarError, line_and_column, translate_engine_error
-from .gbnf.closing import shortest_suffix
+from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
 from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema, remove_unsupported
 from .schema_errors import loosen, schema_error
@@ -56,7 +57,7 @@ def compile_grammar(
             has to match) or ``lark`` (llguidance's dialect).
         root: the rule with which sentences of a GBNF grammar begin.
         schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it;
-            ``Grammar.parsed.left_out`` has the JSON pointers of it.
+            ``Grammar.parsed.ignored_schema_paths`` has the JSON pointers of it.
     """
     return compile_parsed_grammar(parse_grammar(source, kind, root, schema_lenient), vocab)
 
@@ -72,6 +73,7 @@ def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None 
     return grammar
 
 
+@supports_old_names
 class Grammar:
     """A grammar for the tokens of a vocabulary; made by `compile_grammar`.
 
@@ -80,7 +82,6 @@ class Grammar:
         source: its text.
         kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
         root: the rule with which sentences begin.
-        names_tokens: True if text alone cannot say whether it is a sentence.
         vocabulary: the tokens of the masks.
         tokenizer: llguidance's tokenizer of this vocabulary.
         lark: what llguidance reads.
@@ -91,14 +92,18 @@ class Grammar:
     ) -> None:
         self.parsed = parsed
         self.source, self.kind, self.root = parsed.source, parsed.kind, parsed.root
-        self.names_tokens = parsed.names_tokens
         self.vocabulary = vocabulary
         self.lark = lark
         self.tokenizer = tokenizer_of(vocabulary)
         self._matcher = LLMatcher(self.tokenizer, lark, log_level=0, limits=limits)
 
     @property
-    def outer_blanks(self) -> str:
+    def has_token_references(self) -> bool:
+        """True if the grammar refers to tokens, as in ``<think>``: then text alone does not decide a match."""
+        return self.parsed.has_token_references
+
+    @property
+    def ignored_outer_whitespace(self) -> str:
         """The characters that may surround a text: JSON's blanks for a JSON Schema, none for other kinds."""
         return " \t\r\n" if self.kind == "json_schema" else ""
 
@@ -117,24 +122,24 @@ class Grammar:
             data = text.encode() if isinstance(text, str) else text
         except UnicodeEncodeError:
             return False  # half of a surrogate pair is in no sentence
-        data = data.strip(self.outer_blanks.encode())
-        grammar = self.for_texts
+        data = data.strip(self.ignored_outer_whitespace.encode())
+        grammar = self.text_matching_grammar
         state = grammar.start()
-        tokens = grammar.vocabulary.tokenize(data, special=self.names_tokens)
-        return state.follow(tokens) == len(tokens) and state.is_complete
+        tokens = grammar.vocabulary.tokenize(data, special=self.has_token_references)
+        return state.accept_prefix(tokens) == len(tokens) and state.is_complete
 
     @cached_property
-    def over_bytes(self) -> Grammar:
+    def byte_grammar(self) -> Grammar:
         """The same grammar over single bytes; the grammar itself if it names tokens."""
-        if self.names_tokens or self.vocabulary is BYTE_VOCABULARY:
+        if self.has_token_references or self.vocabulary is BYTE_VOCABULARY:
             return self
         return Grammar(self.parsed, BYTE_VOCABULARY, self.lark)
 
     @cached_property
-    def for_texts(self) -> Grammar:
+    def text_matching_grammar(self) -> Grammar:
         """The grammar that texts from elsewhere are matched with: over bytes, and lenient about JSON's blanks."""
         lenient_lark = self.parsed.lenient_lark
-        return self.over_bytes if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
+        return self.byte_grammar if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
 
 
 _CONTEXT_TOKENS = 8
@@ -151,6 +156,7 @@ _TOKEN_MARK = b"\xff["
 _MARKED_TOKEN = re.compile(rb"\xff\[([0-9]+)\]")
 
 
+@supports_old_names
 class GrammarState:
     """The state of one text that follows a grammar. A `Constraint`."""
 
@@ -182,7 +188,7 @@ class GrammarState:
         bits = np.unpackbits(self._mask_words.view(np.uint8), count=self._vocabulary.size, bitorder="little")
         return bits.view(np.bool_)
 
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """The tokens that must come next, whatever the model says; often none."""
         data = self._marked_forced_text()
         if not data:
@@ -199,7 +205,7 @@ class GrammarState:
         if token in self._vocabulary.eog and self.is_complete and not self._has_ended:
             self._has_ended = True
             return
-        if self.follow([token]) == 0:
+        if self.accept_prefix([token]) == 0:
             raise GrammarError(f"the grammar does not allow token {token}, {self._describe(token)}")
 
     def _describe(self, token: int) -> str:
@@ -210,7 +216,7 @@ class GrammarState:
         before = self._text[-_SHOWN_BYTES:].decode(errors="ignore")
         return f"{text!r}, {f'after {before!r}' if before else 'at the beginning of the text'}"
 
-    def follow(self, tokens: list[int]) -> int:
+    def accept_prefix(self, tokens: list[int]) -> int:
         """Append as many of these tokens as are allowed; return how many these were."""
         if self._has_ended or any(not 0 <= token < self._vocabulary.size for token in tokens):
             return 0
@@ -221,7 +227,7 @@ class GrammarState:
             self._text += self._vocabulary.pieces[token]
         return count
 
-    def take_back(self, count: int) -> None:
+    def roll_back(self, count: int) -> None:
         """Remove the last ``count`` bytes of the text of a grammar over single bytes."""
         if count:
             self._matcher.rollback(count)
@@ -229,14 +235,14 @@ class GrammarState:
             del self._text[-count:]
             self._last_tokens = deque(self._text[-_CONTEXT_TOKENS:], maxlen=_CONTEXT_TOKENS)
 
-    def closing(self) -> list[int]:
+    def completion_tokens(self) -> list[int]:
         """The tokens that make the text a whole sentence; see `shortest_completion`. Raises ``GrammarError``."""
         completion = shortest_completion(self.grammar, self.text)
         if len(completion) > MAX_COMPLETION_BYTES:
             size = f"{len(completion):,} bytes; at most {MAX_COMPLETION_BYTES:,} are written"
             raise GrammarError(f"the end of the sentence has {size}")
         tokens = self.grammar.tokenizer.tokenize_bytes(completion)
-        if self.copy().follow(tokens) < len(tokens):
+        if self.copy().accept_prefix(tokens) < len(tokens):
             raise GrammarError("the vocabulary cannot write the end of the sentence")
         return tokens
 
@@ -265,7 +271,7 @@ class GrammarState:
         if self._has_ended:
             return b""
         # Where tokens are named, this call changes the matcher's later answers.
-        matcher = self._matcher.deep_copy() if self.grammar.names_tokens else self._matcher
+        matcher = self._matcher.deep_copy() if self.grammar.has_token_references else self._matcher
         return matcher.compute_ff_bytes()
 
     def _check(self) -> None:
@@ -283,12 +289,12 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
     `search_completion`. Raises ``GrammarError`` where the grammar names tokens, no sentence begins with the text,
     or no end is found.
     """
-    if grammar.names_tokens:
+    if grammar.has_token_references:
         raise GrammarError("a grammar that names tokens cannot be closed by text")
     if grammar.parsed.gbnf is not None:
         return shortest_suffix(grammar.parsed.gbnf, text)
     state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
-    if state.follow(list(text)) < len(text):
+    if state.accept_prefix(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")
     return search_completion(state)
 
@@ -297,6 +303,7 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
+@supports_old_names
 @dataclass(frozen=True, eq=False)
 class ParsedGrammar:
     """What a grammar's text says; made by `parse_grammar`.
@@ -305,20 +312,20 @@ class ParsedGrammar:
         source: the text.
         kind: one of ``KINDS``.
         root: the rule with which sentences begin; only GBNF has it.
-        names_tokens: True if it names tokens, so that text alone cannot say whether it is a sentence.
+        has_token_references: True if it names tokens, so that text alone cannot say whether it is a sentence.
         gbnf: the rules of a GBNF grammar, None for the other kinds.
         schema: a JSON Schema as it is used, without what is left out; None for the other kinds.
-        left_out: the JSON pointers of what is left out of a JSON Schema.
+        ignored_schema_paths: the JSON pointers of what is left out of a JSON Schema.
         lenient_lark: a translation for texts from elsewhere, whose blanks may differ; None if it is the same.
     """
 
     source: str
     kind: str
     root: str
-    names_tokens: bool = False
+    has_token_references: bool = False
     gbnf: GbnfGrammar | None = None
     schema: dict[str, Any] | None = None
-    left_out: tuple[str, ...] = ()
+    ignored_schema_paths: tuple[str, ...] = ()
     lenient_lark: str | None = None
     _lark: str = ""  # the translation, except for GBNF
 
@@ -330,7 +337,7 @@ class ParsedGrammar:
         if self.gbnf is None:
             return self._lark
         token_ids = self.gbnf.find_token_ids(vocabulary)
-        if not self.names_tokens:
+        if not self.has_token_references:
             return self.gbnf.lark + _OPTIONS
         return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _OPTIONS
 
@@ -358,7 +365,7 @@ def parse_grammar(
     match kind:
         case "gbnf":
             gbnf = parse_gbnf(source, root)
-            return ParsedGrammar(source, kind, root, gbnf.names_tokens, gbnf)
+            return ParsedGrammar(source, kind, root, gbnf.has_token_references, gbnf)
         case "json_schema":
             return _parse_schema(source, root, schema_lenient)
         case "regex":
@@ -370,15 +377,15 @@ def parse_grammar(
 def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
     schema = parse_json_schema(source)
     is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
-    left_out = remove_unsupported(schema, is_lenient=is_lenient)
+    ignored_paths = remove_unsupported(schema, is_lenient=is_lenient)
     if is_lenient:
-        left_out += loosen(schema)
+        ignored_paths += loosen(schema)
     return ParsedGrammar(
         source,
         "json_schema",
         root,
         schema=schema,
-        left_out=tuple(left_out),
+        ignored_schema_paths=tuple(ignored_paths),
         lenient_lark=json_schema_to_lark(schema, {}) + _OPTIONS,
         _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS,
     )

@@ -35,21 +35,21 @@ class Mismatch:
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Find where a text leaves the grammar; None if it is a whole sentence."""
-    inner = text.strip(grammar.outer_blanks)
+    inner = text.strip(grammar.ignored_outer_whitespace)
     data = inner.encode(errors="surrogatepass")  # half of a pair matches nothing
-    lenient = grammar.for_texts
-    tokens = lenient.vocabulary.tokenize(data, special=grammar.names_tokens)
+    lenient = grammar.text_matching_grammar
+    tokens = lenient.vocabulary.tokenize(data, special=grammar.has_token_references)
     state = lenient.start()
-    count = state.follow(tokens)
+    count = state.accept_prefix(tokens)
     if count == len(tokens) and state.is_complete:
         return None
     # A character may go wrong in its second byte: the state goes back to the beginning of the character.
     matched = data[: len(b"".join(lenient.vocabulary.pieces[token] for token in tokens[:count]))]
     before = matched.decode(errors="ignore")
     state = lenient.start()
-    state.follow(lenient.vocabulary.tokenize(before.encode(), special=grammar.names_tokens))
+    state.accept_prefix(lenient.vocabulary.tokenize(before.encode(), special=grammar.has_token_references))
     character = inner[len(before)] if len(before) < len(inner) else None
-    before = text[: len(text) - len(text.lstrip(grammar.outer_blanks))] + before
+    before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + before
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
     return Mismatch(len(before), line, column, character, describe_expected(state))

@@ -43,7 +43,7 @@ def random_sentence(
         return _random_walk(compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator)
     grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
     grammar.find_token_ids(None)
-    if grammar.names_tokens:
+    if grammar.has_token_references:
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
     return _SentenceWriter(grammar.rules, grammar.shortest_texts, generator).write(root)
 
@@ -88,10 +88,12 @@ class _SentenceWriter:
         return self._generator.choice([option for option in options if self._shortest_texts.length(option) < inf])
 
     def _count(self, node: RepeatNode, is_long: bool) -> int:
-        count = node.least
+        count = node.min_count
         if is_long or self._shortest_texts.length(node.item) == inf:
             return count
-        while (node.most is None or count < node.most) and self._generator.random() < _CONTINUE_PROBABILITY:
+        while (
+            node.max_count is None or count < node.max_count
+        ) and self._generator.random() < _CONTINUE_PROBABILITY:
             count += 1
         return count
 
@@ -114,7 +116,7 @@ _STOP_PROBABILITY = 0.3
 
 def _random_walk(grammar: Grammar, generator: Random) -> str:
     """Return a random sentence. Raises ``GrammarError`` where the grammar names tokens, or no end is found."""
-    if grammar.names_tokens:
+    if grammar.has_token_references:
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
     for long_sentence in _LONG_SENTENCES[:-1]:
         try:
@@ -125,10 +127,10 @@ def _random_walk(grammar: Grammar, generator: Random) -> str:
 
 
 def _walk(grammar: Grammar, generator: Random, long_sentence: int) -> bytes:
-    state = grammar.over_bytes.start()
+    state = grammar.byte_grammar.start()
     while len(state.text) < long_sentence:
         may_follow = np.flatnonzero(state.mask()).tolist()
-        next_bytes = [byte for byte in may_follow if byte not in grammar.over_bytes.vocabulary.eog]
+        next_bytes = [byte for byte in may_follow if byte not in grammar.byte_grammar.vocabulary.eog]
         if state.is_complete and (not next_bytes or generator.random() < _STOP_PROBABILITY):
             return state.text
         state.accept(_choose(next_bytes, generator))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.files import TextFileError, read_text_file
+from ..common.renamed import supports_old_names
 from .errors import GrammarError
 from .grammar import Grammar, GrammarState, ParsedGrammar, compile_parsed_grammar, parse_grammar
 from .json_schema import open_object, parse_json_schema
@@ -39,6 +40,7 @@ _OPTIONAL_KEYS = ("root", "after", "schema_lenient")
 Folders = Sequence[tuple[str, Path]]
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class GrammarSpec:
     """A grammar that was chosen, but not yet compiled for a vocabulary. Its text is parsed once.
@@ -68,14 +70,14 @@ class GrammarSpec:
             raise error.within(self.label) from None
 
     @property
-    def names_tokens(self) -> bool:
+    def has_token_references(self) -> bool:
         """True if it names tokens, so that only a vocabulary can say whether it is right."""
-        return self.parsed.names_tokens
+        return self.parsed.has_token_references
 
     @property
-    def left_out(self) -> tuple[str, ...]:
+    def ignored_schema_paths(self) -> tuple[str, ...]:
         """The JSON pointers of what is left out of a JSON Schema. Raises ``GrammarError``."""
-        return self.parsed.left_out
+        return self.parsed.ignored_schema_paths
 
     @property
     def description(self) -> dict[str, str]:
@@ -83,8 +85,8 @@ class GrammarSpec:
         fields = {"kind": self.kind, "root": self.root, "source": self.source}
         if self.after is not None:
             fields["after"] = self.after
-        if self.schema_lenient and self.left_out:
-            fields["left_out"] = ", ".join(self.left_out)
+        if self.schema_lenient and self.ignored_schema_paths:
+            fields["left_out"] = ", ".join(self.ignored_schema_paths)
         return fields
 
     @property
@@ -94,7 +96,7 @@ class GrammarSpec:
 
     def check(self) -> None:
         """Raise ``GrammarError`` for what is wrong whatever the vocabulary."""
-        if not self.names_tokens:
+        if not self.has_token_references:
             self.compile(None)
 
     def compile(self, vocabulary: Vocabulary | None) -> Grammar:
@@ -205,6 +207,7 @@ def read_grammar_file(path: Path) -> str:
         raise GrammarError(f"{path}: {error}") from None
 
 
+@supports_old_names
 class TriggeredConstraint:
     """Leaves the model free until it has written ``trigger``, then applies the grammar. A `Constraint`.
 
@@ -254,15 +257,15 @@ class TriggeredConstraint:
     def _refused_prefix(self, text: bytes) -> bytes | None:
         """The beginning of the text with which the grammar cannot begin; None if it can begin with the text."""
         tokens = self._grammar.tokenizer.tokenize_bytes(text)
-        count = self._grammar.start().follow(tokens)
+        count = self._grammar.start().accept_prefix(tokens)
         if count == len(tokens):
             return None
         pieces = self._grammar.vocabulary.pieces
         return b"".join(pieces[token] for token in tokens[: count + 1])
 
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """Tokens that must come next, possibly none."""
-        return [] if self.state is None else self.state.forced()
+        return [] if self.state is None else self.state.forced_tokens()
 
     def accept(self, token: int) -> None:
         """Append one token. Raises ``GrammarError`` if the mask would have refused it."""
@@ -285,11 +288,11 @@ class TriggeredConstraint:
         """True if the trigger was written, and a whole sentence after it."""
         return self.state is not None and self.state.is_complete
 
-    def closing(self) -> list[int]:
+    def completion_tokens(self) -> list[int]:
         """The tokens that make the text after the trigger a whole sentence. Raises ``GrammarError``."""
         if self.state is None:
             raise GrammarError(f"{self._trigger.decode()!r} was not written, so there is no sentence to close")
-        return self.state.closing()
+        return self.state.completion_tokens()
 
     @property
     def description(self) -> dict[str, str]:
@@ -311,4 +314,4 @@ class TriggeredConstraint:
         """The grammar's state after a text; None if the grammar cannot begin with it."""
         state = self._grammar.start()
         tokens = self._grammar.tokenizer.tokenize_bytes(text)
-        return state if state.follow(tokens) == len(tokens) else None
+        return state if state.accept_prefix(tokens) == len(tokens) else None

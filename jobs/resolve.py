@@ -94,8 +94,8 @@ class RequestResolver:
         settings = self._settings(asked)
         seed = settings.seed.value
         grammar = self.grammar(settings)
-        if grammar is not None and grammar.left_out not in self._reported:
-            self._reported.add(grammar.left_out)
+        if grammar is not None and grammar.ignored_schema_paths not in self._reported:
+            self._reported.add(grammar.ignored_schema_paths)
             report_left_out(grammar, self._note)
         seed = _derive_seed(defaults.base_seed, asked.id) if seed is None else seed
         top_logprobs = defaults.logprobs if asked.logprobs is None else asked.logprobs

@@ -238,8 +238,8 @@ def report_schema(spec: GrammarSpec, note: Note) -> None:
 
 def report_left_out(spec: GrammarSpec, note: Note) -> None:
     """Report what is left out of a JSON Schema, if anything is."""
-    if spec.left_out:
-        note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
+    if spec.ignored_schema_paths:
+        note(f"left out of the JSON Schema: {', '.join(spec.ignored_schema_paths)}")
 
 
 _MAX_BYTES = 1_000_000

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from ..common.errors import problem_message, problem_sentence
+from ..common.renamed import supports_old_names
 from ..common.strict_json import parse_strict_json
 from ..common.text import replace_surrogates
 from .records import LogprobSource
@@ -55,6 +56,7 @@ class RecordedDraw(BaseModel):
     high: Nats
 
 
+@supports_old_names
 class RecordedTrace(BaseModel):
     """How a token was chosen; see `Trace`."""
 
@@ -77,14 +79,14 @@ class RecordedTrace(BaseModel):
         """The candidate with this id, None if the trace does not have it."""
         return next((candidate for candidate in self.candidates if candidate.id == token_id), None)
 
-    def likeliest(self) -> RecordedCandidate | None:
+    def top_candidate(self) -> RecordedCandidate | None:
         """The likeliest candidate of the first stage, the model; None if there are no candidates."""
         return max(self.candidates, key=lambda candidate: candidate.probs[0] or 0.0, default=None)
 
-    def fallen_likeliest(self) -> RecordedCandidate | None:
+    def dropped_top_candidate(self) -> RecordedCandidate | None:
         """The model's likeliest token if a stage dropped it, so that it could not be drawn; None otherwise."""
-        likeliest = self.likeliest()
-        return None if likeliest is None or likeliest.dropped_by is None else likeliest
+        top = self.top_candidate()
+        return None if top is None or top.dropped_by is None else top
 
 
 class RecordedToken(BaseModel):

@@ -17,7 +17,6 @@ LONGEST = 700
 
 EXCEPTIONS = {
     "common.lazy": "every face imports it, and nothing else of common/",
-    "common.renamed": "it goes with the release after this one",
     "engine.decoder": "a generator that asks for logits: nothing in it knows what computes them",
     "jobs.errors": "as below",
     "models.errors": "the errors of a room are imported by all of its modules",
@@ -31,9 +30,9 @@ EXCEPTIONS = {
     "cli.chat.commands": "the table of a chat's commands grows by itself",
     "cli.completion.shells": "the scripts of three shells, beside what stands in them",
     "engine.template_sandbox": "what a template may do is read apart from which template there is",
-    "grammars.closing_search": "an algorithm that is proven by itself",
+    "grammars.completion_search": "an algorithm that is proven by itself",
     "grammars.gbnf.automaton": "an algorithm that is proven by itself",
-    "grammars.gbnf.closing": "what ends a sentence of GBNF, beside the translation",
+    "grammars.gbnf.completion": "what ends a sentence of GBNF, beside the translation",
     "grammars.gbnf.lexemes": "one half of the translation; the parser is the other",
     "grammars.schema_errors": "imported when a schema is wrong",
     "recover.journal": "the format of checkpoints, which outlives a version",

@@ -358,7 +358,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
         report_schema(spec, note)
-        left_out = spec.left_out
+        left_out = spec.ignored_schema_paths
     seed = _base_seed(sampling.seed)
     chat_template = ChatTemplateFlags(options.chat.template, options.given)
     return BatchDefaults(

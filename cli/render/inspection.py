@@ -150,7 +150,7 @@ class _InspectedToken:
 
 def _fallen_stage(line: RecordedTokenLine) -> str | None:
     """The stage that dropped the likeliest token; None if that one could be drawn, or without a trace."""
-    fallen = None if line.trace is None else line.trace.fallen_likeliest()
+    fallen = None if line.trace is None else line.trace.dropped_top_candidate()
     if line.trace is None or fallen is None or fallen.dropped_by is None:
         return None
     return line.trace.stages[fallen.dropped_by].name

@@ -45,30 +45,30 @@ class PositionAutomaton:
     """A position for each character of an expression; sets of positions are the bits of an int.
 
     Attributes:
-        chars: the characters that each position reads.
+        characters: the characters that each position reads.
         first_bytes: the first UTF-8 bytes of these characters, as a set in the bits 0 to 255.
-        first: the positions with which a text can begin.
-        last: the positions with which a text can end.
-        follow: the positions that can come after each position.
+        first_positions: the positions with which a text can begin.
+        last_positions: the positions with which a text can end.
+        following_positions: the positions that can come after each position.
         is_nullable: True if the empty text is in the language.
     """
 
-    chars: tuple[CodePointRanges, ...]
+    characters: tuple[CodePointRanges, ...]
     first_bytes: tuple[int, ...]
-    first: int
-    last: int
-    follow: tuple[int, ...]
+    first_positions: int
+    last_positions: int
+    following_positions: tuple[int, ...]
     is_nullable: bool
 
     @cached_property
     def following_bytes(self) -> tuple[int, ...]:
         """The bytes that can come after each position, as sets."""
-        return tuple(self._first_bytes_of(follow) for follow in self.follow)
+        return tuple(self._first_bytes_of(positions) for positions in self.following_positions)
 
     @property
     def leading_bytes(self) -> int:
         """The bytes with which a text can begin, as a set."""
-        return self._first_bytes_of(self.first)
+        return self._first_bytes_of(self.first_positions)
 
     def _first_bytes_of(self, positions: int) -> int:
         return union(self.first_bytes[position] for position in bit_indices(positions))
@@ -82,11 +82,11 @@ def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
     builder = _Builder(rules)
     ends = builder.add(node)
     return PositionAutomaton(
-        chars=tuple(builder.chars),
+        characters=tuple(builder.characters),
         first_bytes=tuple(builder.first_bytes),
-        first=ends.first,
-        last=ends.last,
-        follow=tuple(builder.follow),
+        first_positions=ends.first,
+        last_positions=ends.last,
+        following_positions=tuple(builder.following_positions),
         is_nullable=ends.is_nullable,
     )
 
@@ -104,18 +104,18 @@ class _Builder:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.chars: list[CodePointRanges] = []
+        self.characters: list[CodePointRanges] = []
         self.first_bytes: list[int] = []
-        self.follow: list[int] = []
+        self.following_positions: list[int] = []
         self._bytes_of_ranges: dict[int, int] = {}
         self._level = 0
-        self._nodes = 0
+        self._node_count = 0
 
     def add(self, node: Node) -> _Ends:
         """Add a node's positions."""
         self._level += 1
-        self._nodes += 1
-        if self._level > MAX_LEVELS or self._nodes > MAX_NODES:
+        self._node_count += 1
+        if self._level > MAX_LEVELS or self._node_count > MAX_NODES:
             raise TooLargeError
         ends = self._add(node)
         self._level -= 1
@@ -136,25 +136,25 @@ class _Builder:
                     union(part.last for part in parts),
                     any(part.is_nullable for part in parts),
                 )
-            case RepeatNode(item, least, most):
+            case RepeatNode(item, min_count, max_count):
                 first, last, is_nullable = self.add(item)
-                if most != 1:
+                if max_count != 1:
                     self._connect(last, first)
-                return _Ends(first, last, is_nullable or least == 0)
+                return _Ends(first, last, is_nullable or min_count == 0)
             case RefNode(name):
                 return self.add(self.rules[name])
         raise TypeError(node)
 
     def _add_position(self, ranges: CodePointRanges) -> _Ends:
-        if len(self.chars) >= MAX_POSITIONS:
+        if len(self.characters) >= MAX_POSITIONS:
             raise TooLargeError
-        self.chars.append(ranges)
+        self.characters.append(ranges)
         # A class in a rule is added at each reference to the rule, and may be long.
         if id(ranges) not in self._bytes_of_ranges:
             self._bytes_of_ranges[id(ranges)] = first_utf8_bytes(ranges)
         self.first_bytes.append(self._bytes_of_ranges[id(ranges)])
-        self.follow.append(0)
-        position = 1 << len(self.chars) - 1
+        self.following_positions.append(0)
+        position = 1 << len(self.characters) - 1
         return _Ends(position, position, False)
 
     def _add_sequence(self, items: Iterable[Node]) -> _Ends:
@@ -169,7 +169,7 @@ class _Builder:
 
     def _connect(self, sources: int, targets: int) -> None:
         for position in bit_indices(sources):
-            self.follow[position] |= targets
+            self.following_positions[position] |= targets
 
 
 @dataclass
@@ -190,21 +190,23 @@ class Overlap:
     """What two languages have in common.
 
     Attributes:
-        share_a_text: True if a text is in both.
+        have_common_text: True if a text is in both.
         continuing_bytes: a set of bytes, in the bits 0 to 255. Some text of the second language begins with a text
             of the first; these are the bytes that can follow it.
     """
 
-    share_a_text: bool
+    have_common_text: bool
     continuing_bytes: int
 
 
 def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget: StepBudget) -> Overlap:
     """Follow every text that both automata can read. Raises ``TooLargeError`` once the budget is used up."""
-    share_a_text, continuing_bytes = False, 0
-    compared = [0] * len(first.chars)  # for each position of the first: the positions of the second
+    have_common_text, continuing_bytes = False, 0
+    compared = [0] * len(
+        first.characters
+    )  # for each position of the first automaton: the compared positions of the second
     overlap_cache: dict[tuple[int, int], bool] = {}
-    pending = [(first.first, second.first)]
+    pending = [(first.first_positions, second.first_positions)]
     seen = set(pending)
     while pending:
         first_positions, second_positions = pending.pop()
@@ -214,21 +216,23 @@ def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget
             compared[a] |= new
             budget.spend(new.bit_count())
             for b in bit_indices(new):
-                if not _overlap(first.chars[a], second.chars[b], overlap_cache):
+                if not _overlap(first.characters[a], second.characters[b], overlap_cache):
                     continue
-                following = (first.follow[a], second.follow[b])
+                following = (first.following_positions[a], second.following_positions[b])
                 if all(following) and following not in seen:
                     seen.add(following)
                     pending.append(following)
-                if first.last >> a & 1:
-                    share_a_text = share_a_text or bool(second.last >> b & 1)
+                if first.last_positions >> a & 1:
+                    have_common_text = have_common_text or bool(second.last_positions >> b & 1)
                     continuing_bytes |= second.following_bytes[b]
-    return Overlap(share_a_text, continuing_bytes)
+    return Overlap(have_common_text, continuing_bytes)
 
 
-def _overlap(some: CodePointRanges, others: CodePointRanges, cache: dict[tuple[int, int], bool]) -> bool:
+def _overlap(
+    first_class: CodePointRanges, second_class: CodePointRanges, cache: dict[tuple[int, int], bool]
+) -> bool:
     """`ranges_overlap` with a cache by identity, since a class may be long and stand at many positions."""
-    key = (id(some), id(others))
+    key = (id(first_class), id(second_class))
     if key not in cache:
-        cache[key] = some is others or ranges_overlap(some, others)
+        cache[key] = first_class is second_class or ranges_overlap(first_class, second_class)
     return cache[key]

@@ -29,7 +29,7 @@ class GbnfGrammar:
     tokens: tuple[TokenNode, ...]
 
     @cached_property
-    def names_tokens(self) -> bool:
+    def has_token_references(self) -> bool:
         """True if a rule names a token, so that the translation depends on the vocabulary."""
         return any(isinstance(node, TokenNode) for body in self.rules.values() for node in walk(body))
 

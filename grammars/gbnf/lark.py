@@ -81,15 +81,15 @@ def _write(node: Node, write_leaf: Callable[[Node], str]) -> str:
             full = [option for option in options if not (isinstance(option, SeqNode) and not option.items)]
             text = " | ".join(_write(option, write_leaf) for option in full)
             return f"({text})" if len(full) == len(options) else f"({text})?" if full else _EMPTY_TEXT
-        case RepeatNode(item, least, most):
-            return f"({_write(item, write_leaf)}){_repetition_sign(least, most)}"
+        case RepeatNode(item, min_count, max_count):
+            return f"({_write(item, write_leaf)}){_repetition_sign(min_count, max_count)}"
         case _:
             return write_leaf(node)
 
 
-def _repetition_sign(least: int, most: int | None) -> str:
-    short = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
-    return short or f"{{{least},{'' if most is None else most}}}"
+def _repetition_sign(min_count: int, max_count: int | None) -> str:
+    short = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((min_count, max_count))
+    return short or f"{{{min_count},{'' if max_count is None else max_count}}}"
 
 
 def _class(ranges: CodePointRanges) -> str:

@@ -97,8 +97,8 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
             lexemes = [LexemeNode(make_alt(regular_options))] if regular_options else []
             others = [_put_into_lexemes(option, regular) for option in options if not is_regular(option, regular)]
             return AltNode((*lexemes, *others))
-        case RepeatNode(item, least, most):
-            return RepeatNode(_put_into_lexemes(item, regular), least, most)
+        case RepeatNode(item, min_count, max_count):
+            return RepeatNode(_put_into_lexemes(item, regular), min_count, max_count)
         case _:
             return node
 
@@ -162,10 +162,10 @@ class _LexemeConflicts:
     def _conflicting(self, sets: _FollowSets) -> set[int]:
         keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
         leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
-        concurrent = sets.concurrent_leaves(lambda i, j: self._overlap(keys[i], keys[j]).share_a_text)
+        concurrent = sets.leaves_starting_together(lambda i, j: self._overlap(keys[i], keys[j]).have_common_text)
         conflicting = 0
         for index, others in enumerate(concurrent):
-            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.follow[index]))
+            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.following_leaves[index]))
             for other in bit_indices(others & ~conflicting):
                 if self._overlap(keys[index], keys[other]).continuing_bytes & next_bytes:
                     conflicting |= 1 << other
@@ -252,14 +252,14 @@ class _FollowSets:
         self._rules = rules
         self._first = dict.fromkeys(rules, _First(0, False))
         self._find_first_sets()
-        self.follow = [0] * len(self.leaves)
+        self.following_leaves = [0] * len(self.leaves)
         self._follow_of_rule = dict.fromkeys(rules, 0)
         self._last_leaves = dict.fromkeys(rules, 0)
         self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
         for name, body in rules.items():
             self._add_follow(name, body, 0, True)
-        self._spread_follow_of_rules()
-        self.first = self._first[root].leaves
+        self._propagate_follow_sets()
+        self.start_leaves = self._first[root].leaves
 
     def _find_first_sets(self) -> None:
         """Find what each rule begins with and whether it can be empty, until nothing changes."""
@@ -288,9 +288,9 @@ class _FollowSets:
             case AltNode(options):
                 parts = [self._first_of(option) for option in options]
                 return _First(union(part.leaves for part in parts), any(part.is_nullable for part in parts))
-            case RepeatNode(item, least):
+            case RepeatNode(item, min_count):
                 first = self._first_of(item)
-                return _First(first.leaves, first.is_nullable or least == 0)
+                return _First(first.leaves, first.is_nullable or min_count == 0)
         raise TypeError(node)
 
     def _add_follow(self, rule: str, node: Node, follow: int, is_last: bool) -> None:
@@ -305,7 +305,7 @@ class _FollowSets:
         match node:
             case LexemeNode() | TokenNode():
                 index = self._index[id(node)]
-                self.follow[index] |= follow
+                self.following_leaves[index] |= follow
                 self._last_leaves[rule] |= is_last << index
             case RefNode(name):
                 self._follow_of_rule[name] |= follow
@@ -314,8 +314,8 @@ class _FollowSets:
             case AltNode(options):
                 for option in options:
                     self._add_follow(rule, option, follow, is_last)
-            case RepeatNode(item, _, most):
-                again = 0 if most == 1 else self._first_of(item).leaves
+            case RepeatNode(item, _, max_count):
+                again = 0 if max_count == 1 else self._first_of(item).leaves
                 self._add_follow(rule, item, follow | again, is_last)
             case SeqNode(items):
                 for item in reversed(items):
@@ -324,7 +324,7 @@ class _FollowSets:
                     follow = follow | first.leaves if first.is_nullable else first.leaves
                     is_last = is_last and first.is_nullable
 
-    def _spread_follow_of_rules(self) -> None:
+    def _propagate_follow_sets(self) -> None:
         """Give what follows a rule to the rules and the leaves at its end."""
         pending = list(self._rules)
         while pending:
@@ -335,32 +335,32 @@ class _FollowSets:
                     pending.append(last)
         for name, leaves in self._last_leaves.items():
             for index in bit_indices(leaves):
-                self.follow[index] |= self._follow_of_rule[name]
+                self.following_leaves[index] |= self._follow_of_rule[name]
 
-    def concurrent_leaves(self, share_a_text: Callable[[int, int], bool]) -> list[int]:
+    def leaves_starting_together(self, have_common_text: Callable[[int, int], bool]) -> list[int]:
         """Return for each leaf the leaves that can begin at the same place.
 
-        ``share_a_text(i, j)`` says whether the leaves i and j match a common text. If they do and begin at the
+        ``have_common_text(i, j)`` says whether the leaves i and j match a common text. If they do and begin at the
         same place, what follows them begins at the same place too.
         """
         concurrent = [0] * len(self.leaves)
         pending: list[tuple[int, int]] = []
-        joined: set[tuple[int, int]] = set()
+        combined: set[tuple[int, int]] = set()
 
-        def join(some: int, others: int) -> None:
-            if (some, others) in joined:
+        def allow_same_start(first_leaves: int, second_leaves: int) -> None:
+            if (first_leaves, second_leaves) in combined:
                 return
-            joined.add((some, others))
-            for one in bit_indices(some):
-                new = others & ~concurrent[one]
+            combined.add((first_leaves, second_leaves))
+            for one in bit_indices(first_leaves):
+                new = second_leaves & ~concurrent[one]
                 concurrent[one] |= new
                 pending.extend((one, other) for other in bit_indices(new))
 
-        join(self.first, self.first)
+        allow_same_start(self.start_leaves, self.start_leaves)
         while pending:
             one, other = pending.pop()
-            if one == other or share_a_text(one, other):
-                join(self.follow[one], self.follow[other])
+            if one == other or have_common_text(one, other):
+                allow_same_start(self.following_leaves[one], self.following_leaves[other])
         return concurrent
 
 
@@ -393,8 +393,8 @@ class _LexemeSplitter:
                 return SeqNode(tuple(self.split(item) for item in items))
             case AltNode(options):
                 return AltNode(tuple(self.split(option) for option in options))
-            case RepeatNode(item, least, most):
-                return RepeatNode(self.split(item), least, most)
+            case RepeatNode(item, min_count, max_count):
+                return RepeatNode(self.split(item), min_count, max_count)
             case _:
                 return part
 
@@ -408,8 +408,8 @@ class _LexemeSplitter:
                 return SeqNode(tuple(LexemeNode(item) for item in items))
             case AltNode(options):
                 return AltNode(tuple(LexemeNode(option) for option in options))
-            case RepeatNode(item, least, most):
-                return RepeatNode(LexemeNode(item), least, most)
+            case RepeatNode(item, min_count, max_count):
+                return RepeatNode(LexemeNode(item), min_count, max_count)
             case _:
                 return LexemeNode(node)
 

@@ -43,11 +43,11 @@ class AltNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNode:
-    """The item, ``least`` to ``most`` times; ``most`` None: any number of times."""
+    """The item, ``min_count`` to ``max_count`` times; ``max_count`` None: any number of times."""
 
     item: Node
-    least: int
-    most: int | None
+    min_count: int
+    max_count: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,11 +134,11 @@ def make_alt(options: list[Node]) -> Node:
     return flat[0] if len(flat) == 1 else AltNode(tuple(flat))
 
 
-def make_repeat(item: Node, least: int, most: int | None) -> Node:
-    """A repetition. Of the empty text, or with ``most`` 0, it is the empty text."""
-    if most == 0 or (isinstance(item, SeqNode) and not item.items):
+def make_repeat(item: Node, min_count: int, max_count: int | None) -> Node:
+    """A repetition. Of the empty text, or with ``max_count`` 0, it is the empty text."""
+    if max_count == 0 or (isinstance(item, SeqNode) and not item.items):
         return EMPTY
-    return item if (least, most) == (1, 1) else RepeatNode(item, least, most)
+    return item if (min_count, max_count) == (1, 1) else RepeatNode(item, min_count, max_count)
 
 
 CodePointRanges = tuple[tuple[int, int], ...]

@@ -192,17 +192,17 @@ class GbnfParser:
         scanner.position += 1
         if sign != "{":
             return make_repeat(item, int(sign == "+"), 1 if sign == "?" else None)
-        least = most = self._parse_count(start)
+        min_count = max_count = self._parse_count(start)
         if scanner.peek() == ",":
             scanner.position += 1
             self._skip_blanks()
-            most = None if scanner.peek() == "}" else self._parse_count(start)
-        if scanner.peek() != "}" or least is None:
+            max_count = None if scanner.peek() == "}" else self._parse_count(start)
+        if scanner.peek() != "}" or min_count is None:
             scanner.fail("a count is {m}, {m,} or {m,n}", start)
         scanner.position += 1
-        if most is not None and most < least:
+        if max_count is not None and max_count < min_count:
             scanner.fail(f"the count {scanner.source[start : scanner.position]} runs backwards", start)
-        return make_repeat(item, least, most)
+        return make_repeat(item, min_count, max_count)
 
     def _parse_count(self, start: int) -> int | None:
         """Parse a number of the repetition that begins at ``start``; None if there is no number."""

@@ -177,8 +177,8 @@ def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
             return all(_is_nullable(item, nullable) for item in items)
         case AltNode(options):
             return any(_is_nullable(option, nullable) for option in options)
-        case RepeatNode(item, least):
-            return least == 0 or _is_nullable(item, nullable)
+        case RepeatNode(item, min_count):
+            return min_count == 0 or _is_nullable(item, nullable)
         case RefNode(name):
             return name in nullable
         case _:
@@ -291,8 +291,8 @@ class _Simplifier:
                 return make_seq([_single_character_as_text(self._inlined(item)) for item in items])
             case AltNode(options):
                 return _merge_characters([self._inlined(option) for option in options])
-            case RepeatNode(item, least, most):
-                return make_repeat(self._simplify(item), least, most)
+            case RepeatNode(item, min_count, max_count):
+                return make_repeat(self._simplify(item), min_count, max_count)
             case _:
                 return node
 

@@ -61,8 +61,8 @@ class ShortestTexts:
                 length = sum(self.length(item) for item in items)
             case AltNode(options):
                 length = min(self.length(option) for option in options)
-            case RepeatNode(item, least):
-                length = least * self.length(item) if least else 0
+            case RepeatNode(item, min_count):
+                length = min_count * self.length(item) if min_count else 0
             case RefNode(name):
                 length = self._lengths[name]
             case _:
@@ -83,8 +83,8 @@ class ShortestTexts:
                     pending.extend(reversed(items))
                 case AltNode(options):
                     pending.append(min(options, key=self.length))
-                case RepeatNode(item, least):
-                    pending.extend([item] * least)
+                case RepeatNode(item, min_count):
+                    pending.extend([item] * min_count)
                 case RefNode(name):
                     pending.append(self._rules[name])
         return "".join(texts)
@@ -119,7 +119,7 @@ class _Containers:
                 self._open_items[id(node)] = len(items)
             case CharsNode(()) | AltNode() | RefNode():
                 pass
-            case RepeatNode(_, least) if least:
+            case RepeatNode(_, min_count) if min_count:
                 pass
             case SeqNode() | RepeatNode():
                 self.leaf_lengths.append((id(node), 0))
@@ -136,7 +136,7 @@ class _Containers:
                     self._sums[key] = self._sums.get(key, 0) + length
                     if not self._open_items[key]:
                         yield self._sums[key], key
-                case RepeatNode(_, least):
-                    yield length * least, key
+                case RepeatNode(_, min_count):
+                    yield length * min_count, key
                 case _:
                     yield length, key

@@ -97,15 +97,15 @@ class Canonical:
         self.state = state
 
     def mask(self):
-        forced = self.state.forced()
+        forced = self.state.forced_tokens()
         mask = self.state.mask()
         return mask & (np.arange(mask.size) == forced[0]) if forced else mask
 
     def __getattr__(self, name):
         return getattr(self.state, name)
 
-    def forced(self):
-        return self.state.forced()
+    def forced_tokens(self):
+        return self.state.forced_tokens()
 
     def accept(self, token):
         self.state.accept(token)

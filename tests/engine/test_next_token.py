@@ -86,7 +86,7 @@ def test_a_forced_token_is_named(model):
     grammar = compile_grammar('root ::= "hello world"', model.vocabulary)
     chain = build("temp1", seed=1)
     result = trace_next(model, PROMPT, chain, grammar.start(), top=1)
-    (first, *_) = grammar.start().forced()
+    (first, *_) = grammar.start().forced_tokens()
     assert result.forced == first
     assert result.trace.forced
     assert first in [candidate.id for candidate in result.trace.candidates]

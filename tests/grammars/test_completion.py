@@ -6,8 +6,7 @@ import json
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
-from logitsmith.grammars import closing_search as completion_search
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar, completion_search
 
 from .drawn import ALPHABET, begins, gbnf, grammars, whole
 
@@ -45,8 +44,8 @@ def test_closes(kind, source, text, sentence):
     grammar = compile_grammar(source, None, kind)
     text = text.encode() if isinstance(text, str) else text
     state = grammar.start()
-    assert state.follow(list(text)) == len(text)
-    for token in state.closing():
+    assert state.accept_prefix(list(text)) == len(text)
+    for token in state.completion_tokens():
         state.accept(token)
     assert state.is_complete
     assert state.text.startswith(text)
@@ -74,12 +73,12 @@ def test_a_search_takes_a_bounded_number_of_steps(kind, source, text, is_found, 
 
     monkeypatch.setattr(completion_search._Cursor, "go_to", counted)
     state = compile_grammar(source, None, kind).start()
-    assert state.follow(list(text.encode())) == len(text)
+    assert state.accept_prefix(list(text.encode())) == len(text)
     if is_found:
-        assert state.closing()
+        assert state.completion_tokens()
     else:
         with pytest.raises(GrammarError, match=r"no way to end|too ambiguous"):
-            state.closing()
+            state.completion_tokens()
     assert len(taken) < steps
 
 
@@ -89,7 +88,7 @@ def test_nothing_shorter_ends_the_sentence(rules, text):
     state = compile_grammar(gbnf(rules)).start()
     for byte in text.encode():
         state.accept(byte)
-    added = bytes(state.closing()).decode()
+    added = bytes(state.completion_tokens()).decode()
     assert whole(rules, text + added)
     # Beside ALPHABET, z stands for all the others.
     for length in range(min(len(added), 4)):
@@ -100,7 +99,7 @@ def test_nothing_shorter_ends_the_sentence(rules, text):
 def test_a_grammar_that_names_tokens_cannot_be_closed():
     grammar = compile_grammar('root ::= <[1]> "b"', BYTE_VOCABULARY)
     with pytest.raises(GrammarError, match="names tokens"):
-        grammar.start().closing()
+        grammar.start().completion_tokens()
 
 
 def test_an_end_that_is_too_long_is_refused():
@@ -108,4 +107,4 @@ def test_an_end_that_is_too_long_is_refused():
     with pytest.raises(
         GrammarError, match=r"^the end of the sentence has 30,000 bytes; at most 20,000 are written$"
     ):
-        state.closing()
+        state.completion_tokens()

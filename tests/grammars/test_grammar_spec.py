@@ -109,7 +109,7 @@ TOKENS = {
 @pytest.mark.parametrize(("value", "names"), TOKENS.values(), ids=TOKENS)
 def test_names_tokens(value, names):
     spec = resolve_grammar(value)
-    assert spec.names_tokens == names
+    assert spec.has_token_references == names
     spec.check()
 
 
@@ -133,16 +133,16 @@ def test_a_run_parses_its_gbnf_once(parsed_texts, source):
     spec = resolve_grammar(source)
     spec.check()  # what a command does before the model is loaded
     parsed_grammar.parse_grammar.cache_clear()  # the spec keeps the rules itself
-    assert spec.names_tokens == ("<" in source)
+    assert spec.has_token_references == ("<" in source)
     state = spec.start(BYTE_VOCABULARY)
     state.mask()
-    if not spec.names_tokens:
-        state.closing()
+    if not spec.has_token_references:
+        state.completion_tokens()
         assert find_mismatch(spec.compile(None), "ax") is not None
     assert parsed_texts == [source]
 
 
 def test_lines_of_a_batch_share_what_was_parsed(parsed_texts):
     for _ in range(3):
-        resolve_grammar({"gbnf": GBNF, "root": "other"}).start(BYTE_VOCABULARY).closing()
+        resolve_grammar({"gbnf": GBNF, "root": "other"}).start(BYTE_VOCABULARY).completion_tokens()
     assert parsed_texts == [GBNF]

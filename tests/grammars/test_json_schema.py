@@ -121,7 +121,7 @@ WITHOUT_EFFECT = {
 @pytest.mark.parametrize("schema", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
 def test_what_constrains_nothing_is_accepted(schema):
     grammar = compile_grammar(json.dumps(schema), kind="json_schema")
-    assert grammar.parsed.left_out == ()
+    assert grammar.parsed.ignored_schema_paths == ()
     assert grammar.matches("1") == ("const" not in schema)
 
 
@@ -149,7 +149,7 @@ def test_multiples_of_different_values_may_have_any_common_multiple():
 def test_a_multiple_that_cannot_be_followed_is_left_out_if_lenient():
     schema = json.dumps({"type": "integer", "multipleOf": 9_999_999})
     grammar = compile_grammar(schema, kind="json_schema", schema_lenient=True)
-    assert grammar.parsed.left_out == ("/multipleOf",)
+    assert grammar.parsed.ignored_schema_paths == ("/multipleOf",)
     assert grammar.matches("5")
 
 
@@ -292,8 +292,8 @@ def without(schema, left_out):
 def test_a_lenient_schema_is_the_one_without_what_it_lists(schema, left_out):
     source = json.dumps(schema)
     parsed = compile_grammar(source, kind="json_schema", schema_lenient=True).parsed
-    assert sorted(parsed.left_out) == sorted(left_out)
-    loose = without(schema, parsed.left_out)
+    assert sorted(parsed.ignored_schema_paths) == sorted(left_out)
+    loose = without(schema, parsed.ignored_schema_paths)
     validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(loose)
     texts = [random_sentence(source, seed, kind="json_schema", schema_lenient=True) for seed in range(30)]
     for text in texts:
@@ -312,12 +312,12 @@ def test_it_is_refused_unless_it_is_lenient(schema, left_out):
 
 def test_the_option_of_llguidance_is_the_same():
     schema = {"not": {}, "type": "integer", "x-guidance": {"lenient": True}}
-    assert compile_grammar(json.dumps(schema), kind="json_schema").parsed.left_out == ("/not",)
+    assert compile_grammar(json.dumps(schema), kind="json_schema").parsed.ignored_schema_paths == ("/not",)
 
 
 def test_a_table_is_lenient():
     spec = resolve_grammar({"json_schema": {"not": {}, "type": "null"}, "schema_lenient": True})
-    assert spec.left_out == ("/not",)
+    assert spec.ignored_schema_paths == ("/not",)
     assert spec.description["left_out"] == "/not"
     with pytest.raises(GrammarError, match="schema_lenient belongs to a JSON Schema, not to regex"):
         resolve_grammar({"regex": "a", "schema_lenient": True})

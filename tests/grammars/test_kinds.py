@@ -57,8 +57,8 @@ def test_a_schema_may_choose_its_blanks():
 
 def test_lark_may_name_tokens():
     grammar = compile_grammar('start: "a" <[98]>\n', BYTE_VOCABULARY, "lark")
-    assert grammar.names_tokens
-    assert grammar.start().forced() == [97]
+    assert grammar.has_token_references
+    assert grammar.start().forced_tokens() == [97]
 
 
 DEEP = 5_000

@@ -268,7 +268,7 @@ TOKENS = {
 @pytest.mark.parametrize(("source", "taken", "refused"), TOKENS.values(), ids=TOKENS)
 def test_tokens(source, taken, refused):
     grammar = compile_grammar(source, SMALL["bpe"])
-    assert grammar.names_tokens
+    assert grammar.has_token_references
     for text in taken:
         assert grammar.matches(text), text
     for text in refused:

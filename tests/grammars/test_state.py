@@ -15,7 +15,7 @@ END = 256
 
 def state_of(source, text=b"", vocabulary=BYTE_VOCABULARY):
     state = compile_grammar(source, vocabulary).start()
-    assert state.follow(list(text)) == len(text)
+    assert state.accept_prefix(list(text)) == len(text)
     return state
 
 
@@ -106,7 +106,7 @@ def test_after_the_end_nothing_may_come():
     state.accept(END)
     assert state.is_complete
     assert not state.mask().any()
-    assert state.forced() == []
+    assert state.forced_tokens() == []
     assert state.text == b"a"
     for token in (ord("a"), END):
         with pytest.raises(GrammarError):
@@ -162,7 +162,7 @@ FORCED = {
 @pytest.mark.parametrize(("source", "text", "text_forced"), FORCED.values(), ids=FORCED)
 def test_forced(source, text, text_forced):
     state = state_of(source, text)
-    assert bytes(state.forced()) == text_forced
+    assert bytes(state.forced_tokens()) == text_forced
 
 
 SEEDS = st.integers(0, 1000)
@@ -177,7 +177,7 @@ def test_random_walks(name, rules, seed):
     state = grammar.start()
     for mask, token in walk(state, random, 12):
         assert mask[0] == state.is_complete == grammar.matches(state.text)
-        forced = state.forced()
+        forced = state.forced_tokens()
         other = state.copy()
         for number in forced:
             assert other.mask()[number]
@@ -199,9 +199,9 @@ def test_walks_by_forced_tokens_and_without_end_in_the_same_texts(rules, seed):
     grammar = compile_grammar(gbnf(rules), SMALL["bpe"])
     random = Random(seed)
     jumping = grammar.start()
-    stepping = grammar.over_bytes.start()
+    stepping = grammar.byte_grammar.start()
     for _ in range(8):
-        forced = jumping.forced()
+        forced = jumping.forced_tokens()
         for token in forced:
             jumping.accept(token)
         tokens = [token for token in np.flatnonzero(jumping.mask()).tolist() if token]
@@ -210,7 +210,7 @@ def test_walks_by_forced_tokens_and_without_end_in_the_same_texts(rules, seed):
         if not forced:
             jumping.accept(random.choice(tokens))
         done = jumping.text[len(stepping.text) :]
-        assert stepping.follow(list(done)) == len(done)
+        assert stepping.accept_prefix(list(done)) == len(done)
         assert stepping.is_complete == jumping.is_complete
         mask = stepping.mask()
         assert [mask[byte] for (byte,) in SINGLE] == jumping.mask()[3 : 3 + len(SINGLE)].tolist()

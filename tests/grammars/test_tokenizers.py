@@ -63,9 +63,9 @@ FORCED = {
 def test_forced(name, source, text, pieces):
     vocabulary = SMALL[name]
     state = compile_grammar(source, vocabulary).start()
-    state.follow([vocabulary.pieces.index(text)] if text else [])
+    state.accept_prefix([vocabulary.pieces.index(text)] if text else [])
     assert state.text == text
-    forced = state.forced()
+    forced = state.forced_tokens()
     # The last token may still become a longer one.
     assert [vocabulary.pieces[token] for token in forced] == pieces[: len(forced)]
     for token in forced:
@@ -80,7 +80,7 @@ def test_forced_tokens_are_the_only_text(name, rules, seed):
     vocabulary = SMALL[name]
     state = compile_grammar(gbnf(rules), vocabulary).start()
     for _ in walk(state, Random(seed), 5):
-        forced = b"".join(vocabulary.pieces[token] for token in state.forced())
+        forced = b"".join(vocabulary.pieces[token] for token in state.forced_tokens())
         if forced:
             for token in np.flatnonzero(state.mask()).tolist():
                 piece = vocabulary.pieces[token]
@@ -90,7 +90,7 @@ def test_forced_tokens_are_the_only_text(name, rules, seed):
 def test_a_vocabulary_that_cannot_write_what_must_come():
     state = compile_grammar('root ::= "ax"', SMALL["wordpiece"]).start()
     state.accept(SMALL["wordpiece"].pieces.index(b"a"))
-    assert state.forced() == []
+    assert state.forced_tokens() == []
     with pytest.raises(GrammarError, match="no token of the vocabulary can write what the grammar asks for next"):
         state.mask()
 

@@ -40,7 +40,7 @@ def test_only_wrong_beginnings_are_refused_before(trigger, written, out):
         state.accept(PIECES.index(piece))
     assert refused(state) == out
     assert not state.is_complete
-    assert state.forced() == []
+    assert state.forced_tokens() == []
 
 
 def free_by_brute_force(trigger, written):
@@ -74,7 +74,7 @@ def test_it_holds_once_the_text_was_written():
     assert {PIECES[token] for token in np.flatnonzero(state.mask()).tolist()} == {b"a", b"b"}
     state.accept(PIECES.index(b"b"))
     assert state.is_complete
-    assert state.closing() == []
+    assert state.completion_tokens() == []
 
 
 def test_a_wrong_beginning_is_refused():
@@ -91,7 +91,7 @@ def test_the_end_of_the_text_is_free_before():
 
 def test_what_has_not_begun_cannot_be_closed():
     with pytest.raises(GrammarError, match="':' was not written"):
-        begun(":").closing()
+        begun(":").completion_tokens()
 
 
 def test_it_says_after_what():

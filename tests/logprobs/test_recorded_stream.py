@@ -312,8 +312,8 @@ def test_the_likeliest_token_of_a_trace_and_whether_it_fell():
     for line in traced_events(40)[1:-1]:
         trace = read(jsonl([line]))[0].trace
         first = max(line["trace"]["candidates"], key=lambda candidate: candidate["probs"][0])
-        fallen = trace.fallen_likeliest()
-        assert trace.likeliest().id == first["id"]
+        fallen = trace.dropped_top_candidate()
+        assert trace.top_candidate().id == first["id"]
         assert (None if fallen is None else fallen.dropped_by) == first["dropped_by"]
 
 

@@ -101,7 +101,7 @@ class RunReader:
         fallen = None
         if trace is not None:
             self._has_trace = True
-            likeliest = trace.fallen_likeliest()
+            likeliest = trace.dropped_top_candidate()
             if likeliest is not None and likeliest.dropped_by is not None:
                 fallen = [likeliest.id, trace.stages[likeliest.dropped_by].name]
             details = packed_trace(trace)

@@ -24,8 +24,8 @@ def _reader(kind: str):
             if not state.mask()[byte]:
                 break
             state.accept(byte)
-        state.forced()
-        state.closing()
+        state.forced_tokens()
+        state.completion_tokens()
 
     return read
 

@@ -109,11 +109,13 @@ class _Stacks:
                 for item in reversed(items):
                     below = self._push(item, below)
                 return [below]
-            case RepeatNode(item, least, most):
-                fewer = None if most is None else most - 1
-                again = self._node(RepeatNode, item, max(least - 1, 0), fewer) if (least or most) else top
-                stacks = [] if most == 0 else [self._push(item, self._push(again, below))]
-                return stacks if least else [*stacks, below]
+            case RepeatNode(item, min_count, max_count):
+                fewer = None if max_count is None else max_count - 1
+                again = (
+                    self._node(RepeatNode, item, max(min_count - 1, 0), fewer) if (min_count or max_count) else top
+                )
+                stacks = [] if max_count == 0 else [self._push(item, self._push(again, below))]
+                return stacks if min_count else [*stacks, below]
             case _:
                 raise GrammarError("a grammar that names tokens cannot be closed by text")
 

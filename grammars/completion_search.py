@@ -51,11 +51,11 @@ class SearchableState(Protocol):
         """The bytes that may come next, bool (V,)."""
         ...
 
-    def follow(self, tokens: list[int]) -> int:
+    def accept_prefix(self, tokens: list[int]) -> int:
         """Append as many of these bytes as are allowed; return how many these were."""
         ...
 
-    def take_back(self, count: int) -> None:
+    def roll_back(self, count: int) -> None:
         """Remove the last bytes."""
         ...
 
@@ -73,8 +73,8 @@ class _Cursor:
     def go_to(self, added: bytes) -> bool:
         """Make ``added`` the text after that of the start; False if it is not allowed."""
         common = _common_length(self._added, added)
-        self.state.take_back(len(self._added) - common)
-        end = common + self.state.follow(list(added[common:]))
+        self.state.roll_back(len(self._added) - common)
+        end = common + self.state.accept_prefix(list(added[common:]))
         self._added = added[:end]
         return end == len(added)
 
