@@ -104,11 +104,11 @@ def _one_by_one(model: Model, requests: list[GenerationRequest]) -> dict[object,
 
 
 def _at_once(
-    model: Model, requests: list[GenerationRequest], parallel: int, isolated: bool = False
+    model: Model, requests: list[GenerationRequest], parallel: int, deterministic: bool = False
 ) -> dict[object, list[int]]:
     return {
         outcome.id: [token.id for token in outcome.tokens]
-        for outcome in generate_many(model, requests, parallel, isolated=isolated)
+        for outcome in generate_many(model, requests, parallel, deterministic=deterministic)
         if isinstance(outcome, BatchAnswer)
     }
 

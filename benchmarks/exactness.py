@@ -94,7 +94,7 @@ def _chunks_agree(context: Context, tokens: Sequence[int]) -> bool:
         context.truncate(0)
         for start, end in pairwise((0, *ends)):
             assert context.read(tokens[:end]) == start
-        found.append([context.logits().copy(), context.push_all(tokens[:2])[-1].copy()])
+        found.append([context.logits().copy(), context.append_batch(tokens[:2])[-1].copy()])
     return all(_are_equal(found[0], rows) for rows in found[1:])
 
 
@@ -104,7 +104,7 @@ def _divided(context: Context, start: Sequence[int], tokens: Sequence[int], size
     context.read(start)
     rows: Rows = []
     for size in sizes:
-        rows += [row.copy() for row in context.push_all(tokens[len(rows) : len(rows) + size])]
+        rows += [row.copy() for row in context.append_batch(tokens[len(rows) : len(rows) + size])]
     return rows
 
 

@@ -57,7 +57,7 @@ def seconds_per_token(model: Model, count: int) -> float:
     context.read(model.vocabulary.tokenize_prompt(_PROMPT.encode()))
     began = perf_counter()
     for _ in range(count):
-        context.push(_TOKEN)
+        context.append(_TOKEN)
         context.logits()
     return (perf_counter() - began) / count
 

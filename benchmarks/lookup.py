@@ -165,7 +165,7 @@ def _batch_costs(model: Model) -> str:
     for _ in range(15):
         for count, taken in times.items():
             began = perf_counter()
-            context.push_all([token] * count)
+            context.append_batch([token] * count)
             taken.append(perf_counter() - began)
             context.truncate(length)
     single = statistics.median(times[1])

@@ -73,7 +73,7 @@ class NativeLoop:
             one[0] = token
             lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))
         # What was decoded behind the context's back is not in its list: let it read everything afresh.
-        native.forget(0)
+        native.truncate_sequence(0)
         context.tokens.clear()
         return tokens, moments
 
@@ -114,7 +114,7 @@ class NativeGrammarLoop(NativeLoop):
             lib.llama_sampler_accept(self._chain, token)
             one[0] = token
             lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))
-        native.forget(0)
+        native.truncate_sequence(0)
         context.tokens.clear()
         return count
 

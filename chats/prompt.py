@@ -222,9 +222,9 @@ def _text_for_template(content: str, tags: ReasoningTags | None) -> str:
     """The text of an answer as the chat template takes it.
 
     Most templates leave out the reasoning of former answers by themselves. Where one would refuse it
-    (``answer_marks``), it is left out here.
+    (``answer_prefixes``), it is left out here.
     """
-    if tags is None or not tags.answer_marks:
+    if tags is None or not tags.answer_prefixes:
         return content
     splitter = ReasoningSplitter(tags)
     parts = [*splitter.push(content), *splitter.finish()]
@@ -281,7 +281,7 @@ class ReasoningSplitter:
         """The tags that may come next."""
         if self._tags is None:
             return ()
-        return (self._tags.end,) if self.is_reasoning else (self._tags.start, *self._tags.answer_marks)
+        return (self._tags.end,) if self.is_reasoning else (self._tags.start, *self._tags.answer_prefixes)
 
     def _first_tag(self) -> tuple[int, str] | None:
         """Where the first of them is in what is held back, and which it is; None if there is none."""

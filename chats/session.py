@@ -295,7 +295,7 @@ def visible_text(token: Token, template: ChatTemplate) -> str:
     if not token.special or tags is None:
         return token.text
     piece = token.data.decode("utf-8", "replace")
-    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
+    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_prefixes)) else token.text
 
 
 def _recipe_of(request: GenerationRequest, chain: Chain, model: dict[str, Any], dropped: int) -> AnswerRecipe:

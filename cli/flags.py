@@ -294,9 +294,9 @@ class DeclaredFlag(NamedTuple):
         try:
             return self.value_type(text)
         except ValueError:
-            from ..common.text import one_of
+            from ..common.text import join_alternatives
 
-            raise ValueError(f"{text!r} is not {one_of(self.choices)}") from None
+            raise ValueError(f"{text!r} is not {join_alternatives(self.choices)}") from None
 
 
 _INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
@@ -323,9 +323,9 @@ def _read_number(text: str) -> float:
 
 
 def _not_a(kind: str, text: str) -> ValueError:
-    from ..common.text import shorten
+    from ..common.text import short_repr
 
-    return ValueError(f"{shorten(text)} is not a {kind}")
+    return ValueError(f"{short_repr(text)} is not a {kind}")
 
 
 _READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}

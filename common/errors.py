@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from .text import count_noun, one_of, shorten
+from .text import count_noun, join_alternatives, short_repr
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -87,7 +87,7 @@ _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 def wrong_value(value: object, allowed: str) -> str:
     """Return ``VALUE is not ALLOWED``."""
-    return f"{shorten(value)} is not {allowed}"
+    return f"{short_repr(value)} is not {allowed}"
 
 
 def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
@@ -103,7 +103,7 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
     problem = next((other for other in problems if other["type"] not in _KINDS), problems[0])
     kind, value = problem["type"], problem["input"]
     if kind in _KINDS:
-        kinds = one_of(dict.fromkeys(_KINDS[other["type"]] for other in problems))
+        kinds = join_alternatives(dict.fromkeys(_KINDS[other["type"]] for other in problems))
         return wrong_value(value, kinds) + (f" ({allowed})" if allowed else "")
     if kind in _LENGTHS:
         return _length_message(problem)
@@ -119,13 +119,13 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
             column = re.search(r" column (\d+)$", context["error"])
             message = "not JSON" + (f", from column {column[1]} on" if column else "")
         case "literal_error" | "enum":
-            message = _choice_message(shorten(value), context["expected"])
+            message = _choice_message(short_repr(value), context["expected"])
         case _ if kind in _BOUNDS:
             sign, limit = _BOUNDS[kind]
             bound = allowed or f"{sign} {context[limit]}"
             message = wrong_value(value, f"within {bound}" if ".." in bound else bound)
         case _:
-            message = f"{shorten(value)} cannot stand here"
+            message = f"{short_repr(value)} cannot stand here"
     return message
 
 

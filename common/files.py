@@ -215,7 +215,7 @@ def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
         return []
 
 
-def write_whole_file(path: Path, write: Callable[[IO[bytes]], object], private: bool = False) -> None:
+def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], private: bool = False) -> None:
     """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
 
     The file gets the permissions that the umask leaves a new file; ``private``: only its owner may read it. A

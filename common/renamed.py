@@ -50,8 +50,23 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "fallen_likeliest": "dropped_top_candidate",
         "likeliest": "top_candidate",
     },
+    "logitsmith.engine.batch.BatchEngine.__init__": {"isolated": "deterministic"},
+    "logitsmith.engine.batch.generate_many": {"isolated": "deterministic"},
+    "logitsmith.engine.context.Context": {
+        "push": "append",
+        "push_all": "append_batch",
+        "push_each": "append_in_small_batches",
+        "why_it_cannot_shift": "shift_unsupported_reason",
+    },
+    "logitsmith.engine.model.Model.batch_exactness": {"isolated": "deterministic"},
+    "logitsmith.engine.model.Model.from_plan": {"early": "background_load"},
+    "logitsmith.engine.model.Model.make_slots": {"isolated": "deterministic"},
+    "logitsmith.engine.templates.ReasoningTags": {"answer_marks": "answer_prefixes"},
 }
-"""For each package, class or function, by its full name: the old names in it, and the new name of each."""
+"""The old names of each package, class, function or method, and the new name of each old one.
+
+The keys are full names, such as ``logitsmith.engine.batch.generate_many``.
+"""
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

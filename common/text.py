@@ -71,18 +71,18 @@ def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def one_of(choices: Iterable[str]) -> str:
+def join_alternatives(choices: Iterable[str]) -> str:
     """Return the choices in words: ``a, b or c``."""
     names = list(choices)
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def nearest_name(name: str, known: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
+def nearest_name(name: str, known_names: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
     """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
 
     A name in which only two neighbouring letters are swapped goes before all others.
     """
-    names = list(known)
+    names = list(known_names)
     swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
     matches = [swapped] if swapped else difflib.get_close_matches(name, names, n=1, cutoff=similarity)
     return matches[0] if matches else None
@@ -104,6 +104,6 @@ def without_error_number(text: str) -> str:
     return _ERROR_NUMBER.sub("", text)
 
 
-def shorten(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return the value for a sentence: as Python writes it, but true, false, null; cut to a length that fits."""
     return _REPR.repr(value)

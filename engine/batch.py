@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
+from ..common.renamed import supports_old_names
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Start, Token, split_events
 from ..models.errors import AbortedError, ModelError
@@ -17,7 +18,7 @@ from .model import Model
 from .native.context import Logits
 from .request import GenerationRequest
 from .scoring import scored_tokens
-from .slots import NewTokens, SequenceSlot, SequenceSlots
+from .slots import SequenceSlot, SequenceSlots, SlotAppend
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class BatchFailure:
     has_begun: bool = True
 
 
-class Moved(NamedTuple):
+class RequestProgress(NamedTuple):
     """What a step made of one request.
 
     Attributes:
@@ -75,7 +76,7 @@ BatchOutcome = BatchAnswer | BatchFailure
 """What becomes of a request."""
 
 _FAILURES = (ModelError, SamplingError, GrammarError)
-_COMPANY = 3
+_MIN_REQUESTS_TO_DIVIDE_RUN = 3
 """From so many running requests on, a row more in a decode that is made anyway costs less than a decode."""
 
 
@@ -89,12 +90,13 @@ class BatchEngine:
     Not to be used by several threads at once.
     """
 
+    @supports_old_names
     def __init__(
         self,
         model: Model,
         slots: int,
         *,
-        isolated: bool = False,
+        deterministic: bool = False,
         note: Callable[[str], object] | None = None,
     ) -> None:
         """Make the slots, in a context of their own.
@@ -102,14 +104,15 @@ class BatchEngine:
         Args:
             model: The model.
             slots: How many requests are computed at a time.
-            isolated: Compute exactly what `generate` computes, which takes as long as one request after the other.
+            deterministic: Whether to compute exactly what `generate` computes. That takes as long as running the
+                requests one after the other.
             note: Called with a sentence, once each, if the messages of a chat had to be changed for the template.
 
         Raises ``ModelError``.
         """
         self._model = model
-        self._slots = model.make_slots(slots, isolated)
-        self._free = list(self._slots.all)
+        self._slots = model.make_slots(slots, deterministic)
+        self._free = list(self._slots.slots)
         self._waiting: deque[GenerationRequest] = deque()
         self._running: dict[int, _SlotRequest] = {}
         self._note, self._noted = note, set[str]()
@@ -167,24 +170,24 @@ class BatchEngine:
             raise
         return events
 
-    def begin_waiting(self) -> Iterator[Moved]:
+    def begin_waiting(self) -> Iterator[RequestProgress]:
         """Do the first half of `step`: read the prompts of requests that wait, as far as slots are free."""
         self._check_open()
         while self._waiting and self._free:
             yield self._begin(self._waiting.popleft())
 
-    def advance_running(self) -> Iterator[Moved]:
+    def advance_running(self) -> Iterator[RequestProgress]:
         """Do the second half of `step`, and yield the events of each request as soon as they are there.
 
         Must be taken to its end. A request that is cancelled meanwhile is left out.
         """
         self._check_open()
-        has_company = len(self._running) >= _COMPANY
+        has_enough_requests = len(self._running) >= _MIN_REQUESTS_TO_DIVIDE_RUN
         appends = [
-            NewTokens(running.slot, running.next_tokens(self._slots, has_company))
+            SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests))
             for running in self._running.values()
         ]
-        for slot, rows in self._slots.push(appends):
+        for slot, rows in self._slots.append(appends):
             running = self._running.get(slot.number)
             if running is not None:
                 yield self._moved(running, running.take(rows))
@@ -194,15 +197,15 @@ class BatchEngine:
             raise ModelError("the batch is closed")
         self._model.check_open()
 
-    def _begin(self, request: GenerationRequest) -> Moved:
+    def _begin(self, request: GenerationRequest) -> RequestProgress:
         """Put a request into the slot that holds most of its prompt, and read the prompt."""
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
             running = _SlotRequest(self._model, request, note=self._note_once)
         except Exception as error:
-            return Moved(request, [BatchFailure(request.id, error, has_begun=False)])
-        running.slot = slot = self._slots.best_of(self._free, running.prompt_ids)
+            return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
+        running.slot = slot = self._slots.best_slot_for(self._free, running.prompt_ids)
         self._free.remove(slot)
         self._running[slot.number] = running
         try:
@@ -211,7 +214,7 @@ class BatchEngine:
             self._waiting.appendleft(request)
             raise
 
-    def _moved(self, running: _SlotRequest, made: Iterator[Event]) -> Moved:
+    def _moved(self, running: _SlotRequest, made: Iterator[Event]) -> RequestProgress:
         """Return what a request makes; one that fails, or ends, leaves its slot.
 
         Whatever is raised for one request becomes its failure, so that the others go on.
@@ -230,7 +233,7 @@ class BatchEngine:
         running.has_begun = True
         if events and isinstance(events[-1], (Done, BatchFailure)):
             self._release(running.slot)
-        return Moved(running.request, events, running)
+        return RequestProgress(running.request, events, running)
 
     def _release(self, slot: SequenceSlot) -> None:
         if self._running.pop(slot.number, None) is not None:  # else it was cancelled meanwhile
@@ -255,12 +258,13 @@ class BatchEngine:
         self.close()
 
 
+@supports_old_names
 def generate_many(  # noqa: PLR0913 - the arguments are public
     model: Model,
     requests: Iterable[GenerationRequest | None],
     parallel: int,
     *,
-    isolated: bool = False,
+    deterministic: bool = False,
     should_stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
     note: Callable[[str], object] | None = None,
@@ -275,17 +279,17 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
         requests: The next request is taken when a slot is free. None means that there is none yet: the next one is
             asked for after the next step.
         parallel: How many requests are computed at a time.
-        isolated: See `BatchEngine`.
+        deterministic: See `BatchEngine`.
         should_stop: Called before a request is begun. Once it returns True, the running requests are finished and
             no other is begun.
         progress: Called after each step of a request with the number of tokens that it made.
         note: See `BatchEngine`.
     """
-    with BatchEngine(model, parallel, isolated=isolated, note=note) as engine:
+    with BatchEngine(model, parallel, deterministic=deterministic, note=note) as engine:
         waiting, is_over = iter(requests), False
         gathered: dict[RunningRequest | None, list[Event]] = {}
 
-        def outcomes(moves: Iterable[Moved]) -> Iterator[BatchOutcome]:
+        def outcomes(moves: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
             for moved in moves:
                 if progress is not None:
                     progress(sum(isinstance(event, Token) for event in moved.events))
@@ -312,7 +316,7 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 _NO_MORE_REQUESTS = object()
 
 
-def _gather(moved: Moved, gathered: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
+def _gather(moved: RequestProgress, gathered: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
     """Keep a request's new events until its last one; returns its outcome then, else None.
 
     Raises an error that is none of the engine's: it is a fault of a plug-in, a constraint or this program.
@@ -358,7 +362,7 @@ class _SlotRequest(RunningRequest):
         yield from self.resume()
         yield from self._tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
 
-    def next_tokens(self, slots: SequenceSlots, has_company: bool) -> Sequence[int]:
+    def next_tokens(self, slots: SequenceSlots, has_enough_requests: bool) -> Sequence[int]:
         """Return the tokens that are to be read next; drops those that are in the slot in vain.
 
         Several tokens are read one by one beside those of other requests if that gives the same logits; guesses
@@ -366,10 +370,13 @@ class _SlotRequest(RunningRequest):
         """
         needed = self.needed_tokens
         if not self._rows:
-            slots.drop(self.slot, self.drop_count)
+            slots.discard_last(self.slot, self.drop_count)
             self.drop_count = 0
             is_divided = (
-                len(needed) > 1 and has_company and not self.request.lookup and slots.reads_one_by_one(len(needed))
+                len(needed) > 1
+                and has_enough_requests
+                and not self.request.lookup
+                and slots.is_run_exact(len(needed))
             )
             if not is_divided:
                 return needed

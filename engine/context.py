@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..common.renamed import supports_old_names
 from ..common.text import count_noun
 from ..models.errors import AbortedError, ModelError
 from .native.context import Logits, NativeContext
 
-PIECE_TOKENS = 64
+SEGMENT_TOKENS = 64
 """The fewest tokens for llama.cpp's tiled flash attention kernel.
 
 What that kernel computes for a token does not depend on where a text is divided.
 """
 
-_MAX_ROWS = PIECE_TOKENS - 1
+_MAX_ROWS = SEGMENT_TOKENS - 1
 """Tokens in a small batch. With 64 or more, llama.cpp's flash attention takes a kernel whose logits differ."""
 
 _MAX_LOGITS_BYTES = 32_000_000
@@ -35,6 +36,7 @@ Progress = Callable[[int, int], None]
 """Called with how many tokens of a prompt are done, and with their total, after each batch."""
 
 
+@supports_old_names
 class Context:
     """One sequence of tokens in llama.cpp's memory.
 
@@ -55,8 +57,8 @@ class Context:
         """
         self._native = native
         self._batch = batch
-        self._pieces = PromptPieces(batch, min(batch, piece or batch))
-        self.max_rows = small_batch_rows(batch, native.width)
+        self._segments = PromptSegments(batch, min(batch, piece or batch))
+        self.max_rows = small_batch_rows(batch, native.vocab_size)
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False
@@ -84,7 +86,8 @@ class Context:
             is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends;
                 ``tokens`` then holds what was read, and a later call continues from there. So it does after
                 `Model.abort`, which raises ``AbortedError`` without this argument.
-            small_batches: Read as `push_each` does: at most ``max_rows`` tokens at once, and none alone.
+            small_batches: Read as `append_in_small_batches` does: at most ``max_rows`` tokens in one batch, and no
+                token alone.
             exact: Keep only what an empty context would compute alike, so that all logits are those of an empty
                 context. Of a prompt that was read so before, nothing is read again.
 
@@ -94,10 +97,12 @@ class Context:
         if exact and self._keep_whole_prompt(prompt):
             return len(prompt)
         common = self._common_prefix(prompt)
-        kept = self._keep(self._pieces.reusable(min(common, self._exact_tokens), len(prompt)) if exact else common)
+        kept = self._keep(
+            self._segments.reusable_token_count(min(common, self._exact_tokens), len(prompt)) if exact else common
+        )
         is_exact = not small_batches and (exact or kept == 0)
         size = self.max_rows if small_batches else self._batch
-        first_end = self._pieces.end_of_batch(kept) if exact else kept + size
+        first_end = self._segments.end_of_batch(kept) if exact else kept + size
         if progress is not None:
             progress(len(self.tokens), len(prompt))
         with self._native.abort_when(is_interrupted):
@@ -121,7 +126,7 @@ class Context:
     def _read_batch(self, batch: Sequence[int], small_batches: bool) -> None:
         """Append a batch of a prompt; see `read`."""
         if small_batches and len(batch) == 1:
-            self._push_lone(batch[0])
+            self._append_single(batch[0])
         else:
             self._native.decode(batch, len(self.tokens))
             self.tokens.extend(batch)
@@ -133,19 +138,19 @@ class Context:
         """
         self.check(prompt)
         self._keep(0)
-        yield from self.push_each(prompt)
+        yield from self.append_in_small_batches(prompt)
 
-    def push_each(self, tokens: Sequence[int]) -> Iterator[Logits]:
-        """Append tokens in small batches, and yield the logits after each. Raises as `push_all` does."""
+    def append_in_small_batches(self, tokens: Sequence[int]) -> Iterator[Logits]:
+        """Append tokens in small batches, and yield the logits after each. Raises as `append_batch` does."""
         for start in range(0, len(tokens), self.max_rows):
             batch = tokens[start : start + self.max_rows]
-            yield from self._push_lone(batch[0]) if len(batch) == 1 else self.push_all(batch)
+            yield from self._append_single(batch[0]) if len(batch) == 1 else self.append_batch(batch)
 
-    def _push_lone(self, token: int) -> list[Logits]:
+    def _append_single(self, token: int) -> list[Logits]:
         """Append one token. The one before it is read again: llama.cpp has another kernel for a single token."""
         before = self.tokens[-1:]
-        if not before or self.is_full or not self._native.forget(len(self.tokens) - 1):
-            return self.push_all([token])
+        if not before or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
+            return self.append_batch([token])
         self._limit_exact_tokens(len(self.tokens) - 1)
         self._native.decode([*before, token], len(self.tokens) - 1, all_logits=True)
         self.tokens.append(token)
@@ -157,16 +162,16 @@ class Context:
             return
         kept = self.tokens[:length]
         self._limit_exact_tokens(length)
-        if self._native.forget(length):
+        if self._native.truncate_sequence(length):
             self.tokens = kept
         else:  # the state of a recurrent model cannot be truncated
             self.tokens.clear()
             self.read(kept, small_batches=True)
 
     @property
-    def why_it_cannot_shift(self) -> str | None:
+    def shift_unsupported_reason(self) -> str | None:
         """The reason why `discard` must not be called; None if it may be."""
-        return self._native.why_it_cannot_shift
+        return self._native.shift_unsupported_reason
 
     def discard(self, start: int, count: int) -> None:
         """Remove ``count`` tokens from ``start`` on; those after them move up.
@@ -174,12 +179,12 @@ class Context:
         These are not computed again, and llama.cpp rotates the keys of all tokens, which changes even those that
         stay where they are (greatly with gpt-oss). So no other prompt reuses any of them.
         """
-        self._native.discard(start, start + count, len(self.tokens))
+        self._native.remove_span(start, start + count, len(self.tokens))
         del self.tokens[start : start + count]
         self._is_shifted = True
         self._limit_exact_tokens(0)
 
-    def push(self, token: int) -> None:
+    def append(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
         if self.is_full:
             raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
@@ -187,13 +192,13 @@ class Context:
         self._logits = None
         self.tokens.append(token)
 
-    def push_all(self, tokens: Sequence[int]) -> list[Logits]:
+    def append_batch(self, tokens: Sequence[int]) -> list[Logits]:
         """Append tokens in one batch; returns the logits after each, valid as those of `logits`.
 
         Raises ``ModelError`` when they do not fit.
         """
         if len(tokens) == 1:  # the usual case, and the fastest way
-            self.push(tokens[0])
+            self.append(tokens[0])
             return [self._native.logits()]
         if len(self.tokens) + len(tokens) > self.length:
             raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
@@ -249,7 +254,7 @@ class Context:
         if self._prompt_logits is None or self._exact_tokens != length or self.tokens[:length] != list(prompt):
             return False
         # Needed even if nothing follows: an aborted batch may have left some of its own.
-        if not self._native.forget(length):
+        if not self._native.truncate_sequence(length):
             return False
         del self.tokens[length:]
         self._logits = self._prompt_logits
@@ -274,9 +279,9 @@ class Context:
         """Drop all but the first ``count`` tokens before a prompt is read; returns how many remain."""
         self._is_shifted = False
         # Needed even if all tokens are kept: an aborted batch may have left some of its own.
-        if not self._native.forget(count):
+        if not self._native.truncate_sequence(count):
             # The state of a recurrent model cannot be truncated.
-            self._native.forget(0)
+            self._native.truncate_sequence(0)
             count = 0
         del self.tokens[count:]
         self._exact_tokens, self._prompt_logits = min(self._exact_tokens, count), None
@@ -284,7 +289,7 @@ class Context:
         return count
 
 
-class PromptPieces(NamedTuple):
+class PromptSegments(NamedTuple):
     """How an empty context reads a prompt: in batches, which may be divided into pieces.
 
     ``batch``: the tokens of a batch; ``piece``: a batch that is divided at a multiple of so many tokens is
@@ -294,7 +299,7 @@ class PromptPieces(NamedTuple):
     batch: int
     piece: int
 
-    def reusable(self, common: int, length: int) -> int:
+    def reusable_token_count(self, common: int, length: int) -> int:
         """How many of ``common`` tokens at the beginning can be kept for a prompt of ``length`` tokens.
 
         They end where a batch ends. Or they end between two pieces, if the prompt's batch goes on for a piece.
@@ -336,37 +341,38 @@ class ContextShift:
     def __init__(self, context: Context, keep: int) -> None:
         if keep < -1:
             raise ModelError(f"keep_on_shift: {keep} is not ≥ -1")
-        if context.why_it_cannot_shift is not None:
+        if context.shift_unsupported_reason is not None:
             raise ModelError(
-                f"context shift: this model cannot drop the older tokens of a text: {context.why_it_cannot_shift}"
+                "context shift: this model cannot drop the older tokens of a text: "
+                f"{context.shift_unsupported_reason}"
             )
         self._context = context
-        self.keep = keep
-        self.count = 0
+        self.kept_prompt_tokens = keep
+        self.shift_count = 0
         self.max_rows = context.max_rows
 
-    def keep_of_prompt(self, prompt_tokens: int, adds_bos: bool) -> None:
+    def resolve_kept_prompt_tokens(self, prompt_tokens: int, adds_bos: bool) -> None:
         """Resolve ``keep`` as llama.cpp does: -1, or more than there are, is the whole prompt; BOS stays too."""
-        if self.keep < 0 or self.keep > prompt_tokens:
-            self.keep = prompt_tokens
+        if self.kept_prompt_tokens < 0 or self.kept_prompt_tokens > prompt_tokens:
+            self.kept_prompt_tokens = prompt_tokens
         else:
-            self.keep += adds_bos
+            self.kept_prompt_tokens += adds_bos
 
     @property
     def remaining(self) -> int:
         """How many more tokens fit before older ones are discarded."""
         return self._context.remaining - 1
 
-    def make_room(self, rejected: int) -> bool:
+    def discard_oldest(self, rejected: int) -> bool:
         """Remove the last ``rejected`` tokens, and discard half of those after ``keep``.
 
         Returns False if there is nothing to discard.
         """
         context = self._context
         context.truncate(len(context.tokens) - rejected)
-        discarded = (len(context.tokens) - self.keep) // 2
+        discarded = (len(context.tokens) - self.kept_prompt_tokens) // 2
         if discarded < 1:
             return False
-        context.discard(self.keep, discarded)
-        self.count += 1
+        context.discard(self.kept_prompt_tokens, discarded)
+        self.shift_count += 1
         return True

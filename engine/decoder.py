@@ -23,7 +23,7 @@ from .token_records import LogprobReader, TraceReader
 from .vocabulary import TextStream, Vocabulary
 
 
-class NeedLogits(NamedTuple):
+class LogitsRequest(NamedTuple):
     """A decoder's request: remove the last ``drop_count`` tokens, append ``tokens``, send the logits after each.
 
     Without ``tokens``, the decoder asks for the logits after the last token that was read.
@@ -33,10 +33,10 @@ class NeedLogits(NamedTuple):
     drop_count: int = 0
 
 
-Decoding = Generator[Token | NeedLogits, Sequence[Logits] | None, str]
+Decoding = Generator[Token | LogitsRequest, Sequence[Logits] | None, str]
 """A running decoder: yields tokens and requests for logits, is sent the logits, and returns the finish reason."""
 
-_Tokens = Generator[Token | NeedLogits, Sequence[Logits] | None, None]
+_Tokens = Generator[Token | LogitsRequest, Sequence[Logits] | None, None]
 
 
 class SequenceCapacity(Protocol):
@@ -57,8 +57,8 @@ class Decoder:
     Attributes:
         jump: True if forced tokens are read in one batch.
         lookup: guesses tokens; None: no token is guessed.
-        make_room: discards older tokens of a full sequence, after the last ones, whose number it is given; returns
-            False if it cannot. None: a full sequence ends the text.
+        discard_oldest: discards older tokens of a full sequence, after it has removed as many of the last tokens
+            as its argument says; returns False if it cannot. None: a full sequence ends the text.
         tracer: samples in place of the chain, and tells how; None: the run is not traced.
         token_count: the tokens made so far.
         forced_count: how many of them were forced.
@@ -73,7 +73,7 @@ class Decoder:
     stream: TextStream
     jump: bool
     lookup: PromptLookup | None = None
-    make_room: Callable[[int], bool] | None = None
+    discard_oldest: Callable[[int], bool] | None = None
     tracer: TraceReader | None = None
     token_count: int = 0
     forced_count: int = 0
@@ -129,7 +129,7 @@ class Decoder:
             tokens = tokens[count:]
 
     def _has_stopped(self) -> bool:
-        return self._has_ended or self.stream.stopped is not None
+        return self._has_ended or self.stream.matched_stop is not None
 
     @property
     def _is_full(self) -> bool:
@@ -137,7 +137,7 @@ class Decoder:
 
     def _has_made_room(self) -> bool:
         """True if a full sequence has room again."""
-        if self.make_room is None or not self.make_room(self._rejected):
+        if self.discard_oldest is None or not self.discard_oldest(self._rejected):
             return False
         self._rejected = 0
         return True
@@ -188,16 +188,16 @@ class Decoder:
         if draft and self.lookup is not None:
             # If drawing ends at a guess that matched, this token is pending and is read again with the next one.
             self._rejected = len(draft) - accepted + is_match
-            self.lookup.learn(len(draft), accepted)
+            self.lookup.record_acceptance(len(draft), accepted)
 
     def _is_decided(self) -> bool:
         """True if the constraint ends the text here, or forces the next token."""
         tracker = self._tracker
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
-    def _read(self, tokens: Sequence[int]) -> Generator[NeedLogits, Sequence[Logits] | None, Sequence[Logits]]:
+    def _read(self, tokens: Sequence[int]) -> Generator[LogitsRequest, Sequence[Logits] | None, Sequence[Logits]]:
         drop_count, self._rejected = self._rejected, 0
-        rows = yield NeedLogits(tokens, drop_count)
+        rows = yield LogitsRequest(tokens, drop_count)
         if rows is None:
             raise RuntimeError("a decoder asked for logits and was sent none")
         return rows
@@ -306,12 +306,15 @@ _MAX_PAUSE_TOKENS = 32
 class PromptLookup:
     """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
 
-    A wrong draft costs time. So drafts begin after a long match; while they are right as a whole, their length
-    doubles, and a short match is enough. If less than half of a draft was right, it cost more than it saved, and
-    there is no draft for a while. All of it depends on the tokens alone, never on measured times: the same run
-    makes the same batches. Attributes: ``drafted`` and ``accepted``, how many tokens were guessed, and how many of
-    these were right.
+    A wrong draft costs time. So the first draft needs a long match. While all tokens of the drafts are right, the
+    length doubles, and a short match is enough. If less than half of a draft was right, it cost more time than it
+    saved, and there is no draft for some tokens. All of this depends on the tokens alone, never on measured times,
+    so that a repeated run has the same batches.
     Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
+
+    Attributes:
+        drafted_token_count: tokens that were guessed so far.
+        accepted_token_count: guessed tokens that the chain drew, too.
     """
 
     def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
@@ -320,8 +323,8 @@ class PromptLookup:
         self._continuations: dict[tuple[int, ...], int] = {}
         """The index in the text at which the continuation of some tokens begins; the latest one counts."""
         self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
-        self._pause, self._next_pause = 0, 1
-        self.drafted = self.accepted = 0
+        self._paused_tokens, self._next_pause = 0, 1
+        self.drafted_token_count = self.accepted_token_count = 0
         for token in text:
             self.add(token)
 
@@ -331,11 +334,11 @@ class PromptLookup:
         for size in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
             self._continuations[tuple(self._text[end - size :])] = end
         self._text.append(token)
-        self._pause -= self._pause > 0
+        self._paused_tokens -= self._paused_tokens > 0
 
     def draft(self, limit: int) -> list[int]:
         """Return at most ``limit`` guesses of the next tokens, possibly none."""
-        if self._pause:
+        if self._paused_tokens:
             return []
         for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
             start = self._continuations.get(tuple(self._text[-size:]))
@@ -344,10 +347,10 @@ class PromptLookup:
                 return [self._text[start + step % period] for step in range(min(limit, self._draft_length))]
         return []
 
-    def learn(self, drafted: int, accepted: int) -> None:
+    def record_acceptance(self, drafted: int, accepted: int) -> None:
         """Adapt to the last draft, of which ``accepted`` tokens were right."""
-        self.drafted += drafted
-        self.accepted += accepted
+        self.drafted_token_count += drafted
+        self.accepted_token_count += accepted
         if accepted == drafted:
             self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
             self._next_pause = 1
@@ -357,5 +360,5 @@ class PromptLookup:
             self._next_pause = 1
         else:
             self._min_match = _MAX_MATCH_TOKENS
-            self._pause = self._next_pause
+            self._paused_tokens = self._next_pause
             self._next_pause = min(2 * self._next_pause, _MAX_PAUSE_TOKENS)

@@ -32,19 +32,19 @@ class GroupSizes(NamedTuple):
     """Which groups there may be.
 
     Attributes:
-        counts: the numbers of rows that may be decoded at once, ascending.
+        allowed_row_counts: the numbers of rows that may be decoded at once, ascending.
         slots: how many slots there are.
         can_fill: slots between those that get a token may be filled with a row that is thrown away.
     """
 
-    counts: tuple[int, ...]
+    allowed_row_counts: tuple[int, ...]
     slots: int
     can_fill: bool
 
     def around(self, first: int, last: int, rows: int) -> RowGroup | None:
         """The smallest group of the slots ``first`` to ``last``; ``rows``: how many of them get a token."""
         span = last - first + 1
-        for count in self.counts:
+        for count in self.allowed_row_counts:
             if span <= count <= self.slots and (self.can_fill or span == count == rows):
                 return RowGroup(min(first, self.slots - count), count)
         return None
@@ -78,18 +78,21 @@ class DecodeTimes:
 
 @lru_cache(maxsize=1024)
 def divide_rows(
-    numbers: tuple[int, ...], lone_rows: tuple[int, ...], sizes: GroupSizes, times: tuple[tuple[int, float], ...]
+    numbers: tuple[int, ...],
+    single_row_copies: tuple[int, ...],
+    sizes: GroupSizes,
+    times: tuple[tuple[int, float], ...],
 ) -> tuple[RowGroup, ...]:
     """Return the groups that take the least time.
 
     Args:
         numbers: the slots that get a token, ascending.
-        lone_rows: of each, how many rows it takes without neighbours.
+        single_row_copies: of each, how many rows it takes without neighbours.
         sizes: which groups there may be.
         times: the table of `DecodeTimes`.
     """
     best: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]
-    for end, (last, rows) in enumerate(zip(numbers, lone_rows, strict=True), 1):
+    for end, (last, rows) in enumerate(zip(numbers, single_row_copies, strict=True), 1):
         seconds, groups = best[-1]
         shortest = (seconds + _seconds(rows, times), (*groups, RowGroup(last, 1)))
         for start in range(end - 2, -1, -1):
@@ -97,7 +100,7 @@ def divide_rows(
             if group is not None:
                 seconds, groups = best[start]
                 shortest = min(shortest, (seconds + _seconds(group.size, times), (*groups, group)))
-            elif last - numbers[start] >= sizes.counts[-1]:
+            elif last - numbers[start] >= sizes.allowed_row_counts[-1]:
                 break
         best.append(shortest)
     return best[-1][1]
@@ -113,7 +116,7 @@ def _seconds(rows: int, times: Sequence[tuple[int, float]]) -> float:
 
 _KERNEL_COUNTS = (2, 4, 8)
 """Numbers of rows at which llama.cpp changes kernels on some processors."""
-_BASES = (2, 3, 4, 8)
+_FALLBACK_ROW_COUNTS = (2, 3, 4, 8)
 """If two rows differ from a row alone, these are tried in turn. They must not depend on the number of slots."""
 _MAX_ROWS = 32
 """The most rows that are decoded at once. More take hardly less time per row."""
@@ -124,22 +127,23 @@ class DecodePlan:
     """How the single tokens of several sequences are decoded.
 
     Attributes: ``exactness``, what follows for the answers; ``counts``, the numbers of rows that may be decoded at
-    once, ascending; ``lone_copies``, how often a token without neighbours is read where a row alone does not agree
-    with ``counts``. All copies but the first are removed. ``runs``: whether so many tokens of one text, read at
-    once, give the logits that they get one by one, as far as it was compared. ``times``: how long decodes took.
+    once, ascending; ``single_row_copies``, how often a token without neighbours is read where a row alone does not
+    agree with ``counts``. All copies but the first are removed. ``is_run_exact_by_length``: whether N tokens of one
+    text, read in one batch, give the logits that they get one by one, as far as it was compared. ``times``: how long decodes took.
     """
 
     exactness: BatchExactness
-    counts: tuple[int, ...]
-    lone_copies: int
-    runs: dict[int, bool] = field(default_factory=dict)
+    allowed_row_counts: tuple[int, ...]
+    single_row_copies: int
+    is_run_exact_by_length: dict[int, bool] = field(default_factory=dict)
     times: DecodeTimes = field(default_factory=DecodeTimes)
 
-    def lone_rows(self, length: int) -> int:
+    def copies_of_single_token(self, sequence_length: int) -> int:
         """How often a token without neighbours is read that follows ``length`` others."""
         exactness = self.exactness
-        if exactness.level is not ExactnessLevel.EXACT or length >= (exactness.alone_tokens or length + 1):
-            return self.lone_copies
+        exact_length = exactness.alone_tokens or sequence_length + 1
+        if exactness.level is not ExactnessLevel.EXACT or sequence_length >= exact_length:
+            return self.single_row_copies
         return 1
 
 
@@ -163,7 +167,7 @@ class ProbeRows(Protocol):
     ``contents``: how many different sequences there are; number n has the same tokens as number n + ``contents``.
     """
 
-    contents: int
+    distinct_sequence_count: int
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode the next token of ``count`` sequences from ``first`` on at once, each ``copies`` times.
@@ -175,7 +179,7 @@ class ProbeRows(Protocol):
 
 def _largest_count(slots: int) -> int:
     """The most rows that are decoded at once, in a batch with this many slots or in its probe."""
-    return max(_BASES[-1], min(slots, _MAX_ROWS))
+    return max(_FALLBACK_ROW_COUNTS[-1], min(slots, _MAX_ROWS))
 
 
 def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False) -> DecodePlan:
@@ -197,7 +201,7 @@ def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False
     if len(alone) > 1 and probe.are_copies_equal(2):
         return DecodePlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], 2)
     difference = probe.largest_difference
-    for base in _BASES:
+    for base in _FALLBACK_ROW_COUNTS:
         counts = probe.agreeing_counts(base, useful)
         if counts and probe.are_copies_equal(base):
             return DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
@@ -207,16 +211,16 @@ def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False
 def _rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
     """The plan for a batch whose rows depend on their number: as many rows at once as there are."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, largest_difference)
-    counts, lone_copies = tuple(range(2, slots + 1)), 2 if can_truncate else 1
-    return DecodePlan(exactness, counts, lone_copies, times=DecodeTimes(is_ignored=True))
+    counts, single_row_copies = tuple(range(2, slots + 1)), 2 if can_truncate else 1
+    return DecodePlan(exactness, counts, single_row_copies, times=DecodeTimes(is_ignored=True))
 
 
 def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan:
     """The plan that holds where both hold. Only `ExactnessLevel.EXACT` plans have something in common."""
-    counts = tuple(count for count in first.counts if count in second.counts)
+    counts = tuple(count for count in first.allowed_row_counts if count in second.allowed_row_counts)
     levels = {first.exactness.level, second.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
-        return DecodePlan(first.exactness, counts, first.lone_copies)
+        return DecodePlan(first.exactness, counts, first.single_row_copies)
     difference = max(first.exactness.largest_difference, second.exactness.largest_difference)
     return _rounding_plan(slots, difference)
 
@@ -256,14 +260,14 @@ class _Probe:
 
     def _agrees_everywhere(self, count: int) -> bool:
         """True if batches of ``count`` rows agree with the references on all contents."""
-        last = max(0, self._rows.contents - count)
+        last = max(0, self._rows.distinct_sequence_count - count)
         return all(self._agrees(first, count) for first in [*range(0, last, count), last])
 
     def _agrees(self, first: int, count: int, copies: int = 1) -> bool:
         """Decode a batch. True if no row differs from its reference; a row without one becomes the reference."""
         is_equal = True
         for sequence, row in enumerate(self._rows.decode(first, count, copies), first):
-            reference = self._references.setdefault(sequence % self._rows.contents, row)
+            reference = self._references.setdefault(sequence % self._rows.distinct_sequence_count, row)
             if not row.equals(reference):
                 difference = float(np.abs(reference.logits - row.logits).max())
                 self.largest_difference = max(self.largest_difference, difference)
@@ -286,7 +290,7 @@ class _ContextRows:
 
     def __init__(self, native: NativeContext, sequences: int, contents: int) -> None:
         self._native = native
-        self.contents = contents
+        self.distinct_sequence_count = contents
         self._lengths = [1 + sequence % contents % 2 for sequence in range(sequences)]
         native.decode_spans([self._history(sequence) for sequence in range(contents)], all_logits=False)
         for sequence in range(contents, sequences):
@@ -299,7 +303,7 @@ class _ContextRows:
         indices = range(0, count * copies, copies)
         rows = [ProbeRow(native.logits_at(index).copy(), native.state_at(index).copy()) for index in indices]
         for number in sequences:
-            native.forget(self._lengths[number], number)
+            native.truncate_sequence(self._lengths[number], number)
         return rows
 
     def _history(self, sequence: int) -> SequenceSpan:
@@ -310,7 +314,9 @@ class _ContextRows:
 
     def _token(self, sequence: int, step: int) -> int:
         """A token from anywhere in the vocabulary."""
-        return (7919 * (sequence % self.contents + 1) + 104_729 * (step + 2)) % self._native.width
+        return (
+            7919 * (sequence % self.distinct_sequence_count + 1) + 104_729 * (step + 2)
+        ) % self._native.vocab_size
 
 
 def probe_decode_plan(

@@ -17,7 +17,7 @@ from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
 from .context import Context, ContextShift, Progress
-from .decoder import Decoder, Decoding, NeedLogits, PromptLookup, SequenceCapacity
+from .decoder import Decoder, Decoding, LogitsRequest, PromptLookup, SequenceCapacity
 from .model import Model
 from .native.binding import binding_version
 from .native.context import Logits
@@ -178,7 +178,7 @@ def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
         if running.drop_count:
             context.truncate(len(context.tokens) - running.drop_count)
         tokens = running.needed_tokens
-        yield from running.resume(context.push_all(tokens) if tokens else (context.logits(),))
+        yield from running.resume(context.append_batch(tokens) if tokens else (context.logits(),))
 
 
 class RunningRequest:
@@ -254,7 +254,7 @@ class RunningRequest:
         request, chain, vocabulary = self.request, self.chain, self.model.vocabulary
         self._shift = shift
         if shift is not None:
-            shift.keep_of_prompt(len(self.prompt_ids), vocabulary.adds_bos)
+            shift.resolve_kept_prompt_tokens(len(self.prompt_ids), vocabulary.adds_bos)
         self._decoder = Decoder(
             vocabulary=vocabulary,
             capacity=capacity if shift is None else shift,
@@ -264,7 +264,7 @@ class RunningRequest:
             stream=self._stream,
             jump=request.jump,
             lookup=self._lookup,
-            make_room=None if shift is None else shift.make_room,
+            discard_oldest=None if shift is None else shift.discard_oldest,
             tracer=None if request.trace is None else TraceReader(vocabulary, chain, request.trace),
         )
         self._decoding = self._decode(is_interrupted)
@@ -301,7 +301,7 @@ class RunningRequest:
             while True:
                 output = self._decoding.send(reply)
                 reply = None
-                if isinstance(output, NeedLogits):
+                if isinstance(output, LogitsRequest):
                     self.needed_tokens, self.drop_count = output
                     return
                 yield output
@@ -316,18 +316,18 @@ class RunningRequest:
         decoder, stream = self._decoder, self._stream
         rest = stream.finish()
         return Done(
-            finish_reason=(self.finish_reason or "interrupted") if stream.stopped is None else "stop",
+            finish_reason=(self.finish_reason or "interrupted") if stream.matched_stop is None else "stop",
             complete=decoder.is_complete,
             text=stream.text,
             rest=rest,
-            stop=stream.stopped,
+            stop=stream.matched_stop,
             prompt_tokens=len(self.prompt_ids),
             completion_tokens=decoder.token_count,
             forced_tokens=decoder.forced_count,
-            drafted_tokens=None if self._lookup is None else self._lookup.drafted,
-            accepted_tokens=None if self._lookup is None else self._lookup.accepted,
+            drafted_tokens=None if self._lookup is None else self._lookup.drafted_token_count,
+            accepted_tokens=None if self._lookup is None else self._lookup.accepted_token_count,
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
-            context_shifts=None if self._shift is None else self._shift.count,
+            context_shifts=None if self._shift is None else self._shift.shift_count,
         )
 
 

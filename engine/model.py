@@ -17,15 +17,16 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ..common.machine import MAX_SLOTS
+from ..common.renamed import supports_old_names
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
 from ..models.gguf import duplicate_token
 from ..models.listing import model_name
 from ..models.names import part_paths
-from .context import PIECE_TOKENS, Context
+from .context import SEGMENT_TOKENS, Context
 from .exactness import DecodePlan, probe_decode_plan
 from .native.context import NativeContext, SequenceSpan
-from .native.model import EarlyLoad, NativeModel
+from .native.model import BackgroundLoad, NativeModel
 from .native.options import (
     LLAMA_CPPS_DEFAULTS,
     LLAMA_CPPS_GPU_DEFAULTS,
@@ -60,7 +61,7 @@ class Model:
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
         self._gpu_layers = 0
-        self._early: EarlyLoad | None = None
+        self._background_load: BackgroundLoad | None = None
         self.threads = context.threads
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
@@ -119,32 +120,33 @@ class Model:
         return cls.from_plan(plan, progress)
 
     @classmethod
+    @supports_old_names
     def from_plan(
         cls,
         plan: LoadPlan,
         progress: Callable[[float], bool] | None = None,
-        early: EarlyLoad | None = None,
+        background_load: BackgroundLoad | None = None,
     ) -> Model:
         """Load a model as `load` does.
 
         Args:
             plan: The file, which was checked, and how it is loaded.
             progress: As in `load`.
-            early: What llama.cpp has loaded already, or still loads, by this plan; None: nothing.
+            background_load: What llama.cpp has loaded already, or still loads, by this plan; None: nothing.
 
         Raises ``ModelError``.
         """
         path = plan.path
         try:
-            native = NativeModel(str(path), plan.options, progress, early)
+            native = NativeModel(str(path), plan.options, progress, background_load)
         except ModelError as error:
             duplicate = duplicate_token(path)
             raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
         try:
-            if reason := native.why_it_cannot_generate():
+            if reason := native.generation_unsupported_reason():
                 raise ModelError(f"{path}: {reason}")
             model = cls(path, native, plan.context_options(native.trained_context))
-            model.lora, model._early = plan.lora, early
+            model.lora, model._background_load = plan.lora, background_load
             model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in plan.lora]
         except BaseException:
@@ -157,49 +159,53 @@ class Model:
         """The model's own context, made when it is first used. Raises ``ModelError``."""
         self.check_open()
         if self._context is None:
-            early = None if self._early is None else self._early.take_context(self._options)
-            native = NativeContext(self._native, self._options, self._adapters, early)
-            self._context = Context(native, self._options.batch, self._piece_tokens)
+            handle = (
+                None if self._background_load is None else self._background_load.wait_for_context(self._options)
+            )
+            native = NativeContext(self._native, self._options, self._adapters, handle)
+            self._context = Context(native, self._options.batch, self._segment_tokens)
         return self._context
 
     @property
-    def _piece_tokens(self) -> int | None:
+    def _segment_tokens(self) -> int | None:
         """Into which pieces a batch of a prompt can be divided without any effect; None: it is not known.
 
         A mixture of experts sends the tokens of a batch to experts, whose shares depend on the division.
         """
         is_known = self._options.compute.has_tiled_attention
-        return PIECE_TOKENS if is_known and not (self._native.is_mixture or self._native.uses_gpu) else None
+        return SEGMENT_TOKENS if is_known and not (self._native.is_mixture or self._native.uses_gpu) else None
 
-    def make_slots(self, count: int, isolated: bool = False) -> SequenceSlots:
-        """Make ``count`` sequence slots, each as long as the context; see `SequenceSlots` for ``isolated``.
+    @supports_old_names
+    def make_slots(self, count: int, deterministic: bool = False) -> SequenceSlots:
+        """Make ``count`` sequence slots, each as long as the context; see `SequenceSlots` for ``deterministic``.
 
         Close them before the model. Raises ``ModelError``.
         """
-        plan = self._decode_plan(count, isolated)
+        plan = self._decode_plan(count, deterministic)
         options = self._options
         batch = max(options.batch, count)
-        length = options.length + (plan.lone_copies - 1 if plan is not None else 0)
+        length = options.length + (plan.single_row_copies - 1 if plan is not None else 0)
         context = replace(options, length=length, batch=batch, sequences=count)
         native = NativeContext(self._native, context, self._adapters)
         chunks = PromptChunks(
-            options.batch, isolated, is_divisible=self._piece_tokens is not None and not isolated
+            options.batch, deterministic, is_divisible=self._segment_tokens is not None and not deterministic
         )
         return SequenceSlots(native, count, chunks, plan)
 
-    def batch_exactness(self, parallel: int, isolated: bool = False) -> BatchExactness:
+    @supports_old_names
+    def batch_exactness(self, parallel: int, deterministic: bool = False) -> BatchExactness:
         """What holds for the answers of `generate_many`. It is measured once for each value of ``parallel``.
 
         Raises ``ModelError``.
         """
-        plan = self._decode_plan(parallel, isolated)
+        plan = self._decode_plan(parallel, deterministic)
         return EXACT if plan is None else plan.exactness
 
-    def _decode_plan(self, count: int, isolated: bool) -> DecodePlan | None:
+    def _decode_plan(self, count: int, deterministic: bool) -> DecodePlan | None:
         """How a batch decodes rows; None if each request is computed separately."""
         check_number("parallel", count, 1, MAX_SLOTS)
         self.check_open()
-        if isolated or count == 1 or not self._native.decodes_sequences_together:
+        if deterministic or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
             context = replace(self._options, sequences=count)
@@ -363,13 +369,13 @@ def kernel_digest(
     sequences = _ROWS + 1 if model.decodes_sequences_together else 1
     native = NativeContext(model, ContextOptions(_LENGTH, threads, _LENGTH, sequences, False, compute), adapters)
     try:
-        native.decode(_tokens(0, _PIECE, native.width), 0)
+        native.decode(_tokens(0, _PIECE, native.vocab_size), 0)
         digest.update(native.logits().tobytes())
-        native.decode(_tokens(1, 1, native.width), _PIECE)
+        native.decode(_tokens(1, 1, native.vocab_size), _PIECE)
         digest.update(native.logits().tobytes())
         if sequences > 1:
             native.decode_spans(
-                [SequenceSpan(_tokens(row, 1, native.width), 0, row) for row in range(1, sequences)]
+                [SequenceSpan(_tokens(row, 1, native.vocab_size), 0, row) for row in range(1, sequences)]
             )
             for row in range(_ROWS):
                 digest.update(native.logits_at(row).tobytes())

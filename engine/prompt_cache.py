@@ -9,7 +9,7 @@ from array import array
 from pathlib import Path
 from typing import IO, Any
 
-from ..common.files import file_problem, write_problem, write_whole_file
+from ..common.files import file_problem, write_file_atomically, write_problem
 from ..common.strict_json import parse_strict_json
 from ..models.errors import ModelError
 from .model import Model
@@ -42,7 +42,7 @@ def save_prompt_cache(model: Model, path: str | Path) -> int:
         file.write(state)
 
     try:
-        write_whole_file(path, write, private=True)
+        write_file_atomically(path, write, private=True)
     except OSError as error:
         raise PromptCacheError(f"{path}: {write_problem(error, path)}") from error
     except ValueError as error:

@@ -130,7 +130,7 @@ def score_choices(
     done = len(prompt)
     for ids in choices:
         context.truncate(len(prompt))
-        rows = chain([first_row], context.push_each(ids[:-1]))
+        rows = chain([first_row], context.append_in_small_batches(ids[:-1]))
         distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
         scored.append(list(_prompt_tokens(model, ids, distributions, prompt[-1])))
         done += len(ids) - 1

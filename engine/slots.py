@@ -16,7 +16,7 @@ import numpy as np
 
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
-from .context import PIECE_TOKENS, check_prompt, small_batch_rows
+from .context import SEGMENT_TOKENS, check_prompt, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
@@ -28,27 +28,27 @@ _ALIGNED_TOKENS = 16
 class PromptChunks:
     """Divides prompts where llama.cpp computes the same as for a `Context`: at its batches, and between them.
 
-    The last chunk of a batch and those before it, as far as they are read together, have at least `PIECE_TOKENS`.
+    The last chunk of a batch and those before it, as far as they are read together, have `SEGMENT_TOKENS` or more.
 
     Attributes:
         batch: the most tokens that a `Context` reads at once.
-        isolated: only whole batches are chunks, so that the calls are those of a `Context`.
+        uses_whole_batches: whether every chunk is a complete batch, so that llama.cpp gets a `Context`'s calls.
         is_divisible: it makes no difference where a batch is divided. So chunks are short, and several are read at
             once; otherwise, each is read by itself.
     """
 
     batch: int
-    isolated: bool = False
+    uses_whole_batches: bool = False
     is_divisible: bool = False
 
     def ends(self, length: int) -> list[int]:
         """Where the chunks of a prompt end."""
         ends: list[int] = []
-        step = _ALIGNED_TOKENS if self.is_divisible else PIECE_TOKENS
+        step = _ALIGNED_TOKENS if self.is_divisible else SEGMENT_TOKENS
         for start in range(0, length, self.batch):
             end = min(start + self.batch, length)
-            if not self.isolated:
-                ends += range(start + step, end - PIECE_TOKENS + 1, step)
+            if not self.uses_whole_batches:
+                ends += range(start + step, end - SEGMENT_TOKENS + 1, step)
             ends.append(end)
         return ends
 
@@ -120,7 +120,7 @@ class SequenceSlot:
         return self.length - len(self.tokens)
 
 
-class NewTokens(NamedTuple):
+class SlotAppend(NamedTuple):
     """Tokens that are to be appended to a slot."""
 
     slot: SequenceSlot
@@ -147,12 +147,12 @@ class SequenceSlots:
         self._plan = plan
         self._chunks = chunks
         # Some tokens are kept free for the copies of a token without neighbours.
-        self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
-        max_rows = small_batch_rows(chunks.batch, native.width)
-        self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
+        self.length = native.length - (plan.single_row_copies - 1 if plan is not None else 0)
+        max_rows = small_batch_rows(chunks.batch, native.vocab_size)
+        self.slots = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
         self._prompt_rows: list[Logits] = []
-        self._sizes = GroupSizes(() if plan is None else plan.counts, count, native.can_truncate)
+        self._sizes = GroupSizes(() if plan is None else plan.allowed_row_counts, count, native.can_truncate)
 
     @property
     def exactness(self) -> BatchExactness:
@@ -162,11 +162,13 @@ class SequenceSlots:
     @property
     def group_sizes(self) -> tuple[int, ...]:
         """How many slots are decoded at once, for each decode, while all are in use and empty."""
-        numbers = tuple(slot.number for slot in self.all)
+        numbers = tuple(slot.number for slot in self.slots)
         if self._plan is None:
             return (1,) * len(numbers)
-        lone_rows = (self._plan.lone_rows(0),) * len(numbers)
-        return tuple(size for _, size in divide_rows(numbers, lone_rows, self._sizes, self._plan.times.table))
+        single_row_copies = (self._plan.copies_of_single_token(0),) * len(numbers)
+        return tuple(
+            size for _, size in divide_rows(numbers, single_row_copies, self._sizes, self._plan.times.table)
+        )
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
         """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
@@ -192,7 +194,7 @@ class SequenceSlots:
         self._prompt_rows = [logits]
         return kept
 
-    def best_of(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
+    def best_slot_for(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
         """Return the slot that holds most of the beginning of a prompt; of several, the first."""
         if not self._can_truncate:
             return slots[0]
@@ -212,7 +214,7 @@ class SequenceSlots:
             # llama.cpp has another kernel for a single token: the one before it is read again.
             again = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
             self._truncate(slot, len(slot.tokens) - len(again))
-            yield from self._decode([NewTokens(slot, [*again, *tokens])])[len(again) :]
+            yield from self._decode([SlotAppend(slot, [*again, *tokens])])[len(again) :]
             slot.tokens.extend([*again, *tokens])
         self._prompt_rows = [self._native.logits()]
 
@@ -220,111 +222,118 @@ class SequenceSlots:
         """The logits after the prompt that was read last."""
         return self._prompt_rows
 
-    def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+    def append(self, appends: Sequence[SlotAppend]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
         plan = self._plan
         if plan is None:
             for append in appends:
-                yield self._push_run(append)
+                yield self._append_run(append)
             return
-        single: dict[int, NewTokens] = {}
+        single: dict[int, SlotAppend] = {}
         for append in appends:
             if len(append.tokens) == 1:
                 single[append.slot.number] = append
             else:
-                yield self._push_run(append)
+                yield self._append_run(append)
         numbers = tuple(sorted(single))
-        lone_rows = tuple(plan.lone_rows(len(single[number].slot.tokens)) for number in numbers)
-        for group in divide_rows(numbers, lone_rows, self._sizes, plan.times.table):
+        single_row_copies = tuple(
+            plan.copies_of_single_token(len(single[number].slot.tokens)) for number in numbers
+        )
+        for group in divide_rows(numbers, single_row_copies, self._sizes, plan.times.table):
             if group.size > 1:
-                yield from self._push_group(group, single, plan.times)
+                yield from self._append_group(group, single, plan.times)
             elif group.first in single:
-                yield self._push_lone(single.pop(group.first), plan)
+                yield self._append_single(single.pop(group.first), plan)
 
-    def reads_one_by_one(self, count: int) -> bool:
+    def is_run_exact(self, count: int) -> bool:
         """True if so many tokens of one slot, pushed one by one, give the logits that they give at once."""
-        return self._plan is not None and self._plan.runs.get(count, False)
+        return self._plan is not None and self._plan.is_run_exact_by_length.get(count, False)
 
-    def _push_run(self, append: NewTokens) -> tuple[SequenceSlot, list[Logits]]:
+    def _append_run(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
         """Append tokens to one slot. Once for each number of them, they are then read again, one by one."""
         slot, tokens = append
         plan, count = self._plan, len(tokens)
         rows = self._decode([append])
-        if plan is None or count in plan.runs or count > _LONGEST_DIVIDED_RUN or not self._can_truncate:
+        if (
+            plan is None
+            or count in plan.is_run_exact_by_length
+            or count > _LONGEST_DIVIDED_RUN
+            or not self._can_truncate
+        ):
             slot.tokens.extend(tokens)
             return slot, rows
         at_once = [row.copy() for row in rows]
-        self._native.forget(len(slot.tokens), slot.number)
-        one_by_one = [self._push_lone(NewTokens(slot, (token,)), plan)[1][0].copy() for token in tokens]
-        plan.runs[count] = all(map(np.array_equal, at_once, one_by_one))
-        if not plan.runs[count]:
+        self._native.truncate_sequence(len(slot.tokens), slot.number)
+        one_by_one = [self._append_single(SlotAppend(slot, (token,)), plan)[1][0].copy() for token in tokens]
+        plan.is_run_exact_by_length[count] = all(map(np.array_equal, at_once, one_by_one))
+        if not plan.is_run_exact_by_length[count]:
             self._truncate(slot, len(slot.tokens) - count)
-            return self._push_run(append)
+            return self._append_run(append)
         return slot, at_once
 
-    def _push_lone(self, append: NewTokens, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
+    def _append_single(self, append: SlotAppend, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
         """Append one token. It is read as often as the plan wants it; all copies but the first are removed."""
         slot, tokens = append
-        copies = plan.lone_rows(len(slot.tokens))
+        copies = plan.copies_of_single_token(len(slot.tokens))
         began = perf_counter()
-        rows = self._decode([NewTokens(slot, [*tokens] * copies)])[:1]
+        rows = self._decode([SlotAppend(slot, [*tokens] * copies)])[:1]
         plan.times.note(copies, perf_counter() - began)
         slot.tokens.extend(tokens)
         if copies > 1:
-            self._native.forget(len(slot.tokens), slot.number)
+            self._native.truncate_sequence(len(slot.tokens), slot.number)
         return slot, rows
 
-    def _push_group(
-        self, group: RowGroup, single: dict[int, NewTokens], times: DecodeTimes
+    def _append_group(
+        self, group: RowGroup, single: dict[int, SlotAppend], times: DecodeTimes
     ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append a token to each of a group's slots that has one, and take it out of ``single``.
 
         In the other slots, one is removed again.
         """
-        slots = self.all[group.first : group.first + group.size]
+        slots = self.slots[group.first : group.first + group.size]
         fillers = [slot for slot in slots if slot.number not in single]
         for slot in fillers:  # a prompt that could not be read may have left tokens
-            self._native.forget(len(slot.tokens), slot.number)
+            self._native.truncate_sequence(len(slot.tokens), slot.number)
         began = perf_counter()
-        rows = self._decode([single.get(slot.number) or NewTokens(slot, _FILLER) for slot in slots])
+        rows = self._decode([single.get(slot.number) or SlotAppend(slot, _FILLER) for slot in slots])
         times.note(group.size, perf_counter() - began)
         for slot in fillers:
-            self._native.forget(len(slot.tokens), slot.number)
+            self._native.truncate_sequence(len(slot.tokens), slot.number)
         for slot, row in zip(slots, rows, strict=True):
             append = single.pop(slot.number, None)
             if append is not None:
                 slot.tokens.extend(append.tokens)
                 yield slot, [row]
 
-    def _decode(self, appends: Sequence[NewTokens]) -> list[Logits]:
+    def _decode(self, appends: Sequence[SlotAppend]) -> list[Logits]:
         try:
             self._native.decode_spans(
                 [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
             )
         except ModelError:  # a decode that was aborted may have left some of its tokens
             for slot, _ in appends:
-                self._native.forget(len(slot.tokens), slot.number)
+                self._native.truncate_sequence(len(slot.tokens), slot.number)
             raise
         return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
 
     def _copy_prefix(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
         """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
-        shared = {other.number: _held_tokens(other, prompt, ends) for other in self.all}
-        best = max(self.all, key=lambda other: shared[other.number])
+        shared = {other.number: _held_tokens(other, prompt, ends) for other in self.slots}
+        best = max(self.slots, key=lambda other: shared[other.number])
         if shared[best.number] > shared[slot.number]:
-            self._native.forget(0, slot.number)
+            self._native.truncate_sequence(0, slot.number)
             self._native.copy(best.number, slot.number)
             slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
             slot.prompt_length, slot.prompt_logits = best.prompt_length, best.prompt_logits
         return max(shared.values())
 
-    def drop(self, slot: SequenceSlot, count: int) -> None:
+    def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot."""
         if count:
             self._truncate(slot, len(slot.tokens) - count)
 
     def _truncate(self, slot: SequenceSlot, length: int) -> None:
-        self._native.forget(length, slot.number)
+        self._native.truncate_sequence(length, slot.number)
         del slot.tokens[length:]
         slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
         if length < slot.prompt_length:

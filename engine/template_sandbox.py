@@ -424,9 +424,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         """Compile a template; Jinja documents this as the place to change it."""
-        metered = _Metering().visit(source)
-        metered.set_environment(self)
-        return super()._generate(metered, *args, **kwargs)
+        counted = _WorkCountingTransformer().visit(source)
+        counted.set_environment(self)
+        return super()._generate(counted, *args, **kwargs)
 
 
 @jinja2.pass_context
@@ -447,7 +447,7 @@ def _concat(parts: Iterable[str]) -> str:
     return "".join(pieces)
 
 
-class _Metering(NodeTransformer):
+class _WorkCountingTransformer(NodeTransformer):
     """Lets a template count its work: in each turn of a loop and each call, and where it joins and compares.
 
     The filters that do it have a blank in their names, so that no template can name or replace them.
@@ -456,7 +456,7 @@ class _Metering(NodeTransformer):
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Return what stands in place of a node."""
         if isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)):
-            self._meter(node)
+            self._insert_work_count(node)
             return node
         self.generic_visit(node)
         match node:
@@ -471,7 +471,7 @@ class _Metering(NodeTransformer):
                 return _filtered("gen check", node)
         return node
 
-    def _meter(self, node: Any) -> None:
+    def _insert_work_count(self, node: Any) -> None:
         """Let each turn of a loop, also one that is filtered out, and each call count what it executes."""
         units = TURN_WORK + NODE_WORK * sum(_count(child) for child in node.body)
         test = getattr(node, "test", None)

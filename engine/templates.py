@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..common.renamed import supports_old_names
 from ..models.errors import ModelError
 from .native.binding import lib
 
@@ -27,16 +28,18 @@ Message = dict[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``."""
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class ReasoningTags:
     """What a model writes before and after its reasoning, as ``<think>`` and ``</think>``.
 
-    ``answer_marks``: what it writes before its answer. A template of such a model takes answers without reasoning.
+    ``answer_prefixes``: what it writes before its answer. A template of such a model takes answers without
+    reasoning.
     """
 
     start: str
     end: str
-    answer_marks: tuple[str, ...] = field(default=(), repr=False)
+    answer_prefixes: tuple[str, ...] = field(default=(), repr=False)
 
 
 _REASONING_TAGS = (
@@ -192,7 +195,7 @@ def format_chat(
     return prompt.text
 
 
-def frame_input(vocabulary: Vocabulary, text: str, prefix: str, suffix: str) -> list[int]:
+def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix: str) -> list[int]:
     """Token ids of a user's message between a prefix and a suffix, which take the place of a chat template.
 
     As llama.cpp's ``--in-prefix`` and ``--in-suffix``: the three are tokenized one by one. BOS goes first if the
@@ -221,7 +224,7 @@ _TRIMMED_SOURCE = "You have access to the following functions in JSONSchema form
 """Words of StepFun's template. Its models can reason without end when spaces surround a message, so that llama.cpp
 trims the messages of each template with these words."""
 _ASCII_SPACES = " \t\n\v\f\r"
-_ALLOWANCE = 200
+_EXTRA_CHARACTERS_PER_MESSAGE = 200
 """Characters by which each message counts as longer than it is, for what a template does with it."""
 _SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
 """Texts by which a template is tried: what it does with a message shows in its output."""
@@ -269,7 +272,7 @@ class JinjaChatTemplate(ChatTemplate):
         """
 
         def stands(tags: ReasoningTags) -> bool:
-            return tags.end in self._source and (tags.start in self._source or not tags.answer_marks)
+            return tags.end in self._source and (tags.start in self._source or not tags.answer_prefixes)
 
         return next(filter(stands, _REASONING_TAGS), None)
 
@@ -285,19 +288,23 @@ class JinjaChatTemplate(ChatTemplate):
             note = f"{self.name} has no system role: the system message goes before the user's first message"
         if _TRIMMED_SOURCE in self._source:
             messages = [{**message, "content": message["content"].strip(_ASCII_SPACES)} for message in messages]
-        return ChatPrompt(self._render(messages, self._takes_parts, add_generation_prompt, self._can_think), note)
+        return ChatPrompt(
+            self._render(messages, self._expects_content_parts, add_generation_prompt, self._can_think), note
+        )
 
     @cached_property
     def _has_system_role(self) -> bool:
         """False if the template refuses system messages, or leaves them out."""
         user = [{"role": "user", "content": _USER_MARK}]
-        rendered = self._try([{"role": "system", "content": _SYSTEM_MARK}, *user], self._takes_parts)
+        rendered = self._try([{"role": "system", "content": _SYSTEM_MARK}, *user], self._expects_content_parts)
         if rendered is not None:
             return _SYSTEM_MARK in rendered
-        return self._try(user, self._takes_parts) is None  # one that fails for any messages says why by itself
+        return (
+            self._try(user, self._expects_content_parts) is None
+        )  # one that fails for any messages says why by itself
 
     @cached_property
-    def _takes_parts(self) -> bool:
+    def _expects_content_parts(self) -> bool:
         """True if the content of a message has to be a list of parts, as for models that also see pictures."""
         user = [{"role": "user", "content": _USER_MARK}]
         if _USER_MARK in (self._try(user, False) or ""):
@@ -318,28 +325,40 @@ class JinjaChatTemplate(ChatTemplate):
             return True
         user = {"role": "user", "content": _USER_MARK}
         answer = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
-        if _REASONING_MARK in (self._try([user, answer], self._takes_parts) or ""):
+        if _REASONING_MARK in (self._try([user, answer], self._expects_content_parts) or ""):
             return True
-        prompts = [(self._try([user], self._takes_parts, value) or "").rstrip() for value in (False, True)]
+        prompts = [
+            (self._try([user], self._expects_content_parts, value) or "").rstrip() for value in (False, True)
+        ]
         shorter, longer = sorted(prompts, key=len)
         return shorter != longer and longer.startswith(shorter)  # what follows begins or ends the reasoning
 
-    def _try(self, messages: Sequence[Message], takes_parts: bool, enable_thinking: bool = True) -> str | None:
+    def _try(
+        self, messages: Sequence[Message], expects_content_parts: bool, enable_thinking: bool = True
+    ) -> str | None:
         try:
-            return self._render(messages, takes_parts, True, enable_thinking)
+            return self._render(messages, expects_content_parts, True, enable_thinking)
         except _StoppedError:
             raise
         except ModelError:
             return None
 
     def _render(
-        self, messages: Sequence[Message], takes_parts: bool, add_generation_prompt: bool, enable_thinking: bool
+        self,
+        messages: Sequence[Message],
+        expects_content_parts: bool,
+        add_generation_prompt: bool,
+        enable_thinking: bool,
     ) -> str:
         from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
 
-        chat = [_with_parts(message) for message in messages] if takes_parts else [dict(m) for m in messages]
+        chat = (
+            [_with_parts(message) for message in messages]
+            if expects_content_parts
+            else [dict(m) for m in messages]
+        )
         size = sum(len(text) for message in messages for text in message.values()) + len(str(self._variables))
-        size += _ALLOWANCE * len(messages)
+        size += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
         variables = {**_dates(), "enable_thinking": enable_thinking, **self._variables}
         token = current_budget.set(WorkBudget(size))
         try:

@@ -160,7 +160,7 @@ class TextStream:
 
     The bytes of a token that ends inside a UTF-8 character are held back until the character is complete. Bytes
     that are not UTF-8 become U+FFFD. Text that may be the beginning of a stop text is held back until that is
-    decided. Attributes: ``text``, all text that was released; ``stopped``, the stop text that appeared, after
+    decided. Attributes: ``text``, all text that was released; ``matched_stop``, the stop text that appeared, after
     which nothing more is released, else None.
     """
 
@@ -169,7 +169,7 @@ class TextStream:
         self._stops = [stop for stop in stops if stop]
         self._held_back = ""
         self.text = ""
-        self.stopped: str | None = None
+        self.matched_stop: str | None = None
 
     def push(self, data: bytes) -> str:
         """Take the bytes of one token; returns the text that can be shown now, possibly empty."""
@@ -178,14 +178,14 @@ class TextStream:
     def finish(self) -> str:
         """Take no more bytes; returns the text that was held back."""
         released = self._release(self._decoder.decode(b"", True))
-        if self.stopped is None:
+        if self.matched_stop is None:
             released += self._held_back
             self.text += self._held_back
             self._held_back = ""
         return released
 
     def _release(self, new: str) -> str:
-        if self.stopped is not None or not new:
+        if self.matched_stop is not None or not new:
             return ""
         if not self._stops:
             self.text += new
@@ -193,7 +193,7 @@ class TextStream:
         self._held_back += new
         matches = [(start, stop) for stop in self._stops if (start := self._held_back.find(stop)) >= 0]
         if matches:
-            start, self.stopped = min(matches, key=lambda match: match[0])
+            start, self.matched_stop = min(matches, key=lambda match: match[0])
             released, self._held_back = self._held_back[:start], ""
         else:
             end = len(self._held_back) - self._undecided_length()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ..common.strict_json import NonFiniteNumberError, json_problem, parse_strict_json
-from ..common.text import nearest_name, one_of
+from ..common.text import join_alternatives, nearest_name
 from .errors import GrammarError
 
 ONE_LINE_STYLE: dict[str, object] = {
@@ -156,7 +156,7 @@ def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
     for name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
         if isinstance(name, str) and name not in _TYPES:
             near = nearest_name(name.lower(), _TYPES)
-            hint = f"did you mean {near!r}?" if near else f"there are {one_of(_TYPES)}"
+            hint = f"did you mean {near!r}?" if near else f"there are {join_alternatives(_TYPES)}"
             raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
 
 

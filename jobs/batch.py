@@ -113,7 +113,7 @@ class BatchRun:
         lines: Lines,
         parallel: int,
         *,
-        isolated: bool = False,
+        deterministic: bool = False,
         should_stop: Callable[[], bool] | None = None,
         on_progress: Callable[[int], None] | None = None,
         note: Callable[[str], object] | None = None,
@@ -124,7 +124,7 @@ class BatchRun:
             model: the model.
             lines: the input.
             parallel: how many requests are computed at a time.
-            isolated: see `generate_many`.
+            deterministic: see `generate_many`.
             should_stop: likewise.
             on_progress: called with the number of tokens that were made, also 0 after a result.
             note: see `generate_many`.
@@ -135,7 +135,7 @@ class BatchRun:
             model,
             (None if accepted is None else accepted[0] for accepted in self.accepted(lines)),
             parallel,
-            isolated=isolated,
+            deterministic=deterministic,
             should_stop=should_stop,
             progress=on_progress,
             note=note,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..common.errors import problem_message, problem_sentence
-from ..common.text import nearest_name, shorten
+from ..common.text import nearest_name, short_repr
 from ..presets.overrides import Override
 from .errors import InvalidLineError
 
@@ -125,7 +125,7 @@ class _ShortLine(StrictModel):
     @classmethod
     def _check_id(cls, value: object) -> object:
         if not _is_id(value):
-            raise ValueError(f"{shorten(value)} is not a string or an integer")
+            raise ValueError(f"{short_repr(value)} is not a string or an integer")
         return value
 
     @model_validator(mode="after")
@@ -307,7 +307,7 @@ class OpenAILine(StrictModel):
     @classmethod
     def _check_id(cls, value: object) -> object:
         if not isinstance(value, str):
-            raise ValueError(f"{shorten(value)} is not a string, which OpenAI's format has here")
+            raise ValueError(f"{short_repr(value)} is not a string, which OpenAI's format has here")
         return value
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..common.errors import problem_message, problem_sentence
-from ..common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_problem, write_whole_file
+from ..common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_file_atomically, write_problem
 from ..common.strict_json import json_problem, parse_strict_json
 from .errors import JournalError
 
@@ -305,7 +305,7 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings, whole or not at all. Raises ``JournalError``."""
     text = json.dumps(settings, ensure_ascii=False, indent=1) + "\n"
     try:
-        write_whole_file(path, lambda file: file.write(text.encode()))
+        write_file_atomically(path, lambda file: file.write(text.encode()))
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from None
 

@@ -183,14 +183,14 @@ class BatchServiceSpec:
     Attributes:
         model: the model.
         parallel: requests at a time.
-        isolated: see `generate_many`.
+        deterministic: see `generate_many`.
         is_openai: see `answer_line`.
         sentence: what is wrong, in words for the record of a line; a function that can be pickled.
     """
 
     model: ModelSpec
     parallel: int
-    isolated: bool
+    deterministic: bool
     is_openai: bool
     sentence: Callable[[Exception], str] = str
 
@@ -226,7 +226,7 @@ class BatchService:
                     yield request
 
         for outcome in generate_many(
-            self._model, requests(), spec.parallel, isolated=spec.isolated, progress=progress
+            self._model, requests(), spec.parallel, deterministic=spec.deterministic, progress=progress
         ):
             key, line = str(outcome.id), lines.pop(outcome.id)
             if isinstance(outcome, BatchAnswer):

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..common.files import write_whole_file
+from ..common.files import write_file_atomically
 from ..common.text import count_noun, without_error_number
 from .errors import ModelError
 from .listing import repository_folder
@@ -269,7 +269,7 @@ class Hub:
             path = huggingface_hub.hf_hub_download(repository, file.path, revision=self._commit)
         reference = self.folder / "refs" / "main"
         reference.parent.mkdir(parents=True, exist_ok=True)
-        write_whole_file(reference, lambda stream: stream.write(self._commit.encode()))
+        write_file_atomically(reference, lambda stream: stream.write(self._commit.encode()))
         return Path(path)
 
     def _fetch_rest(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..common.text import one_of, shorten
+from ..common.text import join_alternatives, short_repr
 from ..samplers.base import Sampler, Stage
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
@@ -93,7 +93,9 @@ def _step_target(text: str, origin: str) -> _StepTarget:
     """
     match = _TARGET.fullmatch(text.strip())
     if match is None:
-        raise PresetError(f"{origin}: {shorten(text)} is not name, name.parameter or name#2.parameter (from #1)")
+        raise PresetError(
+            f"{origin}: {short_repr(text)} is not name, name.parameter or name#2.parameter (from #1)"
+        )
     try:
         cls = find_sampler(match["name"])
     except SamplingError as error:
@@ -215,7 +217,7 @@ def _switch(steps: Steps, target: _StepTarget, position: int | None, override: O
     """
     is_on = True if override.value is None else override.value
     if not isinstance(is_on, bool):
-        raise PresetError(f"{override.origin}: {shorten(override.value)} is not true or false")
+        raise PresetError(f"{override.origin}: {short_repr(override.value)} is not true or false")
     if is_on == (position is not None):
         return list(steps)
     if position is None:
@@ -388,8 +390,8 @@ def _refuse_unknown_letters(sequence: str, origin: str) -> None:
     if wrong and word not in _BY_NAME and ";" not in word:
         known = ", ".join(f"{letter} ({theirs})" for letter, theirs, _ in _SAMPLERS)
         raise PresetError(
-            f"{origin}: llama.cpp has no sampler with the letter {one_of([shorten(letter) for letter in wrong])};"
-            f" there are {known}"
+            f"{origin}: llama.cpp has no sampler with the letter "
+            f"{join_alternatives([short_repr(letter) for letter in wrong])}; there are {known}"
         )
 
 
@@ -406,5 +408,5 @@ def read_sequence(sequence: str, origin: str) -> list[str]:
     for part in parts:
         if part not in _BY_NAME:
             known = ", ".join(LLAMA_CPP_SAMPLERS)
-            raise PresetError(f"{origin}: {shorten(part)} is not a sampler of llama.cpp; known: {known}")
+            raise PresetError(f"{origin}: {short_repr(part)} is not a sampler of llama.cpp; known: {known}")
     return [_BY_NAME[part] for part in parts]

@@ -19,7 +19,7 @@ from pydantic import (
 
 from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
-from ..common.text import shorten
+from ..common.text import short_repr
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
@@ -135,7 +135,7 @@ class Preset(BaseModel):
     @classmethod
     def _check_chain_type(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
-            raise ValueError(f"chain: {shorten(value)} is not {cls.needed['chain']}")
+            raise ValueError(f"chain: {short_repr(value)} is not {cls.needed['chain']}")
         return value
 
     @field_validator("stop", mode="before")
@@ -143,11 +143,11 @@ class Preset(BaseModel):
     def _check_stop(cls, value: object) -> object:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list):
-            raise ValueError(f"stop: {shorten(value)} is not {cls.needed['stop']}")
+            raise ValueError(f"stop: {short_repr(value)} is not {cls.needed['stop']}")
         for number, text in enumerate(texts):
             origin = "stop" if isinstance(value, str) else f"stop[{number}]"
             if not isinstance(text, str):
-                raise ValueError(f"{origin}: {shorten(text)} is not a text")
+                raise ValueError(f"{origin}: {short_repr(text)} is not a text")
             if not text:
                 raise ValueError(f"{origin}: '' is empty, and would stop at once")
         return texts
@@ -192,7 +192,7 @@ def check_keys(model: type[BaseModel], table: Mapping[Any, Any]) -> None:
     """Raise ``PresetError`` for the first key that is no field of the model, with the nearest that is."""
     for key in table:
         if key not in model.model_fields:
-            raise PresetError(f"unknown key {shorten(key)}; {name_hint(str(key), model.model_fields)}")
+            raise PresetError(f"unknown key {short_repr(key)}; {name_hint(str(key), model.model_fields)}")
 
 
 def field_message(error: ValidationError, table: Mapping[str, Any], needed: Mapping[str, str]) -> str:

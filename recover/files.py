@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.files import write_whole_file
+from ..common.files import write_file_atomically
 from .errors import RecoverError
 
 
@@ -29,9 +29,9 @@ def check_writable(path: Path) -> None:
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file whole, or leave it as it was, see `common.write_whole_file`. Raises ``RecoverError``."""
+    """Write a file whole, or leave it as it was, see `common.write_file_atomically`. Raises ``RecoverError``."""
     try:
-        write_whole_file(path, write)
+        write_file_atomically(path, write)
     except OSError as error:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
-from ..common.text import nearest_name, shorten
+from ..common.text import nearest_name, short_repr
 from .base import BuildContext, Sampler, Vocabulary
 from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
@@ -101,7 +101,7 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
         names = " and ".join(map(str, step))
         raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
     raise SamplingError(
-        f"{origin}: {shorten(step)} is not a step; write name, name: value or name: {{parameters}}"
+        f"{origin}: {short_repr(step)} is not a step; write name, name: value or name: {{parameters}}"
     )
 
 
@@ -405,5 +405,5 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     if first["type"] == "dict_type" and cls.about.example is not None:
         message += f" such as {cls.about.example}"
     if "value_error" in (problem["type"] for problem in same_path) and not isinstance(first["input"], Mapping):
-        message = f"{shorten(first['input'])}: {message}"
+        message = f"{short_repr(first['input'])}: {message}"
     return f"{path}: {'the key ' if is_key else ''}{message}"

@@ -20,7 +20,7 @@ from ...chats.conversation import tree_lines
 from ...chats.prompt import jsonl_of, markdown_of
 from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
-from ...common.files import write_whole_file
+from ...common.files import write_file_atomically
 from ...common.text import count_noun, nearest_name
 from ..completion.values import Candidate, Reply, complete_text, matching
 from ..flags import Completes
@@ -506,7 +506,7 @@ def _export(chat: Chat, argument: str) -> None:
     if not messages:
         raise ChatCommandError("there are no messages yet")
     data = formats[path.suffix](messages).encode()
-    write_whole_file(path, lambda file: file.write(data))
+    write_file_atomically(path, lambda file: file.write(data))
     note(f"{path}: {count_noun(len(messages), 'message')}")
 
 

@@ -204,7 +204,7 @@ def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
                 model,
                 lines,
                 options.parallel or model.default_parallel,
-                isolated=options.deterministic,
+                deterministic=options.deterministic,
                 should_stop=stop_check_with_note(interrupt),
                 on_progress=display.add_tokens,
                 note=note,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import bounded_lines, input_name, is_stdin, open_input, write_whole_file
+from ...common.files import bounded_lines, input_name, is_stdin, open_input, write_file_atomically
 from ...common.text import count_noun, nearest_name
 from ..command_options import refuse_same_file, takes_options
 from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, options_class, read_color
@@ -234,7 +234,7 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
         sys.stdout.write(html)
     else:
         data = html.encode()
-        write_whole_file(target, lambda file: file.write(data))
+        write_file_atomically(target, lambda file: file.write(data))
         tokens = count_noun(sum(run.tokens for run in runs), "token")
         say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
     for run in runs:

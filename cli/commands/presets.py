@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import is_stdin, write_whole_file
+from ...common.files import is_stdin, write_file_atomically
 from ...jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
@@ -207,7 +207,7 @@ def _save(name: str, text: str, *, may_replace: bool) -> None:
     if existing and not may_replace:
         fail(f"{existing[0]} exists; --force replaces it", BAD_USAGE)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole_file(path, lambda file: file.write(text.encode()))
+    write_file_atomically(path, lambda file: file.write(text.encode()))
     note(f"saved as {path}; use it with -P {shlex.quote(name)}")
     found = find_preset(name).path
     if not found.samefile(path):

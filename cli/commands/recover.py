@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from ...common.errors import UsageError
-from ...common.text import count_noun, shorten
+from ...common.text import count_noun, short_repr
 from ..command_options import GivenFlags, refuse_same_file, takes_options
 from ..flags import POSITIVE, Options, argument, at_least, flag, options_class
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -465,7 +465,7 @@ def _is_finished(
             raise RecoverError(f"{file}: the file has no {name} of its run to compare; give another file with -o")
         if found[name] != value:
             was, given = (
-                shorten(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
+                short_repr(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
                 for each in (found[name], value)
             )
             raise RecoverError(

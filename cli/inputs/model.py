@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.tasks import ServiceFactory
     from ...engine.model import Model
-    from ...engine.native.model import EarlyLoad
+    from ...engine.native.model import BackgroundLoad
     from ...engine.native.options import ComputeOptions, GpuOptions, LoadPlan
     from ...models.errors import ModelError
     from ...models.hub import PullProgress
@@ -292,14 +292,14 @@ def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
 
 
 _MAX_BYTES = 500_000_000
-"""A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
+"""A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `BackgroundLoad` has neither."""
 
 
 class BackgroundModel(NamedTuple):
     """A model that is being loaded, and what named it."""
 
     spec: ModelSpec
-    load: EarlyLoad
+    load: BackgroundLoad
 
 
 @contextmanager
@@ -322,13 +322,13 @@ def load_in_background(
     if spec is None or plan is None:
         yield None
         return
-    from ...engine.native.model import EarlyLoad
+    from ...engine.native.model import BackgroundLoad
 
-    load = EarlyLoad(plan)
+    load = BackgroundLoad(plan)
     try:
         yield BackgroundModel(spec, load)
     finally:
-        load.drop()
+        load.cancel()
 
 
 def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | None:

@@ -148,7 +148,7 @@ def prepare_prompt(
         template: the flags of the chat template.
         is_chat: whether the template is used; None: if there is a system message.
     """
-    from ...engine.templates import build_prompt, frame_input
+    from ...engine.templates import build_prompt, tokenize_with_affixes
 
     system = settings.system.value
     if frame.name is None:
@@ -156,6 +156,6 @@ def prepare_prompt(
         return PreparedPrompt(built, built, text)
     if system is not None:
         note(f"{frame.name} takes the place of the chat template: the system message is left out")
-    tokens = frame_input(model.vocabulary, text, frame.in_prefix or "", frame.in_suffix or "")
+    tokens = tokenize_with_affixes(model.vocabulary, text, frame.in_prefix or "", frame.in_suffix or "")
     framed = frame.around(text)
     return PreparedPrompt(tokens, framed, framed)

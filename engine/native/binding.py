@@ -201,16 +201,16 @@ def discard_last_messages() -> None:
     _last_lines.clear()
 
 
-def last_complaint() -> str:
+def pop_last_error() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
     lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
     _last_lines.clear()
     return lines
 
 
-def reason_suffix() -> str:
+def last_error_suffix() -> str:
     """Return llama.cpp's last warnings or errors after a colon, to end a message; empty without any."""
-    reason = last_complaint()
+    reason = pop_last_error()
     return f": {reason}" if reason else ""
 
 

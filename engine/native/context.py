@@ -15,9 +15,9 @@ from .binding import (
     bind_function,
     discard_last_messages,
     failed_assertions_as_errors,
-    last_complaint,
+    last_error_suffix,
     lib,
-    reason_suffix,
+    pop_last_error,
 )
 from .model import NativeModel
 from .options import ContextOptions, native_context_params
@@ -45,8 +45,8 @@ class SequenceSpan(NamedTuple):
 class NativeContext:
     """A llama_context, and a batch that every call overwrites.
 
-    Each sequence has memory of its own. Attributes: ``handle``; ``length``, tokens per sequence; ``width``, logits
-    per row; ``can_truncate``, see `NativeModel`.
+    Each sequence has memory of its own. Attributes: ``handle``; ``length``, tokens per sequence; ``vocab_size``,
+    logits per row; ``can_truncate``, see `NativeModel`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NativeContext:
         model: NativeModel,
         options: ContextOptions,
         adapters: Sequence[tuple[object, float]] = (),
-        early: object = None,
+        loaded_handle: object = None,
     ) -> None:
         """Make a context.
 
@@ -62,11 +62,11 @@ class NativeContext:
             model: its model.
             options: its size, and how it computes.
             adapters: with their scales.
-            early: a llama_context with these options that exists already; None: it is made now.
+            loaded_handle: a llama_context with these options that exists already; None: it is made now.
 
         Raises ``ModelError``.
         """
-        self.handle = early
+        self.handle = loaded_handle
         if self.handle is None:
             discard_last_messages()
             with failed_assertions_as_errors():
@@ -76,7 +76,7 @@ class NativeContext:
         if not self.handle:
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"
-                f"{reason_suffix()}",
+                f"{last_error_suffix()}",
                 advice="try a smaller n_ctx",
             )
         discard_last_messages()  # a warning about the new context is not the reason of a call that fails later
@@ -86,7 +86,7 @@ class NativeContext:
         self._abort_flag = model.abort_flag
         self._has_one_sequence = options.sequences == 1
         self._memory = lib.llama_get_memory(self.handle)
-        self.width, self._state_width = model.vocabulary.size, model.state_width
+        self.vocab_size, self._state_width = model.vocabulary.size, model.state_width
         self._views: dict[int, Logits] = {}
         """Views of rows of logits by address. llama.cpp takes new memory for them only when it needs more."""
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
@@ -112,7 +112,7 @@ class NativeContext:
         handles = (lib.llama_adapter_lora_p_ctypes * len(adapters))(*(handle for handle, _ in adapters))
         scales = (ctypes.c_float * len(adapters))(*(scale for _, scale in adapters))
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
-            raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
+            raise ModelError(f"llama.cpp could not attach the LoRA adapter: {pop_last_error()}")
 
     def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> None:
         """Read tokens, the first of them at ``position``, and keep the last one's logits, or ``all_logits``.
@@ -158,7 +158,7 @@ class NativeContext:
             discard_last_messages()  # llama.cpp logs an abort as an error
             raise AbortedError
         if code != 0:
-            raise ModelError(f"llama.cpp could not decode (code {code}){reason_suffix()}")
+            raise ModelError(f"llama.cpp could not decode (code {code}){last_error_suffix()}")
 
     @contextmanager
     def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
@@ -195,7 +195,7 @@ class NativeContext:
     def _view_at(self, address: int) -> Logits:
         view = self._views.get(address)
         if view is None:
-            view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
+            view = np.ctypeslib.as_array((ctypes.c_float * self.vocab_size).from_address(address))
             view.flags.writeable = False
             self._views[address] = view
         return view
@@ -208,7 +208,7 @@ class NativeContext:
         pointer = lib.llama_get_embeddings_ith(self.handle, index)
         return np.ctypeslib.as_array(pointer, (self._state_width if pointer else 0,))
 
-    def forget(self, position: int, sequence: int = 0) -> bool:
+    def truncate_sequence(self, position: int, sequence: int = 0) -> bool:
         """Remove a sequence's tokens from ``position`` on. Returns False if the model can only remove all."""
         if position == 0 and self._has_one_sequence:
             lib.llama_memory_clear(self._memory, False)
@@ -216,7 +216,7 @@ class NativeContext:
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
 
     @property
-    def why_it_cannot_shift(self) -> str | None:
+    def shift_unsupported_reason(self) -> str | None:
         """The reason why tokens within a sequence cannot be removed and replaced by later ones; None: they can."""
         if not self.can_truncate:
             return "it is recurrent"
@@ -224,7 +224,7 @@ class NativeContext:
             return "llama.cpp cannot change the positions of its tokens (M-RoPE and others)"
         return None
 
-    def discard(self, start: int, end: int, length: int) -> None:
+    def remove_span(self, start: int, end: int, length: int) -> None:
         """Remove the tokens ``start`` to ``end`` of the only sequence, which has ``length`` tokens.
 
         Those after them move up: llama.cpp rotates their keys, and computes nothing else again.
@@ -244,7 +244,7 @@ class NativeContext:
         buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))  # may be gigabytes: no copy
         if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
             return True
-        self.forget(0, sequence)
+        self.truncate_sequence(0, sequence)
         discard_last_messages()
         return False
 

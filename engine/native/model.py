@@ -11,7 +11,14 @@ from threading import Event, Thread
 from typing import Any
 
 from ...models.errors import AdapterError, ModelError
-from .binding import AbortFlag, discard_last_messages, failed_assertions_as_errors, lib, reason_suffix, silent_log
+from .binding import (
+    AbortFlag,
+    discard_last_messages,
+    failed_assertions_as_errors,
+    last_error_suffix,
+    lib,
+    silent_log,
+)
 from .options import (
     ContextOptions,
     LoadOptions,
@@ -19,7 +26,7 @@ from .options import (
     MetadataOverrides,
     cache_bytes_per_token,
     native_context_params,
-    request_when_first_called,
+    request_huge_pages_on_first_progress,
     set_gpu_options,
 )
 from .vocabulary import NativeVocabulary
@@ -47,7 +54,7 @@ class _NativeModelParams:
 
     def report_to(self, progress: Callable[[float], bool]) -> None:
         """Call ``progress`` with the fraction that is loaded, 0 to 1. When it returns False, loading stops."""
-        report = request_when_first_called(progress)
+        report = request_huge_pages_on_first_progress(progress)
         self._callback = lib.llama_progress_callback(lambda fraction, _user: report(fraction))
         self.native.progress_callback = self._callback
 
@@ -63,13 +70,13 @@ class NativeModel:
         path: str,
         options: LoadOptions,
         progress: Callable[[float], bool] | None = None,
-        early: EarlyLoad | None = None,
+        background_load: BackgroundLoad | None = None,
     ) -> None:
-        self.abort_flag = AbortFlag() if early is None else early.abort_flag
+        self.abort_flag = AbortFlag() if background_load is None else background_load.abort_flag
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        self._early = early
-        progress = progress or _go_on
-        self.handle = None if early is None else early.take_model(progress)
+        self._background_load = background_load
+        progress = progress or _continue_loading
+        self.handle = None if background_load is None else background_load.wait_for_model(progress)
         if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
             params = _NativeModelParams(options)
             params.report_to(progress)
@@ -77,15 +84,15 @@ class NativeModel:
             with failed_assertions_as_errors():
                 self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:
-            raise ModelError(f"{path}: llama.cpp could not load it{reason_suffix()}")
+            raise ModelError(f"{path}: llama.cpp could not load it{last_error_suffix()}")
         self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), options.missing_bytes)
 
     def close(self) -> None:
         """Free the model. Close its contexts first."""
         if self.handle:
             self.vocabulary.close()
-            if self._early is not None:
-                self._early.drop()
+            if self._background_load is not None:
+                self._background_load.cancel()
             lib.llama_model_free(self.handle)
             self.handle = None
 
@@ -94,7 +101,7 @@ class NativeModel:
         """The context length that the model was trained with, tokens."""
         return int(lib.llama_model_n_ctx_train(self.handle))
 
-    def why_it_cannot_generate(self) -> str | None:
+    def generation_unsupported_reason(self) -> str | None:
         """A sentence about a model that does not write text token by token; None for one that does."""
         if not lib.llama_model_has_decoder(self.handle):
             return "this model does not write text (an embedding or encoder model)"
@@ -168,7 +175,7 @@ class NativeModel:
         discard_last_messages()
         adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
-            raise AdapterError(f"{path}: llama.cpp could not load this adapter{reason_suffix()}")
+            raise AdapterError(f"{path}: llama.cpp could not load this adapter{last_error_suffix()}")
         return adapter
 
 
@@ -196,12 +203,12 @@ def _native_overrides(overrides: MetadataOverrides) -> Any:
 
 _MAX_CONTEXT_TOKENS = 8192
 """A longer context may need gigabytes, which a wrong command line would fill and clear in vain."""
-_TURN_SECONDS = 1e-4
+_LOCK_SWITCH_SECONDS = 1e-4
 """How long a callback waits for Python's lock at most. Usual are 5 ms, and there is a callback for each tensor."""
 
 
-class EarlyLoad:
-    """A model that is loaded in a thread of its own, and then its context; `drop` ends that.
+class BackgroundLoad:
+    """A model that is loaded in a thread of its own, and then its context; `cancel` ends that.
 
     A callback of the thread waits for Python's lock. So a file that is mapped is loaded without any: nothing tells
     how far it is, and it cannot be stopped. A file that is read can be, and the lock changes hands more often
@@ -223,8 +230,8 @@ class EarlyLoad:
         """llama.cpp's settings of this process, until the thread has ended."""
         self._settings.enter_context(silent_log())
         self._settings.enter_context(failed_assertions_as_errors())
-        self._progress: Callable[[float], bool] = _go_on
-        self._thread = Thread(target=self._load, name="early load")
+        self._progress: Callable[[float], bool] = _continue_loading
+        self._thread = Thread(target=self._load, name="background load")
         try:
             self._thread.start()
         except RuntimeError:  # the system has no room for another thread
@@ -254,8 +261,8 @@ class EarlyLoad:
     def _load_model(self) -> Any:
         return lib.llama_model_load_from_file(os.fsencode(self.plan.path), self._params.native)
 
-    def take_model(self, progress: Callable[[float], bool]) -> Any:
-        """Wait for the model, and give it to the caller, who calls `drop` before freeing it; None: refused.
+    def wait_for_model(self, progress: Callable[[float], bool]) -> Any:
+        """Wait for the model, and give it to the caller, who calls `cancel` before freeing it; None: refused.
 
         ``progress``: called with the fraction that is loaded, 0 to 1, in the thread of the load, if the file is
         read. When it returns False, loading stops.
@@ -267,7 +274,7 @@ class EarlyLoad:
         model, self._model = self._model, None
         return model
 
-    def take_context(self, options: ContextOptions) -> Any:
+    def wait_for_context(self, options: ContextOptions) -> Any:
         """Wait for the context, and give it to the caller; None if there is none with these options."""
         self._finish()
         if options != self._context_options:
@@ -275,9 +282,9 @@ class EarlyLoad:
         context, self._context = self._context, None
         return context or None
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Stop loading or wait for its end, and free what nobody took."""
-        self._progress = _stop
+        self._progress = _stop_loading
         self._finish()
         if self._context:
             lib.llama_free(self._context)
@@ -291,11 +298,11 @@ class EarlyLoad:
         self._settings.close()
 
 
-def _go_on(_fraction: float) -> bool:
+def _continue_loading(_fraction: float) -> bool:
     return True
 
 
-def _stop(_fraction: float) -> bool:
+def _stop_loading(_fraction: float) -> bool:
     return False
 
 
@@ -303,7 +310,7 @@ def _stop(_fraction: float) -> bool:
 def _short_turns() -> Iterator[None]:
     """While inside, Python's lock changes hands more often."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_SECONDS)
+    sys.setswitchinterval(_LOCK_SWITCH_SECONDS)
     try:
         yield
     finally:

@@ -309,7 +309,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     for file, _ in lora:
         check_is_adapter(Path(file), header.values.get("general.architecture"))
     if mmap is None:
-        mmap = mlock or gpu_layers != 0 or not are_for_models_of(model_bytes(path))
+        mmap = mlock or gpu_layers != 0 or not are_huge_pages_useful(model_bytes(path))
     options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
@@ -407,12 +407,12 @@ _FIELDS_WITHOUT_FILE = 5
 """The fields of a mapping's line that names no file: addresses, permissions, offset, device, inode."""
 
 
-def are_for_models_of(file_bytes: int) -> bool:
+def are_huge_pages_useful(file_bytes: int) -> bool:
     """Say whether a model of this size is read into huge pages rather than mapped."""
-    return _LEAST_BYTES <= file_bytes <= _MOST_BYTES and are_offered()
+    return _LEAST_BYTES <= file_bytes <= _MOST_BYTES and are_huge_pages_supported()
 
 
-def are_offered() -> bool:
+def are_huge_pages_supported() -> bool:
     """Say whether the kernel gives huge pages to those who ask."""
     try:
         return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _SETTING.read_text()
@@ -420,13 +420,13 @@ def are_offered() -> bool:
         return False
 
 
-def request_when_first_called(progress: Callable[[float], bool]) -> Callable[[float], bool]:
+def request_huge_pages_on_first_progress(progress: Callable[[float], bool]) -> Callable[[float], bool]:
     """Return ``progress``, a callback of a load that begins now, that asks for huge pages at its first call.
 
     By then llama.cpp has reserved the memory of the weights, and read none of them. If the kernel does not say
     where that is, the pages stay small.
     """
-    if not are_offered():
+    if not are_huge_pages_supported():
         return progress
     before = set(_large_mappings())
     is_requested = False

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from ...common.machine import SEED_MAX
-from ...common.text import shorten
+from ...common.text import short_repr
 from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
@@ -71,7 +71,7 @@ class Draft:
     def report(self, key: str, effect: str) -> None:
         """Note that a key of the file could not be carried over: ``KEY VALUE: EFFECT``."""
         spelled = self.table.spelled(key)
-        self.reported.append(f"{spelled} {shorten(self.table.values.get(spelled))}: {effect}")
+        self.reported.append(f"{spelled} {short_repr(self.table.values.get(spelled))}: {effect}")
 
     def report_changed(self, key: str, change: str) -> None:
         """Note that a key of the file is carried over with a change: ``KEY VALUE: CHANGE``."""
@@ -168,7 +168,7 @@ class Draft:
         """Report the steps that have no effect in the tool; those of its defaults are left out quietly."""
         for step in steps:
             if step.is_given:
-                values = ", ".join(f"{key} {shorten(self.table.values.get(key))}" for key in step.keys)
+                values = ", ".join(f"{key} {short_repr(self.table.values.get(key))}" for key in step.keys)
                 self.reported.append(f"{values}: no effect in {self.tool}, since {reason}")
 
     def take_max_tokens(self, key: str, unlimited: Container[int] = ()) -> None:
@@ -202,7 +202,7 @@ class Draft:
     def report_unknown(self, known: Iterable[str], hint: str = "") -> None:
         """Report each key that the tool does not know."""
         for key in self.table.unknown(known):
-            value = shorten(self.table.values[key])
+            value = short_repr(self.table.values[key])
             self.reported.append(f"{key} {value}: {self.tool} does not know this key{hint}; it was left out")
 
 
@@ -516,8 +516,8 @@ class Outgoing:
             if name in row.keys:
                 self.values[row.keys[name].name] = value
             elif value != there:
-                subject = f"{sampler.about.name}.{name} {shorten(value)}"
-                self.report(subject, f"{self.tool} always has {shorten(there)} there")
+                subject = f"{sampler.about.name}.{name} {short_repr(value)}"
+                self.report(subject, f"{self.tool} always has {short_repr(there)} there")
 
     def report_order(self, order: Sequence[str]) -> None:
         """Report steps that stand in another order than the one that the tool always has."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...common.text import shorten
+from ...common.text import short_repr
 from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, report_searches
 from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import ForeignTable
@@ -103,7 +103,7 @@ def _put_before(draft: Draft) -> None:
     if any(len(ids) > 1 for ids in bad):
         longer = [ids for ids in bad if len(ids) > 1]
         draft.reported.append(
-            f"bad_words_ids {shorten(longer)}: sequences of several tokens cannot be banned by ids"
+            f"bad_words_ids {short_repr(longer)}: sequences of several tokens cannot be banned by ids"
         )
     draft.put_rows(_ROWS, "min_tokens")
     tokens = table.raw("suppress_tokens") or []

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...common.text import shorten
+from ...common.text import short_repr
 from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, report_searches
 from .kobold import ORDER as KOBOLDCPP_ORDER
 from .rows import StepRow, ToolKey, rows_by_sampler
@@ -142,7 +142,7 @@ def _biased(draft: Draft, text: str) -> Sequence[int | str]:
         return [f" {text}"] if text else []
     ids = _token_ids(text)
     if ids is None:
-        draft.reported.append(f"logit_bias: {shorten(text)} is not a list of token ids; SillyTavern skips it")
+        draft.reported.append(f"logit_bias: {short_repr(text)} is not a list of token ids; SillyTavern skips it")
     return ids or []
 
 
@@ -156,7 +156,7 @@ def _put_bans(draft: Draft) -> None:
                 ids = _token_ids(line)
                 if ids is None:
                     draft.reported.append(
-                        f"{key}: {shorten(line)} is not a list of token ids; SillyTavern skips it"
+                        f"{key}: {short_repr(line)} is not a list of token ids; SillyTavern skips it"
                     )
                 tokens += ids or []
             elif len(line) > 1 and line.startswith('"') and line.endswith('"'):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ...common.strict_json import json_problem, parse_strict_json
-from ...common.text import shorten
+from ...common.text import short_repr
 from ..errors import PresetError
 from ..yaml_reader import BoundedLoader, parse_yaml, read_text
 
@@ -67,7 +67,7 @@ class ForeignTable:
 
     def fault(self, key: str, needed: str) -> PresetError:
         """The error for a value of another kind than ``needed``."""
-        value = shorten(self.values.get(self.spelled(key)))
+        value = short_repr(self.values.get(self.spelled(key)))
         return PresetError(f"{self.origin_of(key)}: {value} is not {needed}")
 
     def origin_of(self, key: str) -> str:

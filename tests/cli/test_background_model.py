@@ -7,7 +7,7 @@ import pytest
 from logitsmith.cli.inputs import model as early_model
 from logitsmith.cli.inputs.model import load_arguments, load_in_background
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
-from logitsmith.engine.native.options import are_offered
+from logitsmith.engine.native.options import are_huge_pages_supported
 
 from .test_signals import CODES, signals, start
 
@@ -36,7 +36,7 @@ def loads(monkeypatch):
         def drop(self):
             loads.append("dropped")
 
-    monkeypatch.setattr("logitsmith.engine.native.model.EarlyLoad", Load)
+    monkeypatch.setattr("logitsmith.engine.native.model.BackgroundLoad", Load)
     return loads
 
 
@@ -85,17 +85,17 @@ def test_a_wrong_preset_is_told_before_a_wrong_model(gen, command, model, pruned
 
 SLOW_LOAD = """
 import os, sys, time
-from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.model import BackgroundLoad
 from logitsmith.cli import main
 
-load = EarlyLoad._load
+load = BackgroundLoad._load
 
 def slow_load(self):
     os.write(2, b"loading\\n")
     time.sleep({seconds})
     load(self)
 
-EarlyLoad._load = slow_load
+BackgroundLoad._load = slow_load
 sys.argv = ["gen", "Hello", "-n", "1"]
 main()
 """
@@ -119,22 +119,22 @@ def test_a_signal_during_the_load(environment, number, seconds, delay):
 
 SLOW_READ = """
 import os, sys, time
-from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.model import BackgroundLoad
 from logitsmith.cli import main
 
-def report(self, fraction, of=EarlyLoad._report):
+def report(self, fraction, of=BackgroundLoad._report):
     os.write(2, b"." if fraction else b"reading\\n")
     time.sleep(0.01)
     return of(self, fraction)
 
-EarlyLoad._report = report
+BackgroundLoad._report = report
 sys.argv = ["gen", "Hello", "-n", "16"]
 main()
 """
 TENSORS = 272
 
 
-@pytest.mark.skipif(not are_offered(), reason="without huge pages the file is mapped")
+@pytest.mark.skipif(not are_huge_pages_supported(), reason="without huge pages the file is mapped")
 @pytest.mark.bundled_model
 @signals
 def test_a_signal_stops_reading(environment, number):

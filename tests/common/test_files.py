@@ -18,8 +18,8 @@ from logitsmith.common.files import (
     read_bounded,
     read_text_file,
     search_path,
+    write_file_atomically,
     write_problem,
-    write_whole_file,
 )
 
 
@@ -46,27 +46,27 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
     os.mkfifo(path)
     with ThreadPoolExecutor() as pool:
         reading = pool.submit(path.read_bytes)
-        write_whole_file(path, lambda file: file.write(b"whole"))
+        write_file_atomically(path, lambda file: file.write(b"whole"))
         assert reading.result() == b"whole"
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_device_is_written_into_and_not_replaced():
-    write_whole_file(Path("/dev/null"), lambda file: file.write(b"lost"))
+    write_file_atomically(Path("/dev/null"), lambda file: file.write(b"lost"))
     assert Path("/dev/null").is_char_device()
 
 
 def test_a_whole_file_is_there_or_as_before(tmp_path):
     path = tmp_path / "out.bin"
-    write_whole_file(path, lambda file: file.write(b"first"))
+    write_file_atomically(path, lambda file: file.write(b"first"))
 
     def fail(file):
         file.write(b"second")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space") as raised:
-        write_whole_file(path, fail)
+        write_file_atomically(path, fail)
     assert raised.value.filename == str(path)
     assert path.read_bytes() == b"first"
     assert [file.name for file in tmp_path.iterdir()] == ["out.bin"]
@@ -190,7 +190,7 @@ def test_why_a_file_is_not_written(tmp_path):
         if name == "out":
             path.mkdir()
         with pytest.raises(OSError) as raised:  # noqa: PT011 - which one is the system's choice
-            write_whole_file(path, lambda file: file.write(b"x"))
+            write_file_atomically(path, lambda file: file.write(b"x"))
         problems[name] = write_problem(raised.value, path)
     folder = "it is a folder, not a file"
     assert problems == {"none/out.txt": f"there is no folder {tmp_path}/none", ".": folder, "out": folder}

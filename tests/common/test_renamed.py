@@ -3,6 +3,7 @@
 from collections import namedtuple
 from dataclasses import dataclass
 from importlib import import_module
+from pkgutil import resolve_name
 
 import pytest
 from logitsmith.common import renamed
@@ -121,11 +122,7 @@ def test_a_subclass_with_the_old_names():
     ],
 )
 def test_every_new_name_exists(owner, old_name, new_name):
-    module, _, qualified_name = owner.rpartition(".")
-    try:
-        found = import_module(owner)
-    except ModuleNotFoundError:
-        found = getattr(import_module(module), qualified_name)
+    found = resolve_name(owner)
     if isinstance(found, type) or not callable(found):
         with pytest.warns(DeprecationWarning, match=f"{old_name} is now called {new_name}"):
             getattr(found, old_name)

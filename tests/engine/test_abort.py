@@ -105,8 +105,10 @@ CALLS = {
     "batch": lambda model: list(
         generate_many(model, [GenerationRequest(prompt(model), build("greedy"), max_tokens=3)] * 3, 2)
     ),
-    "batch, isolated": lambda model: list(
-        generate_many(model, [GenerationRequest(prompt(model), build("greedy"), max_tokens=3)], 1, isolated=True)
+    "batch, deterministic": lambda model: list(
+        generate_many(
+            model, [GenerationRequest(prompt(model), build("greedy"), max_tokens=3)], 1, deterministic=True
+        )
     ),
 }
 

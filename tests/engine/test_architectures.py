@@ -94,7 +94,7 @@ def run(model, number, constraint=None, max_tokens=TOKENS, **options):
     return events[0], [event for event in events if isinstance(event, Token)], events[-1]
 
 
-def run_many(model, numbers, parallel, isolated=False):
+def run_many(model, numbers, parallel, deterministic=False):
     """The ids and logprobs of each request's tokens, and what is promised for them."""
     requests = [
         GenerationRequest(
@@ -102,7 +102,7 @@ def run_many(model, numbers, parallel, isolated=False):
         )
         for number in numbers
     ]
-    answers = list(generate_many(model, requests, parallel, isolated=isolated))
+    answers = list(generate_many(model, requests, parallel, deterministic=deterministic))
     assert all(isinstance(answer, BatchAnswer) for answer in answers), answers
     promised = {str(answer.start.batch_exactness).split(" (")[0] for answer in answers}
     assert len(promised) == 1
@@ -129,7 +129,7 @@ def test_the_manual_says_what_it_does(model):
     assert row.common_beginning == ("goes on from there" if model.can_truncate else "is read again")
     promised = str(model.batch_exactness(3)).split(" (")[0]
     assert row.batch == ("measured" if model.can_truncate else promised)
-    assert str(model.batch_exactness(3, isolated=True)) == "exact"
+    assert str(model.batch_exactness(3, deterministic=True)) == "exact"
 
 
 def test_a_kept_beginning_changes_nothing(model):
@@ -155,7 +155,7 @@ def test_a_batch_keeps_its_promise(model):
         model.context.truncate(0)
         alone[number] = exact(run(model, number)[1])
     assert run_many(model, numbers, 1) == (alone, "exact")
-    assert run_many(model, numbers, 3, isolated=True) == (alone, "exact")
+    assert run_many(model, numbers, 3, deterministic=True) == (alone, "exact")
     three, promised = run_many(model, numbers, 3)
     if not model.can_truncate:
         assert promised == ("exact" if model.metadata["general.architecture"] == "plamo2" else "to rounding")

@@ -130,7 +130,7 @@ def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
 
 def test_isolated_requests_compute_what_generate_computes(model):
     requests = list(long_requests(model, 1, 2))
-    answers = generate_batch(model, requests, 4, isolated=True)
+    answers = generate_batch(model, requests, 4, deterministic=True)
     for request in requests:
         tokens, done = generate_alone(model, request)
         assert [(t.id, t.distributions) for t in answers[request.id].tokens] == [

@@ -73,7 +73,7 @@ def ends(events):
 
 def held(engine):
     """How many tokens llama.cpp holds of each sequence, and how many the slots say."""
-    native, slots = engine._slots._native, engine._slots.all
+    native, slots = engine._slots._native, engine._slots.slots
     memory = lib.llama_get_memory(native.handle)
     return [(int(lib.llama_memory_seq_pos_max(memory, slot.number)) + 1, len(slot.tokens)) for slot in slots]
 
@@ -197,12 +197,14 @@ def test_a_request_takes_the_slot_that_holds_its_beginning(model):
         for name, text in stories.items():
             engine.add(request(name, text, max_tokens=1))
         drain(engine)
-        slots = [slot.tokens[:] for slot in engine._slots.all]
+        slots = [slot.tokens[:] for slot in engine._slots.slots]
         for name in ("third", "first"):
             engine.add(request(name, stories[name] + "What is salt?", max_tokens=1))
             start = drain(engine)[0][1]
             assert start.cached_tokens > start.prompt_tokens // 2
-        assert [len(slot.tokens) > len(before) for slot, before in zip(engine._slots.all, slots, strict=True)] == [
+        assert [
+            len(slot.tokens) > len(before) for slot, before in zip(engine._slots.slots, slots, strict=True)
+        ] == [
             True,
             False,
             True,

@@ -77,7 +77,7 @@ def test_isolated_requests_are_exact(quantized_models, quantization, vocabulary)
     with Model.load(quantized_models.path(quantization, vocabulary), n_ctx=512) as model:
         requests = list(make_requests(4, max_tokens=8))
         requests[0] = GenerationRequest([7] * 250, requests[0].chain, max_tokens=20, id="beyond 256 tokens")
-        answers = generate_batch(model, requests, 4, isolated=True)
+        answers = generate_batch(model, requests, 4, deterministic=True)
         for request in requests:
             tokens, _ = generate_alone(model, request)
             assert [(t.id, t.distributions) for t in answers[request.id].tokens] == [
@@ -125,7 +125,7 @@ def test_a_probe_leaves_no_trace(quantized_models):
 def test_the_start_of_an_answer_tells_what_holds(model, parallel):
     answers = generate_batch(model, [GenerationRequest("The sea", build("greedy"), max_tokens=2)], parallel)
     assert answers[None].start.batch_exactness == model.batch_exactness(parallel)
-    assert str(model.batch_exactness(parallel, isolated=True)) == "exact"
+    assert str(model.batch_exactness(parallel, deterministic=True)) == "exact"
 
 
 def test_the_model_decides_once(model):

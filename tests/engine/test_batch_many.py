@@ -97,11 +97,11 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
 
 def test_isolated_requests_get_what_they_get_alone(model):
     count, seed = 120, 5
-    for outcome in generate_many(model, requests(model, count, seed), 8, isolated=True):
+    for outcome in generate_many(model, requests(model, count, seed), 8, deterministic=True):
         assert isinstance(outcome, BatchAnswer)
         request = next(r for r in requests(model, count, seed) if r.id == outcome.id)
         assert ([token.id for token in outcome.tokens], outcome.done.text) == (
             (expected := generate_alone(model, request))[0],
             expected[1].text,
         )
-    print(f"\n{count} isolated requests, 8 slots: all as from `generate`, token by token")
+    print(f"\n{count} requests with deterministic=True, 8 slots: all as from `generate`, token by token")

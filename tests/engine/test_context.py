@@ -14,7 +14,7 @@ class FakeNative:
     """Records the calls."""
 
     length = 8
-    width = 100
+    vocab_size = 100
     is_interrupted = None
 
     def __init__(self, can_go_back=True):
@@ -32,8 +32,8 @@ class FakeNative:
         yield
         self.is_interrupted = None
 
-    def forget(self, position):
-        self.calls.append(("forget", position))
+    def truncate_sequence(self, position):
+        self.calls.append(("truncate", position))
         return self.can_go_back or position == 0
 
 
@@ -42,7 +42,7 @@ def test_prompt_is_read_in_batches_with_progress():
     seen = []
     context = Context(native, batch=3)
     assert context.read([1, 2, 3, 4, 5, 6, 7], lambda done, total: seen.append((done, total))) == 0
-    assert native.calls == [("forget", 0), (0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
+    assert native.calls == [("truncate", 0), (0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
     assert seen == [(0, 7), (3, 7), (6, 7), (7, 7)]
     seen.clear()
     context.read([1, 2, 3, 4, 8], lambda done, total: seen.append((done, total)))
@@ -50,11 +50,11 @@ def test_prompt_is_read_in_batches_with_progress():
 
 
 PREFIXES = {
-    "continues": ([1, 2, 3], [1, 2, 3, 4], 3, [("forget", 3), (3, [4])]),
-    "same prompt: the last token is read again": ([1, 2, 3], [1, 2, 3], 2, [("forget", 2), (2, [3])]),
-    "branches off": ([1, 2, 3, 4], [1, 2, 9], 2, [("forget", 2), (2, [9])]),
-    "shorter": ([1, 2, 3, 4], [1, 2], 1, [("forget", 1), (1, [2])]),
-    "nothing in common": ([1, 2], [5, 6], 0, [("forget", 0), (0, [5, 6])]),
+    "continues": ([1, 2, 3], [1, 2, 3, 4], 3, [("truncate", 3), (3, [4])]),
+    "same prompt: the last token is read again": ([1, 2, 3], [1, 2, 3], 2, [("truncate", 2), (2, [3])]),
+    "branches off": ([1, 2, 3, 4], [1, 2, 9], 2, [("truncate", 2), (2, [9])]),
+    "shorter": ([1, 2, 3, 4], [1, 2], 1, [("truncate", 1), (1, [2])]),
+    "nothing in common": ([1, 2], [5, 6], 0, [("truncate", 0), (0, [5, 6])]),
 }
 
 
@@ -75,7 +75,7 @@ def test_model_that_cannot_truncate_reads_everything_again():
     context.read([1, 2, 3])
     native.calls.clear()
     assert context.read([1, 2, 9]) == 0
-    assert native.calls == [("forget", 2), ("forget", 0), (0, [1, 2, 9])]
+    assert native.calls == [("truncate", 2), ("truncate", 0), (0, [1, 2, 9])]
 
 
 def test_interrupted_reading_continues_later():
@@ -85,7 +85,7 @@ def test_interrupted_reading_continues_later():
     assert context.read([1, 2, 3, 4, 5, 6], is_interrupted=lambda: next(answers)) == 0
     assert context.tokens == [1, 2, 3, 4]
     assert context.read([1, 2, 3, 4, 5, 6]) == 4
-    assert native.calls[-2:] == [("forget", 4), (4, [5, 6])]
+    assert native.calls[-2:] == [("truncate", 4), (4, [5, 6])]
 
 
 def test_one_batch_is_aborted_in_the_middle(model):
@@ -106,10 +106,10 @@ def test_full_context():
     context = Context(FakeNative(), batch=4)
     context.read([1] * 7)
     assert not context.is_full
-    context.push(2)
+    context.append(2)
     assert context.is_full
     with pytest.raises(ModelError, match="the context is full"):
-        context.push(3)
+        context.append(3)
     with pytest.raises(ModelError, match="the prompt has 9 tokens and the context holds 8"):
         context.read([1] * 9)
     with pytest.raises(ModelError, match="the prompt is empty"):
@@ -123,7 +123,7 @@ def test_logits_are_read_in_place_and_cannot_be_written(model):
     assert model.context.logits() is row
     with pytest.raises(ValueError, match="read-only"):
         row[0] = 1
-    model.context.push(7)
+    model.context.append(7)
     assert not np.array_equal(model.context.logits(), before)
 
 
@@ -148,5 +148,5 @@ def test_prefix_reuse_gives_the_logits_of_a_fresh_read(model):
     assert np.array_equal(model.context.logits(), fresh)
     assert model.context.read(ids[:40]) == 39
     for token in ids[40:]:
-        model.context.push(token)
+        model.context.append(token)
     assert np.array_equal(model.context.logits(), fresh)

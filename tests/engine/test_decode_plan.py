@@ -22,7 +22,7 @@ class ScriptedRows:
     """
 
     def __init__(self, kernel, contents=2, is_lost=False):
-        self.kernel, self.contents, self.is_lost = kernel, contents, is_lost
+        self.kernel, self.distinct_sequence_count, self.is_lost = kernel, contents, is_lost
         self.decodes = []
 
     def decode(self, first, count, copies=1):
@@ -30,7 +30,7 @@ class ScriptedRows:
         self.decodes.append(total)
         rows = []
         for place in range(0, total, copies):
-            content = (first + place // copies) % self.contents
+            content = (first + place // copies) % self.distinct_sequence_count
             rounding = np.float32(1e-6) * hash(self.kernel(total, place)) % 1e-5
             logits = np.arange(4, dtype=np.float32) * (content + 1)
             row = ProbeRow(logits, logits + np.float32(rounding))
@@ -89,7 +89,11 @@ CASES = [
 def test_the_numbers_of_rows_that_agree_are_used(kernel, level, counts, copies, contents, is_lost):
     for slots, expected in counts.items():
         plan = choose_decode_plan(ScriptedRows(kernel, contents, is_lost), slots)
-        assert (plan.exactness.level, plan.counts, plan.lone_copies) == (level, expected, copies), slots
+        assert (plan.exactness.level, plan.allowed_row_counts, plan.single_row_copies) == (
+            level,
+            expected,
+            copies,
+        ), slots
 
 
 @pytest.mark.parametrize(("kernel", "level", "counts", "copies"), CASES)
@@ -101,9 +105,11 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
         for used in range(1, slots + 1):
             for step in range(1, slots // used + 1):
                 numbers = tuple(range(0, used * step, step))
-                lone_rows = (plan.lone_rows(0),) * used
-                for group in divide_rows(numbers, lone_rows, GroupSizes(plan.counts, slots, can_fill=True), ()):
-                    total = group.size if group.size > 1 else plan.lone_rows(0)
+                single_row_copies = (plan.copies_of_single_token(0),) * used
+                for group in divide_rows(
+                    numbers, single_row_copies, GroupSizes(plan.allowed_row_counts, slots, can_fill=True), ()
+                ):
+                    total = group.size if group.size > 1 else plan.copies_of_single_token(0)
                     kernels |= {kernel(total, place) for place in range(group.size)}
     if level is EXACT:
         assert kernels == {kernel(1, 0)}
@@ -124,7 +130,7 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
     ],
 )
 def test_a_token_without_neighbours_is_copied_where_a_row_alone_does_not_agree(exactness, length, rows):
-    assert DecodePlan(exactness, (2, 4), 2).lone_rows(length) == rows
+    assert DecodePlan(exactness, (2, 4), 2).copies_of_single_token(length) == rows
 
 
 def test_the_default_costs_few_rows():
@@ -136,7 +142,7 @@ def test_the_default_costs_few_rows():
 
 def test_experts_allow_what_equal_and_different_rows_allow():
     exact = choose_decode_plan(ScriptedRows(one_kernel), 8)
-    assert common_plan(exact, choose_decode_plan(ScriptedRows(tiled_from_8), 8), 8).counts == (2, 4)
+    assert common_plan(exact, choose_decode_plan(ScriptedRows(tiled_from_8), 8), 8).allowed_row_counts == (2, 4)
     among = choose_decode_plan(ScriptedRows(other_than_alone), 8)
     assert common_plan(exact, among, 8).exactness.level is ROUNDING
     assert common_plan(among, among, 8).exactness.level is ROUNDING

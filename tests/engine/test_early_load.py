@@ -5,7 +5,7 @@ import time
 
 import pytest
 from logitsmith.engine import ComputeOptions, Model, ModelError
-from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.model import BackgroundLoad
 from logitsmith.engine.native.options import plan_load
 
 from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
@@ -15,7 +15,7 @@ SWITCH_SECONDS = sys.getswitchinterval()
 
 def early(path, **arguments):
     plan = plan_load(path, **arguments)
-    return plan, EarlyLoad(plan)
+    return plan, BackgroundLoad(plan)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def early(path, **arguments):
 )
 def test_it_is_the_same_model(small_model, arguments):
     plan, load = early(small_model, **arguments)
-    with Model.from_plan(plan, early=load) as found, Model.load(small_model, **arguments) as expected:
+    with Model.from_plan(plan, background_load=load) as found, Model.load(small_model, **arguments) as expected:
         assert found.metadata == expected.metadata
         assert found.context.length == expected.context.length
         rows = []
@@ -38,22 +38,22 @@ def test_it_is_loaded_once(small_model, monkeypatch):
     load._thread.join()
     monkeypatch.setattr("logitsmith.engine.native.model.lib.llama_model_load_from_file", None)
     monkeypatch.setattr("logitsmith.engine.native.context.lib.llama_init_from_model", None)
-    with Model.from_plan(plan, early=load) as model:
+    with Model.from_plan(plan, background_load=load) as model:
         assert model.context.length == 512
 
 
 def test_what_nobody_takes_is_freed(small_model):
     _, load = early(small_model)
-    load.drop()
+    load.cancel()
     assert not load._thread.is_alive()
     assert load._model is None
     assert load._context is None
-    load.drop()
+    load.cancel()
 
 
 def test_the_model_may_be_closed_before_its_context_is_taken(small_model):
     plan, load = early(small_model)
-    with Model.from_plan(plan, early=load):
+    with Model.from_plan(plan, background_load=load):
         pass
     assert load._context is None
     with Model.load(small_model) as model:
@@ -64,24 +64,24 @@ def test_reading_stops_when_nobody_wants_it(small_model):
     _, load = early(small_model, mmap=False)
     load._thread.join()
     assert load._model
-    load.drop()
+    load.cancel()
     load._load()
     assert load._model is None
     assert sys.getswitchinterval() == SWITCH_SECONDS
 
 
 def test_who_waits_can_stop_reading(small_model, monkeypatch):
-    monkeypatch.setattr(EarlyLoad, "_load", lambda load, of=EarlyLoad._load: (time.sleep(0.1), of(load)))
+    monkeypatch.setattr(BackgroundLoad, "_load", lambda load, of=BackgroundLoad._load: (time.sleep(0.1), of(load)))
     _, load = early(small_model, mmap=False)
-    assert load.take_model(lambda _fraction: False) is None
-    load.drop()
+    assert load.wait_for_model(lambda _fraction: False) is None
+    load.cancel()
 
 
 def test_a_context_with_other_options_is_not_taken(small_model):
     _, load = early(small_model)
     options = plan_load(small_model, n_ctx=100).context_options(512)
-    assert load.take_context(options) is None
-    load.drop()
+    assert load.wait_for_context(options) is None
+    load.cancel()
 
 
 REFUSED = {
@@ -98,8 +98,8 @@ def test_a_refused_file_has_the_same_message(tmp_path, changes):
     write_file(path, metadata | changes, random_tensors(tensor_shapes(path, metadata)))
     plan, load = early(path)
     with pytest.raises(ModelError) as found:
-        Model.from_plan(plan, early=load)
-    load.drop()
+        Model.from_plan(plan, background_load=load)
+    load.cancel()
     with pytest.raises(ModelError) as expected:
         Model.load(path)
     assert str(found.value) == str(expected.value)
@@ -113,7 +113,7 @@ def test_a_context_that_cannot_be_made_has_the_same_message(tmp_path):
     messages = []
     compute = ComputeOptions(cache_type_k="q8_0")  # its blocks of 32 values are longer than these heads
     plan, load = early(path, compute=compute)
-    for model in (Model.from_plan(plan, early=load), Model.load(path, compute=compute)):
+    for model in (Model.from_plan(plan, background_load=load), Model.load(path, compute=compute)):
         with model, pytest.raises(ModelError) as caught:
             model.context  # noqa: B018
         messages.append(str(caught.value))
@@ -124,5 +124,5 @@ def test_a_long_context_is_not_made_early(small_model):
     plan, load = early(small_model, n_ctx=10_000)
     load._thread.join()
     assert not load._context
-    with Model.from_plan(plan, early=load) as model:
+    with Model.from_plan(plan, background_load=load) as model:
         assert model.context.length == 10_000

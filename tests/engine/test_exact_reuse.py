@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from logitsmith.engine import Model, Start, Token, generate
-from logitsmith.engine.context import PromptPieces
+from logitsmith.engine.context import PromptSegments
 from logitsmith.engine.native.options import ComputeOptions
 from logitsmith.samplers import build
 
@@ -49,7 +49,7 @@ def check_turns(model, lengths, most=400, size=250):
         kept.append(model.context.read(prompt, exact=True))
         assert np.array_equal(model.context.logits(), logits)
         for token in some_tokens(7, 99, size):
-            model.context.push(token)
+            model.context.append(token)
     return kept
 
 
@@ -81,7 +81,7 @@ def test_the_same_prompt_is_not_read_again(random_model):
     for _ in range(2):
         random_model.context.truncate(0)
         first = random_model.context.read(prompt, exact=True)
-        random_model.context.push(3)
+        random_model.context.append(3)
         again = random_model.context.read(prompt, lambda *_: seen.append(1), exact=True)
         assert (first, again) == (0, 100)
         assert np.array_equal(random_model.context.logits(), expected)
@@ -92,7 +92,7 @@ def test_the_same_prompt_is_not_read_again(random_model):
 OTHERS = {
     "read in another way": lambda context, prompt: context.read(prompt, small_batches=True),
     "scored": lambda context, prompt: list(context.read_each(prompt)),
-    "one by one": lambda context, prompt: [context.read(prompt[:1]), *map(context.push, prompt[1:])],
+    "one by one": lambda context, prompt: [context.read(prompt[:1]), *map(context.append, prompt[1:])],
     "after a truncation": lambda context, prompt: [context.read([*prompt, 5]), context.truncate(66)],
     "after a part": lambda context, prompt: [context.read(prompt[:30]), context.read(prompt)],
     "after a shift": lambda context, prompt: [context.read([9, *prompt]), context.discard(0, 1)],
@@ -176,5 +176,5 @@ def test_quantisations(quantized_models, quantization):
     ("common", "length", "kept"), [(0, 9, 0), (511, 512, 448), (512, 513, 512), (700, 1024, 640), (700, 715, 640)]
 )
 def test_what_can_be_kept(common, length, kept):
-    assert PromptPieces(512, 64).reusable(common, length) == kept
-    assert PromptPieces(512, 512).reusable(common, length) == kept // 512 * 512
+    assert PromptSegments(512, 64).reusable_token_count(common, length) == kept
+    assert PromptSegments(512, 512).reusable_token_count(common, length) == kept // 512 * 512

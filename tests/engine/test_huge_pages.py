@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from logitsmith.engine import Model, locate
 from logitsmith.engine.native import options as huge_pages
-from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.model import BackgroundLoad
 from logitsmith.engine.native.options import plan_load
 
 from .split_models import split_model
@@ -35,20 +35,20 @@ def setting(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize(("text", "are_offered"), SETTINGS.items(), ids=str)
-def test_the_kernel_is_asked_whether_there_are_any(setting, text, are_offered):
+@pytest.mark.parametrize(("text", "are_huge_pages_supported"), SETTINGS.items(), ids=str)
+def test_the_kernel_is_asked_whether_there_are_any(setting, text, are_huge_pages_supported):
     setting(text)
-    assert huge_pages.are_offered() == are_offered
+    assert huge_pages.are_huge_pages_supported() == are_huge_pages_supported
 
 
 SIZES = {15_999_999: False, 16_000_000: True, 500_000_000: True, 500_000_001: False}
 
 
 @pytest.mark.parametrize(("size", "is_read"), SIZES.items(), ids=str)
-@pytest.mark.parametrize("are_offered", [True, False], ids=["offered", "not offered"])
-def test_files_of_a_middle_size_are_read(setting, size, is_read, are_offered):
-    setting("[always]" if are_offered else "[never]")
-    assert huge_pages.are_for_models_of(size) == (is_read and are_offered)
+@pytest.mark.parametrize("are_huge_pages_supported", [True, False], ids=["offered", "not offered"])
+def test_files_of_a_middle_size_are_read(setting, size, is_read, are_huge_pages_supported):
+    setting("[always]" if are_huge_pages_supported else "[never]")
+    assert huge_pages.are_huge_pages_useful(size) == (is_read and are_huge_pages_supported)
 
 
 PLANS = {
@@ -87,10 +87,10 @@ with loaded({is_early}, {mmap}):
 
 def loaded(is_early, mmap):
     plan = plan_load(locate()[0], mmap=mmap)
-    return Model.from_plan(plan, early=EarlyLoad(plan) if is_early else None)
+    return Model.from_plan(plan, background_load=BackgroundLoad(plan) if is_early else None)
 
 
-@pytest.mark.skipif(not huge_pages.are_offered(), reason="the kernel has no huge pages")
+@pytest.mark.skipif(not huge_pages.are_huge_pages_supported(), reason="the kernel has no huge pages")
 @pytest.mark.parametrize("mmap", [None, True], ids=["read", "mapped"])
 @pytest.mark.parametrize("is_early", [False, True], ids=["as usual", "early"])
 def test_the_weights_are_meant_for_huge_pages(is_early, mmap):
@@ -103,7 +103,9 @@ def test_they_are_requested_once_and_the_callback_is_called_each_time(setting, m
     calls = []
     monkeypatch.setattr(huge_pages, "_request", lambda _mappings: calls.append("request"))
     setting("[madvise]")
-    report = huge_pages.request_when_first_called(lambda fraction: calls.append(fraction) or fraction < 1)
+    report = huge_pages.request_huge_pages_on_first_progress(
+        lambda fraction: calls.append(fraction) or fraction < 1
+    )
     assert [report(0.0), report(0.5), report(1.0)] == [True, True, False]
     assert calls == ["request", 0.0, 0.5, 1.0]
 
@@ -111,7 +113,7 @@ def test_they_are_requested_once_and_the_callback_is_called_each_time(setting, m
 def test_the_size_of_a_split_model_is_that_of_all_parts(setting, small_model, tmp_path, monkeypatch):
     setting("[madvise]")
     sizes = []
-    monkeypatch.setattr(huge_pages, "are_for_models_of", lambda size: sizes.append(size) or False)
+    monkeypatch.setattr(huge_pages, "are_huge_pages_useful", lambda size: sizes.append(size) or False)
     paths = split_model(small_model, tmp_path, 3)
     plan_load(paths[1])
     assert sizes == [sum(path.stat().st_size for path in paths)]
@@ -123,7 +125,7 @@ def test_a_load_does_not_depend_on_them(small_model, monkeypatch, missing, tmp_p
         monkeypatch.setattr(huge_pages, "_MAPPINGS", tmp_path / "maps")
     else:
         monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
-        assert not huge_pages.are_offered()
+        assert not huge_pages.are_huge_pages_supported()
     with Model.load(small_model, mmap=False) as model:
         assert model.vocabulary.size
 
@@ -139,4 +141,4 @@ def test_a_mapped_file_may_have_any_name(small_model, mmap):
 def test_without_huge_pages_nothing_is_requested(setting, monkeypatch):
     monkeypatch.setattr(huge_pages, "_request", None)
     setting("[never]")
-    assert huge_pages.request_when_first_called(lambda fraction: fraction == 0)(0.0)
+    assert huge_pages.request_huge_pages_on_first_progress(lambda fraction: fraction == 0)(0.0)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat, locate
-from logitsmith.engine.native.binding import last_complaint, libggml, set_log_sink
+from logitsmith.engine.native.binding import libggml, pop_last_error, set_log_sink
 from logitsmith.engine.native.options import physical_cores
 
 from .small_models import make_vocabulary, write_file
@@ -226,7 +226,7 @@ LOGGED = {
 
 @pytest.mark.parametrize(("messages", "reason"), LOGGED.values(), ids=LOGGED)
 def test_a_reason_of_llama_cpp_is_whole_and_on_one_line(messages, reason):
-    last_complaint()  # another test's model may have left one
+    pop_last_error()  # another test's model may have left one
     for level, text in messages:
         libggml.ggml_log_internal(level, b"%s", text)
-    assert last_complaint() == reason
+    assert pop_last_error() == reason

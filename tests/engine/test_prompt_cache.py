@@ -30,7 +30,7 @@ def model(path) -> Iterator[Model]:
 @pytest.fixture
 def cache(model, tmp_path):
     model.context.read(PROMPT, exact=True)
-    model.context.push(3)
+    model.context.append(3)
     assert save_prompt_cache(model, tmp_path / "cache") == 300
     return tmp_path / "cache"
 
@@ -43,7 +43,7 @@ def test_a_later_process_goes_on_from_there(path, model, cache):
         assert other.context.read(longer, exact=True) == 256
         assert np.array_equal(other.context.logits(), expected)
         for token in some_tokens(5):
-            other.context.push(token)
+            other.context.append(token)
         assert load_prompt_cache(other, cache) == 300
         assert other.context.read(longer, exact=True) == 256
         assert np.array_equal(other.context.logits(), expected)

@@ -4,7 +4,7 @@ import pytest
 from logitsmith.engine.slots import PromptChunks, shared_tokens
 
 WHOLE, FIXED, FREE = (
-    PromptChunks(512, isolated=True),
+    PromptChunks(512, uses_whole_batches=True),
     PromptChunks(512),
     PromptChunks(512, is_divisible=True),
 )
@@ -13,7 +13,7 @@ WHOLE, FIXED, FREE = (
 @pytest.mark.parametrize(
     ("chunks", "length", "ends", "read_ends"),
     [
-        pytest.param(WHOLE, 600, [512, 600], [512, 600], id="isolated: a context's batches"),
+        pytest.param(WHOLE, 600, [512, 600], [512, 600], id="deterministic: a context's batches"),
         pytest.param(FIXED, 63, [63], [63], id="short"),
         pytest.param(FIXED, 200, [64, 128, 200], [64, 128, 200], id="each chunk is read by itself"),
         pytest.param(FIXED, 191, [64, 191], [64, 191], id="the last chunk has at least 64 tokens"),
@@ -36,7 +36,7 @@ def test_prompts_are_divided(chunks, length, ends, read_ends):
         pytest.param(FREE, 150, (400, 230), 144, id="up to a multiple of 16"),
         pytest.param(FREE, 150, (400, 170), 96, id="at least 64 tokens are read"),
         pytest.param(FREE, 560, (700, 560), 512, id="a short last batch is read as a whole"),
-        pytest.param(WHOLE, 600, (700, 700), 512, id="isolated: a whole batch"),
+        pytest.param(WHOLE, 600, (700, 700), 512, id="deterministic: a whole batch"),
         pytest.param(FREE, 0, (400, 400), 0, id="nothing in common"),
     ],
 )

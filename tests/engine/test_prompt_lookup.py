@@ -89,13 +89,13 @@ def test_state_of_samplers_stays_in_step(model, monkeypatch, chain, options):
 
 def test_text_that_repeats_itself_takes_fewer_batches(model, monkeypatch):
     batches = []
-    push = Context.push_all
+    push = Context.append_batch
 
     def counted(context, ids):
         batches.append(len(ids))
         return push(context, ids)
 
-    monkeypatch.setattr(Context, "push_all", counted)
+    monkeypatch.setattr(Context, "append_batch", counted)
     _, done = run(model, LIST, "greedy", lookup=16, max_tokens=60)
     assert done.accepted_tokens > 30
     assert len(batches) < 30
@@ -172,7 +172,7 @@ def test_a_negative_lookup_is_refused(model):
 def after_a_right_draft(most, text):
     """A lookup whose last draft was right, so that a short match is enough."""
     lookup = PromptLookup(most, text)
-    lookup.learn(1, 1)
+    lookup.record_acceptance(1, 1)
     return lookup
 
 
@@ -199,7 +199,7 @@ def test_drafts_follow_the_latest_longest_match():
 def test_how_long_a_match_must_be(outcomes, expected):
     lookup = PromptLookup(8, range(10, 20))
     for outcome in outcomes:
-        lookup.learn(*outcome)
+        lookup.record_acceptance(*outcome)
     for token in range(20, 24):  # any pause ends
         lookup.add(token)
     matches = []
@@ -216,13 +216,13 @@ def test_drafts_grow_while_they_are_right_and_pause_when_they_are_wrong():
     for right in (4, 8, 8, 5, 3, 0, 0):
         draft = lookup.draft(99)
         sizes.append(len(draft))
-        lookup.learn(len(draft), right)
+        lookup.record_acceptance(len(draft), right)
         if 2 * right < len(draft):
             assert lookup.draft(99) == []
             while not lookup.draft(99):
                 lookup.add(lookup._text[-2])
     assert sizes == [4, 8, 16, 8, 5, 4, 4]
-    assert (lookup.drafted, lookup.accepted) == (49, 28)
+    assert (lookup.drafted_token_count, lookup.accepted_token_count) == (49, 28)
 
 
 def test_a_draft_continues_the_latest_occurrence_of_the_last_tokens():

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from logitsmith.engine.exactness import DecodePlan
-from logitsmith.engine.slots import NewTokens, PromptChunks, SequenceSlots
+from logitsmith.engine.slots import PromptChunks, SequenceSlots, SlotAppend
 from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 
 
 class ScriptedContext:
     """Keeps the tokens of each sequence. A row has its sequence's tokens' sum, and what the kernel adds."""
 
-    length, can_truncate, width = 100, True, 4
+    length, can_truncate, vocab_size = 100, True, 4
 
     def __init__(self, kernel):
         self._kernel = kernel
@@ -34,21 +34,21 @@ class ScriptedContext:
     def logits(self):
         return self._rows[-1]
 
-    def forget(self, position, sequence):
+    def truncate_sequence(self, position, sequence):
         del self.tokens.get(sequence, [])[position:]
         return True
 
 
-def push(slots, numbers, token=1):
-    appends = [NewTokens(slots.all[number], [token]) for number in numbers]
-    return {slot.number: rows[0].tolist() for slot, rows in slots.push(appends)}
+def append(slots, numbers, token=1):
+    appends = [SlotAppend(slots.slots[number], [token]) for number in numbers]
+    return {slot.number: rows[0].tolist() for slot, rows in slots.append(appends)}
 
 
 def make_slots(counts, kernel=lambda total: 0, copies=2):
     native = ScriptedContext(kernel)
     plan = DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES), counts, copies)
     slots = SequenceSlots(native, 8, PromptChunks(512), plan)
-    for slot in slots.all:
+    for slot in slots.slots:
         slots.read(slot, [slot.number])
     native.decoded.clear()
     return slots, native, plan
@@ -68,47 +68,47 @@ def make_slots(counts, kernel=lambda total: 0, copies=2):
 )
 def test_rows_are_decoded_in_groups_that_agree(counts, numbers, decoded):
     slots, native, _ = make_slots(counts, copies=min(counts))
-    rows = push(slots, numbers)
+    rows = append(slots, numbers)
     assert native.decoded == decoded
     assert rows == {number: [number + 1, 0] for number in numbers}
-    assert all(native.tokens[number] == slots.all[number].tokens == [number, 1] for number in numbers)
+    assert all(native.tokens[number] == slots.slots[number].tokens == [number, 1] for number in numbers)
 
 
 def test_fillers_leave_nothing_behind():
     slots, native, _ = make_slots((2, 4, 8))
     native.tokens[3].append(9)  # of a prompt that could not be read to its end
     for _ in range(3):
-        push(slots, [0, 2, 4, 5, 7])
+        append(slots, [0, 2, 4, 5, 7])
     assert native.tokens == {n: [n, 1, 1, 1] if n in (0, 2, 4, 5, 7) else [n] for n in range(8)}
 
 
-def push_run(slots, tokens):
-    ((slot, rows),) = slots.push([NewTokens(slots.all[2], tokens)])
+def append_run(slots, tokens):
+    ((slot, rows),) = slots.append([SlotAppend(slots.slots[2], tokens)])
     assert slot.tokens == [2, *tokens]
     return [row.tolist() for row in rows]
 
 
 def test_a_run_of_tokens_is_read_one_by_one_once_and_compared():
     slots, native, _ = make_slots((2, 4, 8))
-    assert not slots.reads_one_by_one(3)
-    assert push_run(slots, [5, 6, 7]) == [[7, 0], [13, 0], [20, 0]]
+    assert not slots.is_run_exact(3)
+    assert append_run(slots, [5, 6, 7]) == [[7, 0], [13, 0], [20, 0]]
     assert native.decoded == [[2, 2, 2], [2, 2], [2, 2], [2, 2]]
-    assert slots.reads_one_by_one(3)
-    assert not slots.reads_one_by_one(4)
-    slots.drop(slots.all[2], 3)
+    assert slots.is_run_exact(3)
+    assert not slots.is_run_exact(4)
+    slots.discard_last(slots.slots[2], 3)
     native.decoded.clear()
-    push_run(slots, [5, 6, 7])
+    append_run(slots, [5, 6, 7])
     assert native.decoded == [[2, 2, 2]]
 
 
 def test_a_run_of_tokens_that_differs_one_by_one_is_always_read_at_once():
     slots, native, _ = make_slots((2, 4, 8), kernel=lambda total: total % 2)
-    assert push_run(slots, [5, 6, 7]) == [[7, 1], [13, 1], [20, 1]]
+    assert append_run(slots, [5, 6, 7]) == [[7, 1], [13, 1], [20, 1]]
     assert native.tokens[2] == [2, 5, 6, 7]
-    assert not slots.reads_one_by_one(3)
-    slots.drop(slots.all[2], 3)
+    assert not slots.is_run_exact(3)
+    slots.discard_last(slots.slots[2], 3)
     native.decoded.clear()
-    push_run(slots, [5, 6, 7])
+    append_run(slots, [5, 6, 7])
     assert native.decoded == [[2, 2, 2]]
 
 
@@ -116,9 +116,9 @@ def test_only_chunks_that_both_prompts_would_read_are_shared():
     slots, native, _ = make_slots((2, 4))
     native.copy = lambda source, target: native.tokens.update({target: native.tokens[source][:]})
     donor = list(range(90))  # one chunk
-    assert slots.read(slots.all[0], donor[:80]) == 0
+    assert slots.read(slots.slots[0], donor[:80]) == 0
     native.length = 1000
-    slots.length = slots.all[1].length = slots.all[2].length = slots.all[3].length = 1000
-    assert slots.read(slots.all[1], [*donor, *range(200)]) == 0  # its first chunk has 64 tokens, not 80
-    assert slots.read(slots.all[2], [*donor, *range(110)]) == 128
-    assert slots.read(slots.all[3], [*donor, *range(10, 110)]) == 64
+    slots.length = slots.slots[1].length = slots.slots[2].length = slots.slots[3].length = 1000
+    assert slots.read(slots.slots[1], [*donor, *range(200)]) == 0  # its first chunk has 64 tokens, not 80
+    assert slots.read(slots.slots[2], [*donor, *range(110)]) == 128
+    assert slots.read(slots.slots[3], [*donor, *range(10, 110)]) == 64

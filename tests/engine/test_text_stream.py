@@ -12,7 +12,7 @@ def stream(pieces, stops=()):
     """The text released by each piece and at the end, and the stop text that appeared."""
     text = TextStream(stops)
     out = [text.push(piece) for piece in pieces]
-    return [*out, text.finish()], text.stopped
+    return [*out, text.finish()], text.matched_stop
 
 
 CASES = {

@@ -162,8 +162,8 @@ def test_with_a_lookup(model):
     assert done.accepted_tokens > 0
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-def test_in_a_batch(model, isolated):
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_in_a_batch(model, deterministic):
     prompts = ["The sea was", "Once upon a time", "In the garden"]
     names = ["default", "mirostat_v2", "xtc"]
 
@@ -181,7 +181,7 @@ def test_in_a_batch(model, isolated):
             )
 
     def answers(trace):
-        found = list(generate_many(model, requests(trace), 3, isolated=isolated))
+        found = list(generate_many(model, requests(trace), 3, deterministic=deterministic))
         assert all(isinstance(answer, BatchAnswer) for answer in found), found
         return {answer.id: answer for answer in found}
 

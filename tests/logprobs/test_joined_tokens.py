@@ -24,13 +24,15 @@ def whole_run(pieces, stops=(), echo=None):
     stream = TextStream(stops)
     steps = []
     for number, data in enumerate(pieces):
-        if stream.stopped is not None:
+        if stream.matched_stop is not None:
             break
         text = "" if data is None else stream.push(data)
         written = b"<|im_end|>" if data is None else data
         steps.append(step(written, said(-1.0), index=number, text=text, special=data is None))
     stream.finish()
-    return run(steps, text=stream.text, stop=stream.stopped, echo=echo, prompt="" if echo is None else "Hi all")
+    return run(
+        steps, text=stream.text, stop=stream.matched_stop, echo=echo, prompt="" if echo is None else "Hi all"
+    )
 
 
 def named_bytes(name):

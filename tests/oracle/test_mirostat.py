@@ -30,7 +30,7 @@ def mean_surprise(model, step, seed):
         p = before[token] if whole else candidates.probs()[candidates.ids == token][0]
         total += float(surprises(p.reshape(1))[0])
         chain.accept(token)
-        model.context.push(token)
+        model.context.append(token)
     return total / TOKENS
 
 

@@ -101,7 +101,7 @@ def compare(model, steps, seed, count):
             ties += mine != theirs
             ours.accept(theirs)
             native.accept(theirs)
-            model.context.push(theirs)
+            model.context.append(theirs)
     return ties
 
 

@@ -80,7 +80,7 @@ def test_each_stage_is_llama_cpps_sampler_alone(model, name):
                     check_rows(stage.name, stage.candidates, left)
             chain.accept(record.token)
             native.accept(record.token)
-            model.context.push(record.token)
+            model.context.append(record.token)
 
 
 PROMPT_IDS = [5, 9, 5, 7, 9, 5]
