@@ -124,12 +124,16 @@ _MAX_ROWS = 32
 
 @dataclass
 class DecodePlan:
-    """How the single tokens of several sequences are decoded.
+    """The way in which the single tokens of several sequences are decoded.
 
-    Attributes: ``exactness``, what follows for the answers; ``counts``, the numbers of rows that may be decoded at
-    once, ascending; ``single_row_copies``, how often a token without neighbours is read where a row alone does not
-    agree with ``counts``. All copies but the first are removed. ``is_run_exact_by_length``: whether N tokens of one
-    text, read in one batch, give the logits that they get one by one, as far as it was compared. ``times``: how long decodes took.
+    Attributes:
+        exactness: what can be promised about the answers of the batch.
+        allowed_row_counts: the numbers of rows that one decode may have, ascending.
+        single_row_copies: number of copies of a token that is decoded without other sequences, where one row alone
+            is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
+        is_run_exact_by_length: whether N tokens of one sequence, decoded in one batch, get the logits that they get
+            one by one. N is the key; numbers of tokens that were not compared are absent.
+        times: the durations of decodes.
     """
 
     exactness: BatchExactness
