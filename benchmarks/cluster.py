@@ -29,7 +29,7 @@ from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any
 
-from logitsmith.cluster.connection import HeadWatch, connected
+from logitsmith.cluster.connection import HeadMonitor, connect
 from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
 from logitsmith.cluster.tasks import FindFile, ServicePlan, Task, TaskResult
 from logitsmith.cluster.worker import WorkerNeeds
@@ -138,23 +138,23 @@ def _measure_driver(folder: Path, count: int) -> None:
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": max(_WORKERS)})
     try:
-        with connected(cluster.address) as watch:
+        with connect(cluster.address) as head_monitor:
             for workers in _WORKERS:
-                _answer_at_once(requests, count, workers, watch)
-            few, many = (_driver_share(watch, workers) for workers in _WORKERS)
+                _answer_at_once(requests, count, workers, head_monitor)
+            few, many = (_driver_share(head_monitor, workers) for workers in _WORKERS)
     finally:
         cluster.shutdown()
     each = (many - few) / (_WORKERS[1] - _WORKERS[0])
     print(f"{'the driver, per worker and second':44} {1e6 * each:7,.0f} microseconds of a processor\n")
 
 
-def _answer_at_once(requests: Path, count: int, workers: int, watch: HeadWatch) -> None:
+def _answer_at_once(requests: Path, count: int, workers: int, head_monitor: HeadMonitor) -> None:
     """Print how many requests a second the driver takes, and its processor time for each."""
     output = requests.with_name(f"results-{workers}")
     results = ResultJournal(output, resume=False, openai=False)
     resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
     batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_others=False)
-    run = _run(workers, 64, ServicePlan(InstantFactory()), watch)
+    run = _run(workers, 64, ServicePlan(InstantFactory()), head_monitor)
     wait_for_model(run, lambda: None)
     began, used = perf_counter(), process_time()
     with requests.open("rb") as file:
@@ -166,12 +166,12 @@ def _answer_at_once(requests: Path, count: int, workers: int, watch: HeadWatch) 
     print(f"{'per request':44} {1e6 * used / count:7,.0f} microseconds of a processor")
 
 
-def _run(workers: int, shard_size: int, service: ServicePlan, watch: HeadWatch) -> ClusterRun:
+def _run(workers: int, shard_size: int, service: ServicePlan, head_monitor: HeadMonitor) -> ClusterRun:
     """A run whose workers are all ready."""
     needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
     options = ClusterRunOptions(workers, needs, shard_size, 10 * _SLOW_SECONDS)
-    run = ClusterRun(options, service, lambda facts: None, print, watch)
-    while not all(worker.is_ready for worker in run.workers):
+    run = ClusterRun(options, service, lambda facts: None, print, head_monitor)
+    while not all(worker.is_ready for worker in run.worker_statuses):
         run.wait_for_worker()
     return run
 
@@ -198,9 +198,9 @@ class SlowService(InstantService):
                 answer(TaskResult(task.key, None))
 
 
-def _driver_share(watch: HeadWatch, workers: int) -> float:
+def _driver_share(head_monitor: HeadMonitor, workers: int) -> float:
     """The share of a processor that the driver takes while its workers compute."""
-    run = _run(workers, 1, ServicePlan(SlowFactory()), watch)
+    run = _run(workers, 1, ServicePlan(SlowFactory()), head_monitor)
     began, used = perf_counter(), process_time()
     for _ in run.results((Task(str(number), None) for number in range(workers)), lambda: False):
         pass

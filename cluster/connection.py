@@ -37,7 +37,7 @@ _AUTH_MODE = "RAY_AUTH_MODE"
 """The variable without which Ray sends no token to an address that somebody typed."""
 
 
-class HeadWatch:
+class HeadMonitor:
     """Looks at the head of a cluster in a thread. Ray itself ends the process, without a word, when it is gone.
 
     Args:
@@ -47,13 +47,13 @@ class HeadWatch:
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._place = (host.strip("[]"), int(port))
-        self._gone, self._closed = Event(), Event()
+        self._unreachable, self._closed = Event(), Event()
         Thread(target=self._watch, daemon=True).start()
 
     @property
-    def is_gone(self) -> bool:
+    def is_unreachable(self) -> bool:
         """True once the head did not answer several times in a row."""
-        return self._gone.is_set()
+        return self._unreachable.is_set()
 
     def close(self) -> None:
         """Look no more."""
@@ -64,7 +64,7 @@ class HeadWatch:
         while not self._closed.wait(_CHECK_SECONDS):
             failures = 0 if self._answers() else failures + 1
             if failures >= _MAX_FAILED_CHECKS:
-                self._gone.set()
+                self._unreachable.set()
                 return
 
     def _answers(self) -> bool:
@@ -76,7 +76,7 @@ class HeadWatch:
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[HeadWatch]:
+def connect(address: str | None) -> Iterator[HeadMonitor]:
     """Join the cluster at HOST[:PORT], or start one on this machine; leave it or end it behind the block.
 
     Raises ``ClusterError``.
@@ -87,12 +87,12 @@ def connected(address: str | None) -> Iterator[HeadWatch]:
         _check_reachable(place)
     with _session_folder() if place is None else nullcontext() as folder:
         _join(ray, place, folder)
-        watch = HeadWatch(ray.get_runtime_context().gcs_address)
+        head_monitor = HeadMonitor(ray.get_runtime_context().gcs_address)
         try:
-            yield watch
+            yield head_monitor
         finally:
-            watch.close()
-            if not watch.is_gone:  # else it waits for the head
+            head_monitor.close()
+            if not head_monitor.is_unreachable:  # else it waits for the head
                 with suppress(Exception):
                     ray.shutdown()
 
@@ -119,7 +119,7 @@ def _join(ray: Any, place: str | None, folder: str | None) -> None:
             _temp_dir=folder,
         )
     except Exception as error:
-        raise ClusterError(_why_not(error, place)) from None
+        raise ClusterError(_connection_failure_message(error, place)) from None
     except SystemExit:  # Ray's own handler of SIGTERM
         raise SystemExit(128 + signal.SIGTERM) from None
     finally:
@@ -163,7 +163,7 @@ def _speaks_http2(connection: socket.socket) -> bool:
     return answer[3:] == bytes([_SETTINGS_FRAME])
 
 
-def _why_not(error: Exception, place: str | None) -> str:
+def _connection_failure_message(error: Exception, place: str | None) -> str:
     text = " ".join(str(error).split())
     if "ersion mismatch" in text:
         return f"{place}: the cluster runs another version of Ray or Python: {text}"

@@ -59,7 +59,7 @@ class NeededFiles:
                 if _sample_digest(path) == self.samples[path]:
                     return path
             raise MissingFileError
-        return _write_once(self.published) / _place(path, self.published)
+        return _write_to_cache(self.published) / _relative_path(path, self.published)
 
 
 def needed_files(paths: Sequence[Path]) -> NeededFiles:
@@ -104,15 +104,15 @@ def _publish(path: Path) -> PublishedFile:
     return PublishedFile(path, digest.hexdigest(), tuple(chunks))
 
 
-def _place(path: Path, files: Sequence[PublishedFile]) -> Path:
+def _relative_path(path: Path, files: Sequence[PublishedFile]) -> Path:
     """Where a file lies in the folder of all: the parts of a split model stay together, under their names."""
     folders = sorted({file.path.parent for file in files})
     return Path(str(folders.index(path.parent)), path.name)
 
 
-def _write_once(files: Sequence[PublishedFile]) -> Path:
+def _write_to_cache(files: Sequence[PublishedFile]) -> Path:
     """Write the files into a folder of this node that their checksums name, unless it is there; return it."""
-    names = "\n".join(f"{_place(file.path, files)} {file.digest}" for file in files)
+    names = "\n".join(f"{_relative_path(file.path, files)} {file.digest}" for file in files)
     folder = _cache_folder() / hashlib.sha256(names.encode()).hexdigest()
     partial = folder.with_name(folder.name + _PARTIAL)
     try:
@@ -120,7 +120,7 @@ def _write_once(files: Sequence[PublishedFile]) -> Path:
             if not folder.is_dir():
                 shutil.rmtree(partial, ignore_errors=True)  # what a worker left that died
                 for file in files:
-                    _write(file, partial / _place(file.path, files))
+                    _write(file, partial / _relative_path(file.path, files))
                 partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)

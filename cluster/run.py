@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
-from .connection import HeadWatch, import_ray
+from .connection import HeadMonitor, import_ray
 from .files import MissingFileError, needed_files, publish
 from .tasks import ClusterError, ServicePlan, ShardQueue, Task, TaskResult
-from .worker import Worker, WorkerDiedError, WorkerNeeds, WorkerStatus, no_room, workers_that_fit
+from .worker import Worker, WorkerLostError, WorkerNeeds, WorkerStatus, no_capacity_error, workers_that_fit
 
 
 @dataclass(frozen=True)
@@ -27,57 +27,58 @@ class ClusterRunOptions:
         stall_seconds: a worker that has tasks and makes nothing for so long is killed.
     """
 
-    workers: int | None
+    worker_count: int | None
     needs: WorkerNeeds
     shard_size: int
-    stall_seconds: float
+    max_stall_seconds: float
 
 
 _POLL_SECONDS = 0.5
 """How long the driver waits for news before it looks at its workers."""
-_FEW_WORKERS, _GATHER_SECONDS = 16, 0.1
+_MAX_WORKERS_WITHOUT_GATHERING, _GATHER_SECONDS = 16, 0.1
 """With more workers than that, the driver waits so long for further answers after the first."""
 
 
 class ClusterRun:
-    """A run on a cluster that is connected. Its workers start at once.
+    """A run on a cluster that is connect. Its workers start at once.
 
     Args:
         options: how the cluster is used.
         service: what each worker runs.
-        admit: looks at a worker's facts, and returns why it may not join; None: it may.
+        get_rejection_reason: looks at a worker's facts, and returns why it may not join; None: it may.
         report: takes sentences on what goes wrong meanwhile.
-        watch: looks at the head.
+        head_monitor: looks at the head.
     """
 
     def __init__(
         self,
         options: ClusterRunOptions,
         service: ServicePlan,
-        admit: Callable[[dict[str, Any]], str | None],
+        get_rejection_reason: Callable[[dict[str, Any]], str | None],
         report: Callable[[str], object],
-        watch: HeadWatch,
+        head_monitor: HeadMonitor,
     ) -> None:
         self._ray = import_ray()
-        self._options, self._admit, self._report, self._watch = options, admit, report, watch
-        self._pool = _WorkerPool(options.workers, options.needs, service, report)
+        self._options, self._report = options, report
+        self._get_rejection_reason, self._head_monitor = get_rejection_reason, head_monitor
+        self._pool = _WorkerPool(options.worker_count, options.needs, service, report)
 
     @property
-    def workers(self) -> Sequence[WorkerStatus]:
+    def worker_statuses(self) -> Sequence[WorkerStatus]:
         """How each worker is doing."""
         return [worker.status for worker in self._pool]
 
     @property
-    def units(self) -> int:
+    def unit_count(self) -> int:
         """What all workers made, those that died included."""
-        return self._pool.units
+        return self._pool.unit_count
 
     def wait_for_worker(self) -> dict[str, Any] | None:
         """Wait a moment for a worker to be ready; returns its facts, None if there is none yet.
 
         Raises ``ClusterError``, and what the start of a service raises.
         """
-        list(self._news(None))
+        list(self._poll_workers(None))
         return next((worker.facts for worker in self._pool if worker.facts is not None), None)
 
     def results(
@@ -95,31 +96,31 @@ class ClusterRun:
         while True:
             if should_stop():
                 queue.stop()
-            self._feed(queue)
-            if queue.is_empty and not any(worker.task_count for worker in self._pool):
+            self._assign_shards(queue)
+            if queue.is_exhausted and not any(worker.task_count for worker in self._pool):
                 return
-            yield from self._news(queue)
+            yield from self._poll_workers(queue)
             yield None
 
     def close(self) -> None:
         """End all workers."""
         self._pool.close()
 
-    def _feed(self, queue: ShardQueue) -> None:
+    def _assign_shards(self, queue: ShardQueue) -> None:
         """Give a shard to each worker that has none, then one more to each."""
         size, now = self._options.shard_size, self._pool.clock.now
-        ready = [worker for worker in self._pool if worker.has_room(size)]
+        ready = [worker for worker in self._pool if worker.can_take_shard(size)]
         for is_idle in (True, False):
             for worker in ready:
                 if is_idle == (worker.task_count == 0):
-                    shard = queue.next(takes_suspects=is_idle)
+                    shard = queue.next(allows_crashed=is_idle)
                     if shard is None:
                         break
-                    worker.give(shard, now)
+                    worker.assign(shard, now)
 
-    def _news(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
+    def _poll_workers(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
         """Wait for news of the workers, and yield the results in it; ``queue``: takes the shards of dead ones."""
-        if self._watch.is_gone:
+        if self._head_monitor.is_unreachable:
             raise ClusterError("the head of the cluster is gone; what was answered is kept")
         self._pool.start_due()
         ready = self._wait()
@@ -128,9 +129,11 @@ class ClusterRun:
             try:
                 if worker.reference in ready:
                     yield from self._receive(worker)
-                if worker.stalled_seconds(self._pool.clock.now) > self._options.stall_seconds:
-                    raise WorkerDiedError(f"it made nothing for {self._options.stall_seconds:g} s, and was ended")
-            except WorkerDiedError as death:
+                if worker.seconds_without_progress(self._pool.clock.now) > self._options.max_stall_seconds:
+                    raise WorkerLostError(
+                        f"it made nothing for {self._options.max_stall_seconds:g} s, and was ended"
+                    )
+            except WorkerLostError as death:
                 yield from self._replace(worker, death, queue)
 
     def _wait(self) -> set[Any]:
@@ -142,7 +145,7 @@ class ClusterRun:
         count = len(references)
         self._ray.wait(references, timeout=_POLL_SECONDS)
         # Of many workers, more answer soon: each look at all of them takes time.
-        pause = _GATHER_SECONDS if count > _FEW_WORKERS else 0
+        pause = _GATHER_SECONDS if count > _MAX_WORKERS_WITHOUT_GATHERING else 0
         return set(self._ray.wait(references, num_returns=count, timeout=pause)[0])
 
     def _receive(self, worker: Worker) -> list[TaskResult]:
@@ -150,45 +153,45 @@ class ClusterRun:
         try:
             results = self._pool.receive(worker)
             if not was_ready and worker.facts is not None:
-                self._admit_or_raise(worker.facts)
+                self._raise_if_rejected(worker.facts)
                 self._pool.note_ready()
-        except WorkerDiedError:
+        except WorkerLostError:
             raise
         except Exception as error:
             if was_ready:
                 raise
-            self._pool.refuse(worker, error)
+            self._pool.reject(worker, error)
             return []
         return results
 
-    def _admit_or_raise(self, facts: dict[str, Any]) -> None:
-        reason = self._admit(facts)
+    def _raise_if_rejected(self, facts: dict[str, Any]) -> None:
+        reason = self._get_rejection_reason(facts)
         if reason is not None:
             raise ClusterError(reason)
 
-    def _replace(self, worker: Worker, death: WorkerDiedError, queue: ShardQueue | None) -> Iterator[TaskResult]:
+    def _replace(self, worker: Worker, death: WorkerLostError, queue: ShardQueue | None) -> Iterator[TaskResult]:
         """Start another worker for a dead one; its shards go back. Yields the tasks that no worker survives."""
         self._report(f"{worker.name} died ({death}); what it had goes to others")
         self._pool.replace(worker, death)
         if queue is None:
             return
         for shard in worker.shards:
-            if death.with_its_node:
-                queue.put_back(shard)
+            if death.is_node_failure:
+                queue.requeue(shard)
                 continue
-            task = queue.put_back_from_dead(shard)
+            task = queue.requeue_after_crash(shard)
             if task is not None:
                 yield TaskResult(task.key, None, True)
 
 
 _MAX_FAILED_STARTS = 3
 """After so many workers in a row that died while they started, the run ends if none was ever ready."""
-_MAX_DEATHS_WITHOUT_RESULT = 24
+_MAX_CRASHES_WITHOUT_RESULT = 24
 """After so many deaths in a row without any result between them, the run ends. To find one bad task of a shard of
 eight takes five."""
-_LONGEST_DELAY_SECONDS = 60.0
+_MAX_RESTART_DELAY_SECONDS = 60.0
 """Between a worker that died while it started and the next one; the first delay is one second."""
-_ROOM_SECONDS = 10.0
+_CAPACITY_SECONDS = 10.0
 """How often the run looks whether the cluster has room for the workers that are not ready."""
 
 
@@ -196,7 +199,7 @@ class _WorkerPool:
     """Workers, which start at once.
 
     Args:
-        wanted: how many there are; None: as many as fit.
+        worker_count: how many there are; None: as many as fit.
         needs: what each of them takes.
         service: what each runs.
         report: takes sentences on what goes wrong meanwhile.
@@ -207,24 +210,26 @@ class _WorkerPool:
     """
 
     def __init__(
-        self, wanted: int | None, needs: WorkerNeeds, service: ServicePlan, report: Callable[[str], object]
+        self, worker_count: int | None, needs: WorkerNeeds, service: ServicePlan, report: Callable[[str], object]
     ) -> None:
         self._ray = import_ray()
         self.clock = PollClock()
         self._needs, self._report = needs, report
-        self._service, self._files = self._ray.put(service.make), needed_files(service.files)
+        self._service, self._files = self._ray.put(service.make_service), needed_files(service.files)
         fitting = workers_that_fit(self._nodes(), needs)
         if not fitting:
-            raise no_room(self._nodes(), needs)
-        self._wanted = self._room = wanted or fitting
-        self._failed_starts = self._started = self._units_of_dead = self._deaths_without_result = 0
-        self._waiting = 0
+            raise no_capacity_error(self._nodes(), needs)
+        self._worker_count = self._fitting_worker_count = worker_count or fitting
+        self._failed_start_count = self._started_count = self._units_of_removed_workers = (
+            self._crashes_without_result
+        ) = 0
+        self._unplaced_count = 0
         self._was_ready = False
-        self._refusals: list[str] = []
+        self._rejections: list[str] = []
         self._workers: list[Worker] = []
-        self._due = [self.clock.now] * self._wanted
-        self._looked_at = self.clock.now
-        self._report_room(fitting)
+        self._start_times = [self.clock.now] * self._worker_count
+        self._checked_at = self.clock.now
+        self._report_fitting_count(fitting)
         self.start_due()
 
     def __iter__(self) -> Iterator[Worker]:
@@ -232,27 +237,27 @@ class _WorkerPool:
         return iter(tuple(self._workers))
 
     @property
-    def units(self) -> int:
+    def unit_count(self) -> int:
         """What all workers made, those that died included."""
-        return self._units_of_dead + sum(worker.status.units for worker in self._workers)
+        return self._units_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
 
     def start_due(self) -> None:
         """Start the workers whose time has come, and say so if the cluster has no room for them now."""
         now = self.clock.now
-        due = [time for time in self._due if time <= now]
-        self._due = [time for time in self._due if time > now]
+        due = [time for time in self._start_times if time <= now]
+        self._start_times = [time for time in self._start_times if time > now]
         for _ in due:
-            self._started += 1
-            self._workers.append(Worker(self._started, self._service, self._needs, now))
-        if now - self._looked_at >= _ROOM_SECONDS:
-            self._looked_at = now
-            self._tell_refusals()
-            self._look_for_room()
+            self._started_count += 1
+            self._workers.append(Worker(self._started_count, self._service, self._needs, now))
+        if now - self._checked_at >= _CAPACITY_SECONDS:
+            self._checked_at = now
+            self._report_rejections()
+            self._check_capacity()
 
     def receive(self, worker: Worker) -> list[TaskResult]:
         """Take what a worker answers; returns the results of tasks. One that is placed starts.
 
-        Raises ``WorkerDiedError``, ``ClusterError``, and what ended its service.
+        Raises ``WorkerLostError``, ``ClusterError``, and what ended its service.
         """
         was_placed, now = worker.host is not None, self.clock.now
         try:
@@ -266,35 +271,39 @@ class _WorkerPool:
         if not was_placed:
             worker.start(self._files, now)
         if results:
-            self._deaths_without_result = 0
+            self._crashes_without_result = 0
         return results
 
     def note_ready(self) -> None:
         """Note that a worker has started and may join; tells which others may not."""
-        self._failed_starts, self._was_ready = 0, True
-        self._tell_refusals()
+        self._failed_start_count, self._was_ready = 0, True
+        self._report_rejections()
 
-    def refuse(self, worker: Worker, reason: Exception) -> None:
+    def reject(self, worker: Worker, reason: Exception) -> None:
         """End a worker that cannot start or may not join. There is no other in its place: it would be the same.
 
         Raises the reason if there is no other worker at all, with the worker's name if it is a ``ClusterError``.
         """
         self._remove(worker)
-        if not self._workers and not self._due:
+        if not self._workers and not self._start_times:
             if isinstance(reason, ClusterError):
                 raise ClusterError(f"{worker.name} does not join, and there is no other: {reason}") from None
             raise reason
-        self._refusals.append(f"{worker.name} does not join: {reason}")
+        self._rejections.append(f"{worker.name} does not join: {reason}")
         if any(other.facts is not None for other in self._workers):
-            self._tell_refusals()
+            self._report_rejections()
 
-    def replace(self, worker: Worker, death: WorkerDiedError) -> None:
+    def replace(self, worker: Worker, death: WorkerLostError) -> None:
         """Start another worker for one that died. Raises ``ClusterError`` if none stays alive."""
         self._remove(worker)
-        if not death.with_its_node:
+        if not death.is_node_failure:
             self._count_death(worker, death)
-        delay = 0.0 if not self._failed_starts else min(_LONGEST_DELAY_SECONDS, 2.0 ** (self._failed_starts - 1))
-        self._due.append(self.clock.now + delay)
+        delay = (
+            0.0
+            if not self._failed_start_count
+            else min(_MAX_RESTART_DELAY_SECONDS, 2.0 ** (self._failed_start_count - 1))
+        )
+        self._start_times.append(self.clock.now + delay)
 
     def close(self) -> None:
         """End all workers."""
@@ -304,45 +313,47 @@ class _WorkerPool:
     def _remove(self, worker: Worker) -> None:
         worker.kill()
         self._workers.remove(worker)
-        self._units_of_dead += worker.status.units
+        self._units_of_removed_workers += worker.status.unit_count
 
-    def _tell_refusals(self) -> None:
+    def _report_rejections(self) -> None:
         """Tell which workers do not join. If none does, the run ends soon, and its error says why."""
-        for refusal in self._refusals:
+        for refusal in self._rejections:
             self._report(refusal)
-        self._refusals.clear()
+        self._rejections.clear()
 
-    def _count_death(self, worker: Worker, death: WorkerDiedError) -> None:
-        self._deaths_without_result += 1
-        if self._deaths_without_result >= _MAX_DEATHS_WITHOUT_RESULT:
-            raise ClusterError(f"{self._deaths_without_result} workers in a row died without a result: {death}")
+    def _count_death(self, worker: Worker, death: WorkerLostError) -> None:
+        self._crashes_without_result += 1
+        if self._crashes_without_result >= _MAX_CRASHES_WITHOUT_RESULT:
+            raise ClusterError(f"{self._crashes_without_result} workers in a row died without a result: {death}")
         if worker.facts is None:
-            self._failed_starts += 1
-            if self._failed_starts >= _MAX_FAILED_STARTS and not self._was_ready:
-                raise ClusterError(f"{self._failed_starts} workers in a row died while they started: {death}")
+            self._failed_start_count += 1
+            if self._failed_start_count >= _MAX_FAILED_STARTS and not self._was_ready:
+                raise ClusterError(f"{self._failed_start_count} workers in a row died while they started: {death}")
 
-    def _look_for_room(self) -> None:
+    def _check_capacity(self) -> None:
         if all(worker.facts is not None for worker in self._workers):
             return
-        self._report_room(workers_that_fit(self._nodes(), self._needs))
-        waiting = sum(worker.unplaced_seconds(self.clock.now) >= _ROOM_SECONDS for worker in self._workers)
-        if waiting > max(self._waiting, self._wanted - self._room):
+        self._report_fitting_count(workers_that_fit(self._nodes(), self._needs))
+        waiting = sum(worker.seconds_without_host(self.clock.now) >= _CAPACITY_SECONDS for worker in self._workers)
+        if waiting > max(self._unplaced_count, self._worker_count - self._fitting_worker_count):
             verb = "waits" if waiting == 1 else "wait"
-            self._report(f"{waiting} of {self._wanted} workers {verb}: the cluster is busy with other work")
-        self._waiting = waiting
+            self._report(f"{waiting} of {self._worker_count} workers {verb}: the cluster is busy with other work")
+        self._unplaced_count = waiting
 
     def _nodes(self) -> list[dict[str, float]]:
         """What each node that is alive has."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
-    def _report_room(self, fitting: int) -> None:
-        room = min(fitting, self._wanted)
-        if room < self._room:
-            self._report(f"the cluster has room for {room} of {self._wanted} workers; the others wait for it")
-        self._room = room
+    def _report_fitting_count(self, fitting: int) -> None:
+        room = min(fitting, self._worker_count)
+        if room < self._fitting_worker_count:
+            self._report(
+                f"the cluster has room for {room} of {self._worker_count} workers; the others wait for it"
+            )
+        self._fitting_worker_count = room
 
 
-_LONGEST_STEP_SECONDS = 2.0
+_MAX_STEP_SECONDS = 2.0
 """More than lies between two looks of a driver that is not held up."""
 
 
@@ -357,11 +368,11 @@ class PollClock:
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
         self._time = time
-        self._looked_at = time()
+        self._checked_at = time()
         self.now = 0.0
 
     def tick(self) -> None:
         """Go on: the driver looks now."""
         time = self._time()
-        self.now += min(time - self._looked_at, _LONGEST_STEP_SECONDS)
-        self._looked_at = time
+        self.now += min(time - self._checked_at, _MAX_STEP_SECONDS)
+        self._checked_at = time

@@ -71,11 +71,11 @@ class ServicePlan:
     Attributes: ``make``: makes the service; ``files``: what it needs; a node that lacks them gets them.
     """
 
-    make: ServiceFactory
+    make_service: ServiceFactory
     files: Sequence[Path] = ()
 
 
-_MAX_DEATHS = 2
+_MAX_CRASHES = 2
 """A shard whose workers died so often is split; a task that was alone in it is to blame for one more death."""
 
 
@@ -85,16 +85,16 @@ class Shard:
 
     Attributes:
         tasks: the tasks.
-        deaths: how many workers died with it.
+        crash_count: how many workers died with it.
     """
 
     tasks: tuple[Task, ...]
-    deaths: int = 0
+    crash_count: int = 0
 
     @property
-    def is_suspect(self) -> bool:
+    def has_crashed_worker(self) -> bool:
         """True if a worker died with it. It goes to a worker that has nothing else, so that blame is certain."""
-        return self.deaths > 0
+        return self.crash_count > 0
 
 
 class ShardQueue:
@@ -111,36 +111,36 @@ class ShardQueue:
         self._is_read = False
 
     @property
-    def is_empty(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if no shard will come any more, unless one comes back."""
         return self._is_read and not self._returned
 
-    def next(self, *, takes_suspects: bool) -> Shard | None:
-        """Return a shard; None if there is none now. ``takes_suspects``: see `Shard.is_suspect`."""
+    def next(self, *, allows_crashed: bool) -> Shard | None:
+        """Return a shard; None if there is none now. ``allows_crashed``: see `Shard.has_crashed_worker`."""
         for index, shard in enumerate(self._returned):
-            if takes_suspects or not shard.is_suspect:
+            if allows_crashed or not shard.has_crashed_worker:
                 del self._returned[index]
                 return shard
         return self._new_shard()
 
-    def put_back(self, shard: Shard) -> None:
+    def requeue(self, shard: Shard) -> None:
         """Take back a shard for whose return no task is to blame."""
         self._returned.append(shard)
 
-    def put_back_from_dead(self, shard: Shard) -> Task | None:
+    def requeue_after_crash(self, shard: Shard) -> Task | None:
         """Take back a shard whose worker died with it.
 
         From the second death on it is split. Returns a task that is to blame: it was alone, and more workers died
         with it. It does not come back.
         """
-        tasks, deaths = shard.tasks, shard.deaths + 1
-        if len(tasks) == 1 and deaths > _MAX_DEATHS:
+        tasks, crash_count = shard.tasks, shard.crash_count + 1
+        if len(tasks) == 1 and crash_count > _MAX_CRASHES:
             return tasks[0]
         half = len(tasks) // 2
-        if deaths < _MAX_DEATHS or not half:
-            self._returned.append(Shard(tasks, deaths))
+        if crash_count < _MAX_CRASHES or not half:
+            self._returned.append(Shard(tasks, crash_count))
         else:  # each half has yet to show whether it is to blame
-            self._returned.extend((Shard(tasks[:half], deaths), Shard(tasks[half:], deaths)))
+            self._returned.extend((Shard(tasks[:half], crash_count), Shard(tasks[half:], crash_count)))
         return None
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
     return int(min(room))
 
 
-def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
+def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
     """Return the error for nodes on which not one worker fits."""
     largest = max((_describe(node) for node in nodes), default="none")
     return ClusterError(
@@ -69,24 +69,24 @@ class WorkerStatus:
 
     name: str
     is_ready: bool
-    answered: int
-    failed: int
-    units: int
+    answered_count: int
+    failed_count: int
+    unit_count: int
     seconds: float
 
 
-class WorkerDiedError(Exception):
+class WorkerLostError(Exception):
     """A worker that is gone.
 
-    Attributes: ``with_its_node``: True if the whole node died, for which no task is to blame.
+    Attributes: ``is_node_failure``: True if the whole node died, for which no task is to blame.
     """
 
-    def __init__(self, reason: str, with_its_node: bool = False) -> None:
+    def __init__(self, reason: str, is_node_failure: bool = False) -> None:
         super().__init__(reason)
-        self.with_its_node = with_its_node
+        self.is_node_failure = is_node_failure
 
 
-_NODE_DIED = "its node has died"
+_NODE_DIED_MESSAGE = "its node has died"
 """The words in Ray's message by which the death of a node differs from that of a process."""
 
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
@@ -114,9 +114,9 @@ class Worker:
         self._service = service
         self.reference = self._actor.host.remote()
         self._changed_at, self._ready_at = now, monotonic()
-        self._number, self._answered, self._failed, self._units = number, 0, 0, 0
-        self._shards: list[_GivenShard] = []
-        self._shard_of_task: dict[str, _GivenShard] = {}
+        self._number, self._answered, self._failed, self._unit_count = number, 0, 0, 0
+        self._shards: list[_AssignedShard] = []
+        self._shard_of_task: dict[str, _AssignedShard] = {}
         self.host: str | None = None
         self.facts: dict[str, Any] | None = None
 
@@ -130,28 +130,28 @@ class Worker:
         """How it is doing."""
         is_ready = self.facts is not None
         seconds = monotonic() - self._ready_at if is_ready else 0.0
-        return WorkerStatus(self.name, is_ready, self._answered, self._failed, self._units, seconds)
+        return WorkerStatus(self.name, is_ready, self._answered, self._failed, self._unit_count, seconds)
 
     @property
     def shards(self) -> list[Shard]:
         """What is left of the shards that it has."""
-        return [Shard(tuple(shard.tasks.values()), shard.deaths) for shard in self._shards]
+        return [Shard(tuple(shard.tasks.values()), shard.crash_count) for shard in self._shards]
 
     @property
     def task_count(self) -> int:
         """How many tasks it has."""
         return len(self._shard_of_task)
 
-    def has_room(self, shard_size: int) -> bool:
+    def can_take_shard(self, shard_size: int) -> bool:
         """True if it takes one more shard: its slots stay full when the last ones come to their end."""
-        is_alone = any(shard.deaths for shard in self._shards)
+        is_alone = any(shard.crash_count for shard in self._shards)
         return self.facts is not None and not is_alone and self.task_count <= shard_size
 
-    def unplaced_seconds(self, now: float) -> float:
+    def seconds_without_host(self, now: float) -> float:
         """For how long Ray has found no place for it; 0 once it has."""
         return now - self._changed_at if self.host is None else 0.0
 
-    def stalled_seconds(self, now: float) -> float:
+    def seconds_without_progress(self, now: float) -> float:
         """For how long it has made nothing although it starts, or has tasks."""
         is_at_work = self.task_count > 0 if self.facts is not None else self.host is not None
         return now - self._changed_at if is_at_work else 0.0
@@ -160,19 +160,19 @@ class Worker:
         """Let it make its service, or try again."""
         self.reference, self._changed_at = self._actor.start.remote(self._service, files), now
 
-    def give(self, shard: Shard, now: float) -> None:
+    def assign(self, shard: Shard, now: float) -> None:
         """Give it a shard."""
         if not self.task_count:
             self._changed_at = now
-        given = _GivenShard({task.key: task for task in shard.tasks}, shard.deaths)
+        given = _AssignedShard({task.key: task for task in shard.tasks}, shard.crash_count)
         self._shards.append(given)
         self._shard_of_task.update(dict.fromkeys(given.tasks, given))
-        self._actor.give.remote(shard.tasks)
+        self._actor.add_tasks.remote(shard.tasks)
 
     def receive(self, now: float) -> list[TaskResult]:
         """Take the answer that is there; returns the results of tasks. `start` follows once it is placed.
 
-        Raises ``WorkerDiedError``, ``ClusterError``; ``MissingFileError`` for a start; and what ended its service.
+        Raises ``WorkerLostError``, ``ClusterError``; ``MissingFileError`` for a start; and what ended its service.
         """
         value = self._value(self.reference)
         if self.host is None:
@@ -183,8 +183,8 @@ class Worker:
             self.facts, self._ready_at, self._changed_at = value, monotonic(), now
         else:
             results, units = value
-            if results or units > self._units:
-                self._units, self._changed_at = units, now
+            if results or units > self._unit_count:
+                self._unit_count, self._changed_at = units, now
             self._take(results)
         self.reference = self._actor.collect.remote()
         return results
@@ -210,36 +210,36 @@ class Worker:
         except errors.RayTaskError as error:
             raise _cause(error, errors) from None
         except errors.OutOfMemoryError:
-            raise WorkerDiedError("Ray ended it, because its node was out of memory") from None
+            raise WorkerLostError("Ray ended it, because its node was out of memory") from None
         except errors.ActorUnavailableError:
-            raise WorkerDiedError("its node cannot be reached", with_its_node=True) from None
+            raise WorkerLostError("its node cannot be reached", is_node_failure=True) from None
         except (errors.ObjectLostError, errors.NodeDiedError):
-            raise WorkerDiedError("its node is gone", with_its_node=True) from None
+            raise WorkerLostError("its node is gone", is_node_failure=True) from None
         except (errors.RayActorError, errors.WorkerCrashedError) as error:
             missing = _MISSING_MODULE.search(str(error))
             if missing is not None:
                 reason = f"the node lacks the Python package {missing[1]}; install the same there as here"
                 raise ClusterError(reason) from None
-            if _NODE_DIED in str(error):
-                raise WorkerDiedError("its node is gone", with_its_node=True) from None
-            raise WorkerDiedError("its process ended") from None
+            if _NODE_DIED_MESSAGE in str(error):
+                raise WorkerLostError("its node is gone", is_node_failure=True) from None
+            raise WorkerLostError("its process ended") from None
         except errors.RayError as error:
-            raise WorkerDiedError(first_line(error)) from None
+            raise WorkerLostError(first_line(error)) from None
 
 
 @dataclass
-class _GivenShard:
-    """A shard at work. ``tasks``: those without a result, by their keys; ``deaths``: see `Shard`."""
+class _AssignedShard:
+    """A shard at work. ``tasks``: those without a result, by their keys; ``crash_count``: see `Shard`."""
 
     tasks: dict[str, Task]
-    deaths: int
+    crash_count: int
 
 
 def _cause(error: Any, errors: Any) -> Exception:
     """What a method of the actor raised; an error of Ray's in it is the worker's death."""
     cause = error.cause
     if isinstance(cause, errors.RayError):
-        return WorkerDiedError(first_line(cause))
+        return WorkerLostError(first_line(cause))
     return cause if isinstance(cause, Exception) else ClusterError(first_line(error))
 
 
@@ -272,7 +272,7 @@ class WorkerActor:
         Thread(target=self._serve, args=(service,), daemon=True).start()
         return facts
 
-    def give(self, tasks: Sequence[Task]) -> None:
+    def add_tasks(self, tasks: Sequence[Task]) -> None:
         """Take tasks; `collect` returns their results."""
         self._unanswered.update(task.key for task in tasks)
         for task in tasks:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..cluster.connection import connected
+from ..cluster.connection import connect
 from ..cluster.run import ClusterRun, ClusterRunOptions
 from ..cluster.tasks import FindFile, ServiceFactory, ServicePlan, Task, TaskResult
 from ..cluster.worker import WorkerNeeds
@@ -90,13 +90,13 @@ def model_workers(
     Raises ``ClusterError``, ``ModelError``.
     """
     admission = Admission(needs_same_kernels)
-    with connected(address) as watch:
-        run = ClusterRun(options, ServicePlan(service, spec.files), admission, note, watch)
+    with connect(address) as head_monitor:
+        run = ClusterRun(options, ServicePlan(service, spec.files), admission, note, head_monitor)
         try:
             yield run
         finally:
             run.close()
-    if admission.has_other_kernels:
+    if admission.has_different_kernels:
         note("the workers' processors compute logits that differ in the last bits")
 
 
@@ -120,7 +120,7 @@ class Admission:
     def __init__(self, needs_same_kernels: bool) -> None:
         self._needs_same_kernels = needs_same_kernels
         self._first: dict[str, Any] | None = None
-        self.has_other_kernels = False
+        self.has_different_kernels = False
 
     def __call__(self, facts: dict[str, Any]) -> str | None:
         """Return why a worker may not join; None if it may."""
@@ -140,7 +140,7 @@ class Admission:
             return (
                 f"--deterministic: its processor ({this}) computes other logits than the first worker's ({first})"
             )
-        self.has_other_kernels = True
+        self.has_different_kernels = True
         return None
 
 
@@ -256,7 +256,7 @@ class Failure:
     message: str
 
 
-LINES_AT_ONCE = 16
+LINES_PER_SHARD = 16
 """Lines that a worker gets at once: their scores wait for one another, and a short line takes milliseconds."""
 
 

@@ -167,7 +167,7 @@ def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Int
 def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
     """Print the scores of a file of lines, computed by workers. Raises ``ClusterError``, ``ModelError``."""
     from ...jobs.workers import (
-        LINES_AT_ONCE,
+        LINES_PER_SHARD,
         ScoreServiceSpec,
         model_for_workers,
         scores_on_cluster,
@@ -182,14 +182,14 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
 
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
     service = ScoreServiceSpec(spec, options.stride, options.strict, flag_sentence)
-    with cluster_workers(options.cluster, spec, service, 1, LINES_AT_ONCE) as run, open_input(path) as file:
+    with cluster_workers(options.cluster, spec, service, 1, LINES_PER_SHARD) as run, open_input(path) as file:
         wait_for_model(run, interrupt.raise_if_requested)
         lines = number_lines(file)
         scores = scores_on_cluster(
             run, lines if path.is_file() else BackgroundItems(lines), stop_check_with_note(interrupt)
         )
         has_failures = _print_scores(scores, path, is_over=lambda: False)
-        workers = run.workers
+        workers = run.worker_statuses
     report_workers(workers)
     if has_failures and not interrupt.requested:
         raise typer.Exit(FAILED)

@@ -168,13 +168,13 @@ def show_cluster_progress(
 ) -> Iterator[ClusterProgressDisplay]:
     """Show the progress while inside, see `show_progress`, and lines on the workers at the end."""
     has_bar = sys.stderr.isatty() and not results_on_terminal
-    lines_below = worker_lines(run.workers) if has_bar else []
+    lines_below = worker_lines(run.worker_statuses) if has_bar else []
     with show_progress(progress, results_on_terminal, lambda: lines_below) as display:
         try:
             yield ClusterProgressDisplay(progress, run, display, lines_below if has_bar else None)
         finally:
-            progress.tokens = run.units
-    report_workers(run.workers)
+            progress.tokens = run.unit_count
+    report_workers(run.worker_statuses)
 
 
 class ClusterProgressDisplay:
@@ -198,12 +198,12 @@ class ClusterProgressDisplay:
         """Show the progress, unless it was shown a moment ago: this is called for each result."""
         if monotonic() - self._shown_at < self._interval:
             return
-        self._progress.tokens = self._run.units
+        self._progress.tokens = self._run.unit_count
         self._display.refresh()
         if self._lines_below is not None:
-            self._lines_below[:] = worker_lines(self._run.workers)
+            self._lines_below[:] = worker_lines(self._run.worker_statuses)
         elif not sys.stderr.isatty():
-            report_workers(self._run.workers)
+            report_workers(self._run.worker_statuses)
         self._shown_at = monotonic()  # later than that of the display, which would not show itself the next time
 
 
@@ -239,7 +239,7 @@ def _line_of_several(workers: Sequence[WorkerStatus]) -> str:
 
 def _counts(workers: Sequence[WorkerStatus]) -> str:
     """What workers that are ready have done."""
-    failures = sum(worker.failed for worker in workers)
+    failures = sum(worker.failed_count for worker in workers)
     failed = f", {failures:,} failed" if failures else ""
-    speed = sum(worker.units / max(worker.seconds, 1e-9) for worker in workers)
-    return f"{sum(worker.answered for worker in workers):,} answered{failed}, {speed:,.0f} tokens/s"
+    speed = sum(worker.unit_count / max(worker.seconds, 1e-9) for worker in workers)
+    return f"{sum(worker.answered_count for worker in workers):,} answered{failed}, {speed:,.0f} tokens/s"

@@ -154,12 +154,12 @@ class CountedRun:
     looks = 0
 
     @property
-    def workers(self):
+    def worker_statuses(self):
         self.looks += 1
         return [worker_status(1)]
 
     @property
-    def units(self):
+    def unit_count(self):
         self.looks += 1
         return 200
 

@@ -1,4 +1,4 @@
-"""Runs tasks on a cluster that is connected, for the tests of what happens to workers and nodes."""
+"""Runs tasks on a cluster that is connect, for the tests of what happens to workers and nodes."""
 
 from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
 from logitsmith.cluster.tasks import ServicePlan, Task
@@ -10,10 +10,20 @@ NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
 class Driver:
     """Runs tasks, and keeps what is reported."""
 
-    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None, files=()):
+    def __init__(
+        self,
+        head_monitor,
+        factory,
+        *,
+        workers=2,
+        stall=60,
+        size=4,
+        reject=lambda facts: None,
+        files=(),
+    ):
         self.reports = []
         options = ClusterRunOptions(workers, NEEDS, size, stall)
-        self.run = ClusterRun(options, ServicePlan(factory, files), admit, self.reports.append, watch)
+        self.run = ClusterRun(options, ServicePlan(factory, files), reject, self.reports.append, head_monitor)
 
     def wait(self):
         while True:

@@ -6,7 +6,7 @@ import sys
 from threading import Thread
 
 import pytest
-from logitsmith.cluster.connection import HeadWatch, connected
+from logitsmith.cluster.connection import HeadMonitor, connect
 from logitsmith.cluster.tasks import ClusterError
 
 
@@ -15,7 +15,7 @@ from logitsmith.cluster.tasks import ClusterError
 )
 def test_nobody_there(ray, address):
     with pytest.raises(ClusterError, match=f"no head of a Ray cluster answers at {address} .*ray start --head"):
-        connected(address).__enter__()
+        connect(address).__enter__()
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR unknown command\r\n", b""])
@@ -29,14 +29,14 @@ def test_another_server_there(ray, greeting):
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=answer, args=(server,), daemon=True).start()
         with pytest.raises(ClusterError, match=r"what answers at .* is no head of a Ray cluster"):
-            connected(f"127.0.0.1:{server.getsockname()[1]}").__enter__()
+            connect(f"127.0.0.1:{server.getsockname()[1]}").__enter__()
 
 
 def test_without_the_package_the_extra_is_named():
     program = (
         "import sys; sys.modules['ray'] = None\n"
-        "from logitsmith.cluster.tasks import ClusterError\nfrom logitsmith.cluster.connection import connected\n"
-        "try:\n    connected(None).__enter__()\n"
+        "from logitsmith.cluster.tasks import ClusterError\nfrom logitsmith.cluster.connection import connect\n"
+        "try:\n    connect(None).__enter__()\n"
         "except ClusterError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
@@ -46,7 +46,7 @@ def test_without_the_package_the_extra_is_named():
 def test_a_head_that_is_gone_is_seen(monkeypatch):
     monkeypatch.setattr("logitsmith.cluster.connection._CHECK_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        watch = HeadWatch(f"127.0.0.1:{server.getsockname()[1]}")
-        assert not watch._gone.wait(0.2)
-    assert watch._gone.wait(60)
-    assert watch.is_gone
+        head_monitor = HeadMonitor(f"127.0.0.1:{server.getsockname()[1]}")
+        assert not head_monitor._unreachable.wait(0.2)
+    assert head_monitor._unreachable.wait(60)
+    assert head_monitor.is_unreachable

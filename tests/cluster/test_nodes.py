@@ -4,7 +4,7 @@ from itertools import count as count_up
 from itertools import takewhile
 
 import pytest
-from logitsmith.cluster.connection import connected
+from logitsmith.cluster.connection import connect
 
 from .driver import Driver
 from .services import EchoFactory
@@ -26,12 +26,12 @@ def nodes(ray):
 
 def test_a_node_that_dies_and_one_that_comes(nodes):
     cluster, members = nodes
-    with connected(cluster.address) as watch:
-        driver = Driver(watch, EchoFactory(0.005), workers=NODES)
+    with connect(cluster.address) as head_monitor:
+        driver = Driver(head_monitor, EchoFactory(0.005), workers=NODES)
         answered_by = set()
 
         def change(count):
-            answered_by.update(worker.name for worker in driver.run.workers if worker.answered)
+            answered_by.update(worker.name for worker in driver.run.worker_statuses if worker.answered_count)
             if count == 100:
                 cluster.remove_node(members[0], allow_graceful=False)
             if count == 200:
@@ -45,10 +45,10 @@ def test_a_node_that_dies_and_one_that_comes(nodes):
 
 
 def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.run._ROOM_SECONDS", 1.0)
+    monkeypatch.setattr("logitsmith.cluster.run._CAPACITY_SECONDS", 1.0)
     cluster, members = nodes
-    with connected(cluster.address) as watch:
-        driver = Driver(watch, EchoFactory(0.005), workers=None)
+    with connect(cluster.address) as head_monitor:
+        driver = Driver(head_monitor, EchoFactory(0.005), workers=None)
 
         def change(count):
             if count == 50:

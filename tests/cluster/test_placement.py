@@ -1,7 +1,7 @@
 """How many workers a cluster has room for."""
 
 import pytest
-from logitsmith.cluster.worker import WorkerNeeds, no_room, workers_that_fit
+from logitsmith.cluster.worker import WorkerNeeds, no_capacity_error, workers_that_fit
 
 NEEDS = WorkerNeeds(cpus=2, gpus=0.5, memory_bytes=3 * 10**9)
 NODE = {"CPU": 8.0, "GPU": 1.0, "memory": 16e9}
@@ -20,6 +20,6 @@ def test_workers_that_fit(nodes, count):
 
 
 def test_no_room_is_said_with_what_there_is():
-    sentence = str(no_room([{"CPU": 1.0, "memory": 2e9}], WorkerNeeds(2, 0, 3 * 10**9)))
+    sentence = str(no_capacity_error([{"CPU": 1.0, "memory": 2e9}], WorkerNeeds(2, 0, 3 * 10**9)))
     assert "a worker needs 2 CPU and 3.0 GB" in sentence
     assert "there is 1 CPU and 2.0 GB" in sentence

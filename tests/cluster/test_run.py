@@ -6,7 +6,7 @@ import signal
 from contextlib import suppress
 
 import pytest
-from logitsmith.cluster.connection import connected
+from logitsmith.cluster.connection import connect
 from logitsmith.cluster.tasks import ClusterError
 
 from .driver import Driver
@@ -14,30 +14,30 @@ from .services import HANG, POISON, EchoFactory
 
 
 @pytest.fixture(scope="module")
-def watch(ray, tmp_path_factory):
+def head_monitor(ray, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # which the workers inherit
-        with connected(None) as watch:
-            yield watch
+        with connect(None) as head_monitor:
+            yield head_monitor
 
 
-def test_each_task_gets_its_result(watch):
-    driver = Driver(watch, EchoFactory())
+def test_each_task_gets_its_result(head_monitor):
+    driver = Driver(head_monitor, EchoFactory())
     driver.wait()
     assert driver.results(list(range(50))) == list(range(50))
     assert driver.reports == []
-    assert driver.run.units == 50
+    assert driver.run.unit_count == 50
 
 
-def test_a_task_that_ends_its_process_is_found_and_the_others_are_answered(watch):
-    driver = Driver(watch, EchoFactory())
+def test_a_task_that_ends_its_process_is_found_and_the_others_are_answered(head_monitor):
+    driver = Driver(head_monitor, EchoFactory())
     contents = [*range(9), POISON, *range(10, 20)]
     assert driver.results(contents) == [None if content == POISON else content for content in contents]
     assert any("died (its process ended)" in report for report in driver.reports)
 
 
-def test_workers_that_are_killed_at_random_lose_nothing(watch):
-    driver = Driver(watch, EchoFactory(0.002), size=2)
+def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(0.002), size=2)
     chance = random.Random(3)
     driver.wait()
 
@@ -51,50 +51,50 @@ def test_workers_that_are_killed_at_random_lose_nothing(watch):
     assert sum("died" in report for report in driver.reports) >= 3
 
 
-def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(watch):
-    driver = Driver(watch, EchoFactory(), workers=1, stall=0.5, size=1)
+def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=1)
     assert driver.results([0, HANG, 2]) == [0, None, 2]
     assert sum("it made nothing for 0.5 s" in report for report in driver.reports) == 3
 
 
-def test_what_a_service_raises_at_the_start_is_raised(watch):
-    driver = Driver(watch, EchoFactory(fails=True), workers=1)
+def test_what_a_service_raises_at_the_start_is_raised(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(fails=True), workers=1)
     with pytest.raises(ValueError, match="there is no model"):
         driver.wait()
     driver.run.close()
 
 
-def test_workers_that_die_at_the_start_end_the_run(watch):
-    driver = Driver(watch, EchoFactory(dies=True), workers=1)
+def test_workers_that_die_at_the_start_end_the_run(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(dies=True), workers=1)
     with pytest.raises(ClusterError, match="3 workers in a row died while they started: its process ended"):
         driver.wait()
     driver.run.close()
 
 
-def test_a_worker_that_hangs_while_it_starts_is_replaced(watch):
-    driver = Driver(watch, EchoFactory(hangs=True), workers=1, stall=0.5)
+def test_a_worker_that_hangs_while_it_starts_is_replaced(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(hangs=True), workers=1, stall=0.5)
     with pytest.raises(ClusterError, match="3 workers in a row died while they started: it made nothing"):
         driver.wait()
     driver.run.close()
 
 
-def test_a_worker_that_cannot_start_leaves_the_work_to_others(watch, tmp_path):
-    driver = Driver(watch, EchoFactory(0.01, only_first=tmp_path / "first"))
+def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_path):
+    driver = Driver(head_monitor, EchoFactory(0.01, only_first=tmp_path / "first"))
     assert driver.results(list(range(60))) == list(range(60))
     (report,) = driver.reports
     assert report.endswith("does not join: there is no model")
 
 
-def test_if_every_task_ends_its_process_the_run_ends(watch, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.run._MAX_DEATHS_WITHOUT_RESULT", 4)
-    driver = Driver(watch, EchoFactory(), workers=1, size=8)
+def test_if_every_task_ends_its_process_the_run_ends(head_monitor, monkeypatch):
+    monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 4)
+    driver = Driver(head_monitor, EchoFactory(), workers=1, size=8)
     with pytest.raises(ClusterError, match="4 workers in a row died without a result: its process ended"):
         driver.results([POISON] * 100)
     driver.run.close()
 
 
-def test_a_result_does_not_wait_for_the_rest_of_its_shard(watch):
-    driver = Driver(watch, EchoFactory(), workers=1, stall=1, size=8)
+def test_a_result_does_not_wait_for_the_rest_of_its_shard(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(), workers=1, stall=1, size=8)
     arrived = []
     contents = [0, 1, 2, HANG]
     assert driver.results(contents, arrived.append) == [0, 1, 2, None]
@@ -102,43 +102,45 @@ def test_a_result_does_not_wait_for_the_rest_of_its_shard(watch):
     assert len(driver.reports) == 3  # the task that hangs was alone at once, and only it was given again
 
 
-def test_each_worker_gets_a_part(watch):
-    driver = Driver(watch, EchoFactory(0.2), size=4)
-    while not all(worker.is_ready for worker in driver.run.workers):
+def test_each_worker_gets_a_part(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(0.2), size=4)
+    while not all(worker.is_ready for worker in driver.run.worker_statuses):
         driver.wait()
     answered = []
-    driver.results(list(range(8)), lambda _: answered.append([worker.answered for worker in driver.run.workers]))
+    driver.results(
+        list(range(8)), lambda _: answered.append([status.answered_count for status in driver.run.worker_statuses])
+    )
     assert answered[-1] == [4, 4]
 
 
-def test_a_worker_may_be_refused(watch):
+def test_a_worker_may_be_refused(head_monitor):
     seen = []
 
-    def admit(facts):
+    def reject(facts):
         seen.append(facts["pid"])
         return "another processor" if len(seen) == 2 else None
 
-    driver = Driver(watch, EchoFactory(0.01), admit=admit)
+    driver = Driver(head_monitor, EchoFactory(0.01), reject=reject)
     assert driver.results(list(range(60))) == list(range(60))
     assert [report for report in driver.reports if "does not join: another processor" in report]
 
 
-def test_without_any_worker_that_may_join_the_run_ends(watch):
-    driver = Driver(watch, EchoFactory(), workers=1, admit=lambda facts: "another version")
+def test_without_any_worker_that_may_join_the_run_ends(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(), workers=1, reject=lambda facts: "another version")
     with pytest.raises(ClusterError, match=r"worker 1 on .* does not join, and there is no other: another"):
         driver.wait()
     driver.run.close()
 
 
-def test_more_workers_than_fit_wait_for_room(watch):
-    driver = Driver(watch, EchoFactory(), workers=50)
+def test_more_workers_than_fit_wait_for_room(head_monitor):
+    driver = Driver(head_monitor, EchoFactory(), workers=50)
     assert driver.results(list(range(5))) == list(range(5))
     assert driver.reports[0].startswith("the cluster has room for ")
 
 
-def test_nodes_that_lack_a_file_get_it(watch, tmp_path):
+def test_nodes_that_lack_a_file_get_it(head_monitor, tmp_path):
     path = tmp_path / "model.gguf"
     path.write_text(f"written by {os.getpid()}")
-    driver = Driver(watch, EchoFactory(file=path), files=[path])
+    driver = Driver(head_monitor, EchoFactory(file=path), files=[path])
     assert driver.results([1, 2, 3]) == [path.read_text()] * 3
     assert driver.reports == ["the model is sent to the nodes that lack it"]

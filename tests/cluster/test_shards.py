@@ -18,47 +18,47 @@ def keys(shard):
 
 def test_new_shards_are_as_large_as_they_may_be():
     queue = ShardQueue(iter(tasks(5)), 2)
-    assert [keys(queue.next(takes_suspects=True)) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
-    assert queue.next(takes_suspects=True) is None
-    assert queue.is_empty
+    assert [keys(queue.next(allows_crashed=True)) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
+    assert queue.next(allows_crashed=True) is None
+    assert queue.is_exhausted
 
 
 def test_tasks_that_have_not_come_yet_are_not_waited_for():
     arriving = chain(tasks(1), [None], tasks(3)[1:], repeat(None))
     queue = ShardQueue(arriving, 4)
-    assert keys(queue.next(takes_suspects=True)) == ["0"]
-    assert keys(queue.next(takes_suspects=True)) == ["1", "2"]
-    assert queue.next(takes_suspects=True) is None
-    assert not queue.is_empty
+    assert keys(queue.next(allows_crashed=True)) == ["0"]
+    assert keys(queue.next(allows_crashed=True)) == ["1", "2"]
+    assert queue.next(allows_crashed=True) is None
+    assert not queue.is_exhausted
     queue.stop()
-    assert queue.is_empty
+    assert queue.is_exhausted
 
 
 def test_what_came_back_goes_first_and_a_suspect_only_to_a_worker_that_has_nothing_else():
     queue = ShardQueue(iter(tasks(6)), 2)
-    first, second = (queue.next(takes_suspects=True) for _ in range(2))
-    assert queue.put_back_from_dead(first) is None
-    queue.put_back(second)
-    assert keys(queue.next(takes_suspects=False)) == ["2", "3"]
-    assert keys(queue.next(takes_suspects=False)) == ["4", "5"]
-    assert queue.next(takes_suspects=False) is None
-    suspect = queue.next(takes_suspects=True)
-    assert (keys(suspect), suspect.deaths) == (["0", "1"], 1)
+    first, second = (queue.next(allows_crashed=True) for _ in range(2))
+    assert queue.requeue_after_crash(first) is None
+    queue.requeue(second)
+    assert keys(queue.next(allows_crashed=False)) == ["2", "3"]
+    assert keys(queue.next(allows_crashed=False)) == ["4", "5"]
+    assert queue.next(allows_crashed=False) is None
+    suspect = queue.next(allows_crashed=True)
+    assert (keys(suspect), suspect.crash_count) == (["0", "1"], 1)
 
 
 def test_the_second_death_splits_a_shard_and_the_third_blames_a_lone_task():
     queue = ShardQueue(iter(()), 1)
-    assert queue.put_back_from_dead(Shard(tuple(tasks(3)), deaths=1)) is None
-    halves = [queue.next(takes_suspects=True) for _ in range(2)]
-    assert [(keys(half), half.deaths) for half in halves] == [(["0"], 2), (["1", "2"], 2)]
-    assert queue.put_back_from_dead(halves[0]).key == "0"
+    assert queue.requeue_after_crash(Shard(tuple(tasks(3)), crash_count=1)) is None
+    halves = [queue.next(allows_crashed=True) for _ in range(2)]
+    assert [(keys(half), half.crash_count) for half in halves] == [(["0"], 2), (["1", "2"], 2)]
+    assert queue.requeue_after_crash(halves[0]).key == "0"
 
 
 def test_a_task_that_was_always_alone_is_to_blame_for_the_third_death():
     queue = ShardQueue(iter(tasks(1)), 1)
     for _ in range(2):
-        assert queue.put_back_from_dead(queue.next(takes_suspects=True)) is None
-    assert queue.put_back_from_dead(queue.next(takes_suspects=True)).key == "0"
+        assert queue.requeue_after_crash(queue.next(allows_crashed=True)) is None
+    assert queue.requeue_after_crash(queue.next(allows_crashed=True)).key == "0"
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8])
@@ -73,8 +73,8 @@ def test_each_task_has_one_result_and_only_a_poisoned_one_is_blamed(size, count,
     answered, blamed = [], []
     for _ in range(1000):
         held = []
-        while len(held) < 2 and not any(shard.is_suspect for shard in held):
-            shard = queue.next(takes_suspects=not held)
+        while len(held) < 2 and not any(shard.has_crashed_worker for shard in held):
+            shard = queue.next(allows_crashed=not held)
             if shard is None:
                 break
             held.append(shard)
@@ -83,11 +83,11 @@ def test_each_task_has_one_result_and_only_a_poisoned_one_is_blamed(size, count,
         order.shuffle(held)
         for shard in held:
             if any(task.content in poisoned for other in held for task in other.tasks):
-                guilty = queue.put_back_from_dead(shard)
+                guilty = queue.requeue_after_crash(shard)
                 blamed += [] if guilty is None else [guilty.content]
             else:
                 answered += [task.content for task in shard.tasks]
-    assert queue.is_empty
+    assert queue.is_exhausted
     expected = {number for number in poisoned if number < count}
     assert sorted(blamed) == sorted(expected)
     assert sorted(answered) == sorted(set(range(count)) - expected)

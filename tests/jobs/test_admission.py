@@ -36,9 +36,9 @@ def test_a_worker_that_comes_after_the_first(changes, reason):
 def test_other_kernels_are_noted_where_they_may_differ():
     admission = Admission(needs_same_kernels=False)
     assert admission(FIRST) is None
-    assert not admission.has_other_kernels
+    assert not admission.has_different_kernels
     assert admission({**FIRST, "kernels": "l"}) is None
-    assert admission.has_other_kernels
+    assert admission.has_different_kernels
 
 
 def test_a_first_worker_of_another_version_may_not_join():
