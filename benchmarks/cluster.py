@@ -153,7 +153,7 @@ def _answer_at_once(requests: Path, count: int, workers: int, head_monitor: Head
     output = requests.with_name(f"results-{workers}")
     results = ResultJournal(output, resume=False, openai=False)
     resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
-    batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_others=False)
+    batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_mismatched_results=False)
     run = _run(workers, 64, ServicePlan(InstantFactory()), head_monitor)
     wait_for_model(run, lambda: None)
     began, used = perf_counter(), process_time()

@@ -22,16 +22,16 @@ from ..logprobs.openai import (
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..samplers.errors import SamplingError
-from .bodies import AskedRequest, find_request_id, parse_request
+from .bodies import ParsedRequest, find_request_id, parse_request
 from .errors import InvalidLineError, JournalError
 from .journal import ResultSink
-from .lines import BackgroundItems, InputLine, as_they_come
+from .lines import BackgroundReader, InputLine, iterate_available
 from .resolve import RequestResolver
 
 if TYPE_CHECKING:
     from ..engine.model import Model
 
-Lines = Iterable[InputLine] | BackgroundItems[InputLine]
+Lines = Iterable[InputLine] | BackgroundReader[InputLine]
 """The input: lines that are there, or that may come slowly."""
 
 
@@ -41,24 +41,24 @@ class BatchCounts:
 
     Attributes:
         existing: lines that had a result at the start.
-        existing_failures: those of them whose result is a failure.
+        existing_failure_count: those of them whose result is a failure.
         answered: answers of this run.
         failed: failures of this run.
         tokens: tokens made in this run.
         exactness: what holds for its answers, in words.
     """
 
-    existing: int = 0
-    existing_failures: int = 0
-    answered: int = 0
-    failed: int = 0
-    tokens: int = 0
+    existing_count: int = 0
+    existing_failure_count: int = 0
+    answered_count: int = 0
+    failed_count: int = 0
+    token_count: int = 0
     exactness: set[str] = field(default_factory=set)
 
     @property
-    def finished(self) -> int:
+    def finished_count(self) -> int:
         """Lines with a result, of this run or an earlier one."""
-        return self.existing + self.answered + self.failed
+        return self.existing_count + self.answered_count + self.failed_count
 
 
 class AcceptedLine(NamedTuple):
@@ -86,8 +86,8 @@ class BatchRun:
         counts: counts them.
         settings_digest: the digest of what answers depend on beside their requests.
         is_openai: True for OpenAI's batch output, False for ours.
-        keeps_others: results stay also where they came from another text, or with other settings.
-        sentence: what is wrong, in words for the record of a line.
+        keeps_mismatched_results: results stay also where they came from another text, or with other settings.
+        describe_error: what is wrong, in words for the record of a line.
     """
 
     def __init__(
@@ -98,12 +98,13 @@ class BatchRun:
         settings_digest: str,
         *,
         is_openai: bool,
-        keeps_others: bool,
-        sentence: Callable[[Exception], str] = str,
+        keeps_mismatched_results: bool,
+        describe_error: Callable[[Exception], str] = str,
     ) -> None:
         self._resolver, self._results, self._counts = resolver, results, counts
-        self._settings_digest, self._is_openai, self._keeps_others = settings_digest, is_openai, keeps_others
-        self._sentence = sentence
+        self._settings_digest, self._is_openai = settings_digest, is_openai
+        self._keeps_mismatched_results = keeps_mismatched_results
+        self._describe_error = describe_error
         self._line_of_id: dict[str, int] = {}
         self._pending: dict[object, AcceptedLine] = {}
 
@@ -133,7 +134,7 @@ class BatchRun:
         """
         for outcome in generate_many(
             model,
-            (None if accepted is None else accepted[0] for accepted in self.accepted(lines)),
+            (None if accepted is None else accepted[0] for accepted in self.iterate_new_requests(lines)),
             parallel,
             deterministic=deterministic,
             should_stop=should_stop,
@@ -142,35 +143,35 @@ class BatchRun:
         ):
             if isinstance(outcome, BatchAnswer):
                 line = answer_line(outcome, self._pending[outcome.id], is_openai=self._is_openai)
-                self.keep_answer(outcome.id, line, str(outcome.exactness))
+                self.write_answer(outcome.id, line, str(outcome.exactness))
             else:
-                self.keep_failure(outcome.id, failure_code(outcome), self._sentence(outcome.error))
+                self.write_failure(outcome.id, failure_code(outcome), self._describe_error(outcome.error))
             if on_progress is not None:
                 on_progress(0)
 
-    def accepted(self, lines: Lines) -> Iterator[tuple[GenerationRequest, AcceptedLine] | None]:
+    def iterate_new_requests(self, lines: Lines) -> Iterator[tuple[GenerationRequest, AcceptedLine] | None]:
         """Yield the requests that are to be answered; None: no line has come yet.
 
-        Each gets `keep_answer` or `keep_failure`. A wrong line gets its failure here.
+        Each gets `write_answer` or `write_failure`. A wrong line gets its failure here.
         """
-        for line in as_they_come(lines, is_idle=lambda: not self._pending):
+        for line in iterate_available(lines, is_idle=lambda: not self._pending):
             accepted = None if line is None else self._accept(line)
             if accepted is not None:
                 self._pending[accepted[0].id] = accepted[1]
             if line is None or accepted is not None:
                 yield accepted
 
-    def keep_answer(self, request_id: object, line: str, exactness: str) -> None:
+    def write_answer(self, request_id: object, line: str, exactness: str) -> None:
         """Write an answer; ``line``: made by `answer_line`; ``exactness``: what holds for it, in words."""
         del self._pending[request_id]
         self._results.add(line)
-        self._counts.answered += 1
+        self._counts.answered_count += 1
         self._counts.exactness.add(exactness)
 
-    def keep_failure(self, request_id: object, code: str, sentence: str) -> None:
+    def write_failure(self, request_id: object, code: str, message: str) -> None:
         """Write why a request has no answer; ``code``: the kind of the failure."""
         line = self._pending.pop(request_id)
-        self._write_failure(str(request_id), line.number, line.digest, code, sentence)
+        self._write_failure(str(request_id), line.number, line.digest, code, message)
 
     def check_results(self, lines: Iterable[InputLine]) -> None:
         """Raise ``JournalError`` if a result that was there is not of its line's text or of these settings."""
@@ -178,18 +179,18 @@ class BatchRun:
         checked: set[str] = set()
         for line in lines:
             name = _name_of(line)
-            if name not in checked and self._is_other(line):
+            if name not in checked and self._is_result_mismatched(line):
                 first, count = first or line, count + 1
             checked.add(name)  # a second line with this id has no result of its own
         if first is not None:
             _refuse(first, count)
 
     @property
-    def unmatched_results(self) -> int:
+    def unmatched_result_count(self) -> int:
         """How many of the results that were there belong to no line of this input."""
-        return len(self._results.existing) - self._counts.existing
+        return len(self._results.existing) - self._counts.existing_count
 
-    def _is_other(self, line: InputLine) -> bool:
+    def _is_result_mismatched(self, line: InputLine) -> bool:
         """True if the result that was there for a line is not of its text, or not of these settings."""
         name = _name_of(line)
         result_id = self._results.existing.get(name)
@@ -200,39 +201,39 @@ class BatchRun:
         name = _name_of(line)
         if (line.number, line.digest) in self._results.existing:
             self._line_of_id.setdefault(name, line.number)
-            self._counts.existing += 1
-            self._counts.existing_failures += 1
+            self._counts.existing_count += 1
+            self._counts.existing_failure_count += 1
             return None
         try:
             return self._accept_valid(line)
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
             if self._line_of_id.setdefault(name, line.number) != line.number:
                 name = _unnamed(line)  # otherwise the record reads as a result of the line that has the id
-            self._write_failure(name, line.number, line.digest, "invalid_request", self._sentence(error))
+            self._write_failure(name, line.number, line.digest, "invalid_request", self._describe_error(error))
             return None
 
     def _accept_valid(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
         if isinstance(line.content, InvalidLineError):
             raise line.content
-        asked = parse_request(line.content, line.number)
-        first_line = self._line_of_id.setdefault(asked.id, line.number)
+        parsed = parse_request(line.content, line.number)
+        first_line = self._line_of_id.setdefault(parsed.id, line.number)
         if first_line != line.number:
-            raise InvalidLineError(f"the id {asked.id!r} is on line {first_line} already")
-        if asked.id in self._results.existing:
-            if not self._keeps_others and self._is_other(line):
+            raise InvalidLineError(f"the id {parsed.id!r} is on line {first_line} already")
+        if parsed.id in self._results.existing:
+            if not self._keeps_mismatched_results and self._is_result_mismatched(line):
                 _refuse(line, 1)
-            self._counts.existing += 1
+            self._counts.existing_count += 1
             return None
         if self._is_openai:
-            _check_openai(asked)
-        result_id = batch_id(asked.id, line.digest, self._settings_digest)
-        accepted = AcceptedLine(line.number, line.digest, result_id, asked.messages is not None)
-        return self._resolver.resolve(asked), accepted
+            _check_openai(parsed)
+        result_id = batch_id(parsed.id, line.digest, self._settings_digest)
+        accepted = AcceptedLine(line.number, line.digest, result_id, parsed.messages is not None)
+        return self._resolver.resolve(parsed), accepted
 
-    def _write_failure(self, name: str, number: int, digest: str, code: str, sentence: str) -> None:
-        error = batch_error(code, sentence, number, digest)
+    def _write_failure(self, name: str, number: int, digest: str, code: str, message: str) -> None:
+        error = batch_error(code, message, number, digest)
         self._results.add(encode_json((openai_failure_line if self._is_openai else failure_line)(name, error)))
-        self._counts.failed += 1
+        self._counts.failed_count += 1
 
 
 def answer_line(
@@ -267,11 +268,11 @@ def failure_code(failure: BatchFailure) -> str:
     return "generation_failed" if failure.has_begun else "invalid_request"
 
 
-def _check_openai(asked: AskedRequest) -> None:
+def _check_openai(parsed: ParsedRequest) -> None:
     """Raise ``InvalidLineError`` for logprobs or a trace that OpenAI's format has no room for."""
-    if asked.logprobs == -1 or asked.logprobs_from == "both":
+    if parsed.top_logprob_count == -1 or parsed.logprobs_from == "both":
         raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
-    if asked.trace is not None:
+    if parsed.trace_top_count is not None:
         raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
 
 

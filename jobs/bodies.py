@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class AskedRequest:
+class ParsedRequest:
     """One request, in whichever format it was written.
 
     ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
@@ -28,26 +28,26 @@ class AskedRequest:
     """
 
     id: str
-    line: int
+    line_number: int
     prompt: str | list[int] | None
     messages: list[dict[str, str]] | None
     overrides: tuple[Override, ...]
     preset: str | None = None
     chain: str | None = None
-    sets: tuple[str, ...] = ()
-    logprobs: int | None = None
+    set_arguments: tuple[str, ...] = ()
+    top_logprob_count: int | None = None
     logprobs_from: str = "model"
-    trace: int | None = None
+    trace_top_count: int | None = None
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
 
 
-def parse_request(record: Json, line: int) -> AskedRequest:
-    """Return the request of line number ``line``. Raises ``InvalidLineError``."""
+def parse_request(record: Json, line_number: int) -> ParsedRequest:
+    """Return the request of line number ``line_number``. Raises ``InvalidLineError``."""
     try:
         if "custom_id" in record or "body" in record or "url" in record:
-            return _parse_openai(OpenAILine.model_validate(record), line)
-        return _parse_short(_ShortLine.model_validate(record), line)
+            return _parse_openai(OpenAILine.model_validate(record), line_number)
+        return _parse_short(_ShortLine.model_validate(record), line_number)
     except ValidationError as error:
         fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
         raise InvalidLineError(_first_problem(error, fields)) from None
@@ -145,7 +145,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
-def _parse_short(line: _ShortLine, number: int) -> AskedRequest:
+def _parse_short(line: _ShortLine, number: int) -> ParsedRequest:
     overrides = [
         Override(name, name, getattr(line, name))
         for name in ("seed", "max_tokens", "stop", "grammar")
@@ -155,19 +155,21 @@ def _parse_short(line: _ShortLine, number: int) -> AskedRequest:
         overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
     if line.logprobs_from != "model" and line.logprobs is None:
         raise InvalidLineError("logprobs_from needs logprobs")
-    sets = line.set_ if isinstance(line.set_, list) else [f"{k}={json.dumps(v)}" for k, v in line.set_.items()]
-    return AskedRequest(
+    set_arguments = line.set_
+    if not isinstance(set_arguments, list):
+        set_arguments = [f"{name}={json.dumps(value)}" for name, value in set_arguments.items()]
+    return ParsedRequest(
         id=f"line-{number}" if line.id is None else str(line.id),
-        line=number,
+        line_number=number,
         prompt=line.prompt,
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
         overrides=tuple(overrides),
         preset=line.preset,
         chain=line.chain,
-        sets=tuple(sets),
-        logprobs=line.logprobs,
+        set_arguments=tuple(set_arguments),
+        top_logprob_count=line.logprobs,
         logprobs_from=line.logprobs_from,
-        trace=line.trace,
+        trace_top_count=line.trace,
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
     )
@@ -311,13 +313,15 @@ class OpenAILine(StrictModel):
         return value
 
 
-def _parse_openai(line: OpenAILine, number: int) -> AskedRequest:
+def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
     try:
         body: CompletionBody | ChatBody
         if line.url == "/v1/completions":
             body = CompletionBody.model_validate(line.body)
             overrides = tuple(body.overrides())
-            return AskedRequest(line.custom_id, number, body.prompt, None, overrides, logprobs=body.logprobs)
+            return ParsedRequest(
+                line.custom_id, number, body.prompt, None, overrides, top_logprob_count=body.logprobs
+            )
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
     except ValidationError as error:
@@ -331,13 +335,13 @@ def _parse_openai(line: OpenAILine, number: int) -> AskedRequest:
         raise InvalidLineError("body: max_tokens and max_completion_tokens are the same; give one")
     top = (body.top_logprobs or 0) if body.logprobs else None
     messages = [message.template_message() for message in body.messages]
-    return AskedRequest(
+    return ParsedRequest(
         line.custom_id,
         number,
         None,
         messages,
         overrides,
-        logprobs=top,
+        top_logprob_count=top,
         chat_template=body.chat_template,
         chat_template_kwargs=body.chat_template_kwargs,
     )

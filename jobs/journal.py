@@ -23,7 +23,7 @@ from ..common.strict_json import json_problem, parse_strict_json
 from .errors import JournalError
 
 ExistingResults = dict[Hashable, str | None]
-"""The results from before the start: the ``request_id`` of each by its key, see `_ResultOwner`."""
+"""The results from before the start: the ``request_id`` of each by its key, see `_AnsweredRequest`."""
 
 
 class ResultSink(Protocol):
@@ -45,7 +45,7 @@ class ResultSink(Protocol):
 
 
 @contextmanager
-def closed_at_end(results: ResultSink) -> Iterator[None]:
+def closing_results(results: ResultSink) -> Iterator[None]:
     """Close the results behind the block. If the block fails, this failure is raised, and none of closing."""
     try:
         yield
@@ -104,10 +104,10 @@ class ResultJournal:
         end = 0
         for number, line in enumerate(self._file.lines(), 1):
             is_whole = line.endswith(b"\n")
-            if not is_whole and _is_torn(line):
+            if not is_whole and _is_incomplete_result(line):
                 break
             try:
-                owner = _result_owner(parse_strict_json(line), self._openai)
+                owner = _find_answered_request(parse_strict_json(line), self._openai)
             except ValueError as error:
                 raise JournalError(
                     f"{self._path}: line {number} cannot be resumed: it is not a result: {_line_problem(error)}; "
@@ -161,7 +161,7 @@ _LINE_START = b'{"id": '
 """How each line of a journal begins."""
 
 
-def _is_torn(line: bytes) -> bool:
+def _is_incomplete_result(line: bytes) -> bool:
     """True if a last line without a line end is the beginning of a result."""
     if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
         return False
@@ -201,7 +201,7 @@ class _Result(BaseModel):
     response: _Response | None = None
 
 
-class _ResultOwner(NamedTuple):
+class _AnsweredRequest(NamedTuple):
     """What a result belongs to.
 
     Attributes:
@@ -218,7 +218,7 @@ _ANSWER_FIELDS = {"response", "text"}
 _REQUEST_ID = re.compile("[0-9a-f]{24}")
 
 
-def _result_owner(record: Any, openai: bool) -> _ResultOwner:
+def _find_answered_request(record: Any, openai: bool) -> _AnsweredRequest:
     """Return what a result belongs to.
 
     Raises ``ValueError`` for what is not a result, and for a result in the other format.
@@ -238,12 +238,12 @@ def _result_owner(record: Any, openai: bool) -> _ResultOwner:
         message = problem_message(problem).removesuffix(" or instance of _Failure")
         raise ValueError(problem_sentence(problem["loc"], message)) from None
     if result.error is not None:
-        return _ResultOwner((result.error.line, result.error.digest), None)
+        return _AnsweredRequest((result.error.line, result.error.digest), None)
     name = result.custom_id if openai else result.id
     if name is None:
         raise ValueError("it names no request")
     request_id = result.response.request_id if openai and result.response else result.request_id
-    return _ResultOwner(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
+    return _AnsweredRequest(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
 
 
 _SUFFIX = ".settings.json"
@@ -251,19 +251,21 @@ _NAME = "name"
 """The key under which the name of the model stands: only for people, a file may be moved."""
 
 
-def keep_settings(results: Path, settings: Mapping[str, Any], *, has_results: bool, is_forced: bool) -> None:
+def check_and_write_settings(
+    results: Path, settings: Mapping[str, Any], *, has_results: bool, overwrite: bool
+) -> None:
     """Write the settings beside the results, unless results are there that were made with others.
 
     Args:
         results: the file of results.
         settings: those of this run.
         has_results: True if the file holds results of an earlier run.
-        is_forced: write them all the same.
+        overwrite: write them all the same.
 
     Raises ``JournalError``. Results without such a file are told apart by their own ``request_id``.
     """
     path = settings_path(results)
-    before = read_settings(path) if has_results and not is_forced else None
+    before = read_settings(path) if has_results and not overwrite else None
     changed = [] if before is None else settings_differences(before, settings)
     if changed:
         raise JournalError(

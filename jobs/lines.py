@@ -184,11 +184,11 @@ class PromptTemplate:
 _Item = TypeVar("_Item")
 
 
-def as_they_come(
-    items: Iterable[_Item] | BackgroundItems[_Item], is_idle: Callable[[], bool]
+def iterate_available(
+    items: Iterable[_Item] | BackgroundReader[_Item], is_idle: Callable[[], bool]
 ) -> Iterator[_Item | None]:
     """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
-    if not isinstance(items, BackgroundItems):
+    if not isinstance(items, BackgroundReader):
         yield from items
         return
     while True:
@@ -201,15 +201,15 @@ def as_they_come(
 
 _WAIT_SECONDS = 0.1
 """How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
-_MAX_LINES_AHEAD = 1024
+_MAX_BUFFERED_LINES = 1024
 """Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
 
 
-class BackgroundItems(Generic[_Item]):
+class BackgroundReader(Generic[_Item]):
     """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
 
     def __init__(self, items: Iterator[_Item]) -> None:
-        self._queue: Queue[_Item | _End] = Queue(_MAX_LINES_AHEAD)
+        self._queue: Queue[_Item | _End] = Queue(_MAX_BUFFERED_LINES)
         Thread(target=self._read, args=(items,), daemon=True).start()
 
     def _read(self, items: Iterator[_Item]) -> None:

@@ -1,4 +1,4 @@
-"""From what is asked, the flags and the presets to the one request that the engine carries out."""
+"""From what is parsed, the flags and the presets to the one request that the engine carries out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
     from ..samplers.chain import StepSpec
-    from .bodies import AskedRequest
+    from .bodies import ParsedRequest
 
 
-def request_of(
+def make_request(
     settings: Settings,
     prompt: str | Sequence[int] | ChatMessages,
     grammar: GrammarSpec | None,
@@ -59,11 +59,11 @@ class BatchDefaults:
     chain: str | None
     overrides: tuple[Override, ...]
     base_seed: int
-    chat: bool | None
-    logprobs: int | None
-    trace: int | None = None
-    schema_lenient: bool = False
-    left_out: tuple[str, ...] = ()
+    uses_chat_template: bool | None
+    top_logprob_count: int | None
+    trace_top_count: int | None = None
+    is_schema_lenient: bool = False
+    ignored_schema_paths: tuple[str, ...] = ()
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
 
@@ -85,25 +85,25 @@ class RequestResolver:
     ) -> None:
         self._defaults, self._metadata, self._note = defaults, metadata, note
         self._presets: dict[str, Preset] = {}
-        self._reported = {defaults.left_out, ()}
+        self._reported = {defaults.ignored_schema_paths, ()}
         self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
 
-    def resolve(self, asked: AskedRequest) -> GenerationRequest:
-        """Return the request with all that was asked for."""
+    def resolve(self, parsed: ParsedRequest) -> GenerationRequest:
+        """Return the request with all that was parsed for."""
         defaults = self._defaults
-        settings = self._settings(asked)
+        settings = self._settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
         if grammar is not None and grammar.ignored_schema_paths not in self._reported:
             self._reported.add(grammar.ignored_schema_paths)
             report_left_out(grammar, self._note)
-        seed = _derive_seed(defaults.base_seed, asked.id) if seed is None else seed
-        top_logprobs = defaults.logprobs if asked.logprobs is None else asked.logprobs
+        seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
+        top_logprobs = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
-            request_of(settings, self._prompt(asked, settings.system.value), grammar, seed),
-            id=asked.id,
-            logprobs=LogprobRequest(top_logprobs, asked.logprobs_from),
-            trace=defaults.trace if asked.trace is None else asked.trace,
+            make_request(settings, self._prompt(parsed, settings.system.value), grammar, seed),
+            id=parsed.id,
+            logprobs=LogprobRequest(top_logprobs, parsed.logprobs_from),
+            trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
         )
 
     def default_settings(self) -> Settings:
@@ -118,21 +118,21 @@ class RequestResolver:
         value = settings.grammar.value
         if value is None:
             return None
-        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
+        value = batch_grammar(value, is_lenient=self._defaults.is_schema_lenient)
         return resolve_grammar(value, grammar_folders(), settings.grammar_base)
 
-    def _settings(self, asked: AskedRequest) -> Settings:
-        has_own_chain = asked.preset is not None or asked.chain is not None
+    def _settings(self, parsed: ParsedRequest) -> Settings:
+        has_own_chain = parsed.preset is not None or parsed.chain is not None
         try:
             return resolve_settings(
-                self._load_preset(asked.preset or self._defaults.preset),
-                chain=asked.chain if has_own_chain else self._defaults.chain,
-                flags=(*self._defaults.overrides, *map(parse_set, asked.sets), *asked.overrides),
+                self._load_preset(parsed.preset or self._defaults.preset),
+                chain=parsed.chain if has_own_chain else self._defaults.chain,
+                flags=(*self._defaults.overrides, *map(parse_set, parsed.set_arguments), *parsed.overrides),
             )
         except PresetError as error:
             # The message names flags; a line has fields of the same names.
             message = str(error).replace("give a --chain", "give a chain").replace("as in --set ", "as in set ")
-            if has_own_chain or asked.sets:
+            if has_own_chain or parsed.set_arguments:
                 message = message.replace("--chain:", "chain:").replace("--set ", "set ")
             raise InvalidLineError(message) from None
 
@@ -147,13 +147,13 @@ class RequestResolver:
             self._presets[name] = preset
         return self._presets[name]
 
-    def _prompt(self, asked: AskedRequest, system: str | None) -> str | list[int] | ChatMessages:
+    def _prompt(self, parsed: ParsedRequest, system: str | None) -> str | list[int] | ChatMessages:
         """Return the prompt, in the messages of a chat if it goes through a chat template."""
-        template, variables = self._chat_template(asked)
-        if asked.messages is not None:
-            return ChatMessages(asked.messages, template, variables)
-        prompt = asked.prompt or ""
-        is_chat = self._defaults.chat
+        template, variables = self._chat_template(parsed)
+        if parsed.messages is not None:
+            return ChatMessages(parsed.messages, template, variables)
+        prompt = parsed.prompt or ""
+        is_chat = self._defaults.uses_chat_template
         if is_chat is None:
             is_chat = system is not None or template is not None or variables is not None
         if not is_chat or not isinstance(prompt, str):
@@ -161,11 +161,15 @@ class RequestResolver:
         messages = [] if system is None else [{"role": "system", "content": system}]
         return ChatMessages([*messages, {"role": "user", "content": prompt}], template, variables)
 
-    def _chat_template(self, asked: AskedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
+    def _chat_template(self, parsed: ParsedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the template of a line and its variables, by its fields and the flags."""
         defaults = self._defaults
-        source, variables = asked.chat_template, asked.chat_template_kwargs
-        if defaults.chat is False and asked.messages is None and (source is not None or variables is not None):
+        source, variables = parsed.chat_template, parsed.chat_template_kwargs
+        if (
+            defaults.uses_chat_template is False
+            and parsed.messages is None
+            and (source is not None or variables is not None)
+        ):
             raise InvalidLineError("chat_template: a prompt goes through no chat template here; write messages")
         source = defaults.chat_template if source is None else chat_template_source(source)
         if variables is not None or defaults.chat_template_kwargs is not None:
@@ -206,7 +210,7 @@ def describe_model(model: Model) -> ModelDescription:
     return ModelDescription(model.name, model.identity(), model.metadata)
 
 
-_LEFT_OUT = frozenset({"fingerprint", "threads"})
+_KEYS_NOT_COMPARED = frozenset({"fingerprint", "threads"})
 """Of a model's identity: what stands under another name, and what is left to each machine."""
 
 
@@ -226,16 +230,16 @@ def batch_settings(
     return {
         "name": model.name,
         "model": model.identity["fingerprint"],
-        **{name: value for name, value in model.identity.items() if name not in _LEFT_OUT},
+        **{name: value for name, value in model.identity.items() if name not in _KEYS_NOT_COMPARED},
         **_chain(settings.steps),
         "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
         **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
         "grammar": None if grammar is None else grammar.description,
-        "chat": defaults.chat,
+        "chat": defaults.uses_chat_template,
         "chat_template": defaults.chat_template,
         "chat_template_kwargs": defaults.chat_template_kwargs,
-        "logprobs": defaults.logprobs,
-        "trace": defaults.trace,
+        "logprobs": defaults.top_logprob_count,
+        "trace": defaults.trace_top_count,
         **form,
     }
 

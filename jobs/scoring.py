@@ -61,12 +61,12 @@ def scored_choices(
     from ..logprobs.scores import choice_scores
 
     notes = []
-    cut: list[_CutChoice] = []
+    cut: list[_FittedChoice] = []
     for choice in choices:
         prompt_ids, ids, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
         kept = prompt_ids if is_strict else fit_prompt(model, prompt_ids, ids)
         truncated = len(prompt_ids) - len(kept)
-        cut.append(_CutChoice(choice, tuple(kept), ids, truncated))
+        cut.append(_FittedChoice(choice, tuple(kept), ids, truncated))
         if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")
         longer = [other for other in choices if other != choice and other.startswith(choice)]
@@ -77,12 +77,12 @@ def scored_choices(
                 f"with {_shortened(choice)} the prompt exceeds the context of {model.context.length:,} tokens; "
                 f"its beginning, {count_noun(truncated, 'token')}, was left out"
             )
-    steps = _score_cut_choices(model, cut, progress)
+    steps = _score_fitted_choices(model, cut, progress)
     scores = choice_scores([(one.text, steps[one.text]) for one in cut], [one.truncated for one in cut])
     return {"choices": scores, **({"notes": notes} if notes else {})}
 
 
-class _CutChoice(NamedTuple):
+class _FittedChoice(NamedTuple):
     """A choice as it is scored: after ``prompt_ids``, which lack the prompt's first ``truncated`` tokens."""
 
     text: str
@@ -91,14 +91,14 @@ class _CutChoice(NamedTuple):
     truncated: int
 
 
-def _score_cut_choices(
-    model: Model, choices: Sequence[_CutChoice], progress: Callable[[int, int], None] | None
+def _score_fitted_choices(
+    model: Model, choices: Sequence[_FittedChoice], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
     """Return the scored tokens of each choice by its text. Choices that share a prompt are scored together."""
     from ..engine.scoring import score_choices
     from ..models.errors import ModelError
 
-    groups: dict[tuple[int, ...], list[_CutChoice]] = {}
+    groups: dict[tuple[int, ...], list[_FittedChoice]] = {}
     for choice in choices:
         groups.setdefault(choice.prompt_ids, []).append(choice)
     total = sum(map(len, groups)) + sum(len(choice.ids) - 1 for choice in choices)
@@ -154,7 +154,7 @@ def scored_lines(
     stride: int | None,
     *,
     is_strict: bool = False,
-    sentence: Callable[[Exception], str] = str,
+    describe_error: Callable[[Exception], str] = str,
 ) -> Iterator[LineScore]:
     """Yield the scores of numbered lines, each with a prompt and choices, or a text. Raises ``AbortedError``.
 
@@ -164,7 +164,7 @@ def scored_lines(
         stride: tokens from window to window, if a text exceeds the context; None: half of the context.
         is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
             first tokens are left out.
-        sentence: what is wrong, in words for the record of a line.
+        describe_error: what is wrong, in words for the record of a line.
     """
     from ..models.errors import AbortedError, ModelError
 
@@ -174,7 +174,7 @@ def scored_lines(
         except AbortedError:
             raise
         except (ModelError, InvalidLineError) as error:
-            problem = sentence(error)
+            problem = describe_error(error)
             yield LineScore(number, failed_line(line, number, problem), problem)
 
 

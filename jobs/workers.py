@@ -28,7 +28,7 @@ from ..models.errors import ModelError
 from ..models.names import first_part
 from .batch import AcceptedLine, BatchRun, Lines, answer_line, failure_code
 from .errors import InvalidLineError
-from .lines import BackgroundItems, as_they_come
+from .lines import BackgroundReader, iterate_available
 from .resolve import ModelDescription, describe_model
 from .scoring import LineScore, failed_line, scored_line, stride_problem
 
@@ -164,15 +164,15 @@ def answer_on_cluster(
         if result is not None:
             content = result.content
             if isinstance(content, AnswerLine):
-                batch.keep_answer(result.key, content.line, content.exactness)
+                batch.write_answer(result.key, content.line, content.exactness)
             else:
                 failure = content or Failure("worker_died", "every worker died that computed this request")
-                batch.keep_failure(result.key, failure.code, failure.message)
+                batch.write_failure(result.key, failure.code, failure.message)
         on_progress()
 
 
 def _request_tasks(batch: BatchRun, lines: Lines) -> Iterator[Task | None]:
-    for accepted in batch.accepted(lines):
+    for accepted in batch.iterate_new_requests(lines):
         yield None if accepted is None else Task(str(accepted[0].id), accepted)
 
 
@@ -185,14 +185,14 @@ class BatchServiceSpec:
         parallel: requests at a time.
         deterministic: see `generate_many`.
         is_openai: see `answer_line`.
-        sentence: what is wrong, in words for the record of a line; a function that can be pickled.
+        describe_error: what is wrong, in words for the record of a line; a function that can be pickled.
     """
 
     model: ModelSpec
     parallel: int
     deterministic: bool
     is_openai: bool
-    sentence: Callable[[Exception], str] = str
+    describe_error: Callable[[Exception], str] = str
 
     def __call__(self, find_file: FindFile) -> BatchService:
         """Load the model. Raises ``ModelError``."""
@@ -233,7 +233,7 @@ class BatchService:
                 text = answer_line(outcome, line, is_openai=spec.is_openai, worker=self._worker)
                 answer(TaskResult(key, AnswerLine(text, str(outcome.exactness))))
             else:
-                failure = Failure(failure_code(outcome), spec.sentence(outcome.error))
+                failure = Failure(failure_code(outcome), spec.describe_error(outcome.error))
                 answer(TaskResult(key, failure, True))
 
 
@@ -262,7 +262,7 @@ LINES_PER_SHARD = 16
 
 def scores_on_cluster(
     run: ClusterRun,
-    lines: Iterable[tuple[int, bytes]] | BackgroundItems[tuple[int, bytes]],
+    lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]],
     should_stop: Callable[[], bool],
 ) -> Iterator[LineScore]:
     """Yield the scores of numbered lines in the order of the file. Raises ``ClusterError``, ``ModelError``.
@@ -281,7 +281,7 @@ def scores_on_cluster(
 class _LineTasks:
     """The lines as tasks, and their scores in the same order. None among the tasks: no line has come yet."""
 
-    def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundItems[tuple[int, bytes]]) -> None:
+    def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
         self._lines = lines
         self._texts: dict[int, bytes] = {}
         """The lines whose scores were not yielded yet, by number, in the order of the file."""
@@ -289,7 +289,7 @@ class _LineTasks:
         """Scores that wait for one before them, by the line's number."""
 
     def __iter__(self) -> Iterator[Task | None]:
-        for line in as_they_come(self._lines, self._is_idle):
+        for line in iterate_available(self._lines, self._is_idle):
             if line is None:
                 yield None
                 continue
@@ -323,13 +323,13 @@ class ScoreServiceSpec:
         model: the model.
         stride: see `scored_lines`.
         is_strict: likewise.
-        sentence: what is wrong, in words for the record of a line; a function that can be pickled.
+        describe_error: what is wrong, in words for the record of a line; a function that can be pickled.
     """
 
     model: ModelSpec
     stride: int | None
     is_strict: bool = False
-    sentence: Callable[[Exception], str] = str
+    describe_error: Callable[[Exception], str] = str
 
     def __call__(self, find_file: FindFile) -> ScoreService:
         """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
@@ -363,7 +363,7 @@ class ScoreService:
                 output = scored_line(self._model, text, number, spec.stride, progress, spec.is_strict)
                 score = LineScore(number, output)
             except (ModelError, InvalidLineError) as error:
-                problem = spec.sentence(error)
+                problem = spec.describe_error(error)
                 score = LineScore(number, failed_line(text, number, problem), problem)
             answer(TaskResult(task.key, score, score.problem is not None))
 

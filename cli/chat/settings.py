@@ -202,11 +202,11 @@ class ChatSettings:
 
         ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
         """
-        from ...jobs.resolve import request_of
+        from ...jobs.resolve import make_request
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
         return replace(
-            request_of(settings, "", spec, fresh_seed() if seed is None else (seed + earlier) % _SEEDS),
+            make_request(settings, "", spec, fresh_seed() if seed is None else (seed + earlier) % _SEEDS),
             complete_sentence=spec is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.lookup,

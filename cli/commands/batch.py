@@ -31,7 +31,7 @@ from ..options.sampling import GrammarOptions, SamplingOptions
 if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
     from ...jobs.journal import ExistingResults, ResultSink
-    from ...jobs.lines import BackgroundItems, InputLine, PromptTemplate
+    from ...jobs.lines import BackgroundReader, InputLine, PromptTemplate
     from ...jobs.resolve import BatchDefaults, ModelDescription
     from ..render.batch_progress import BatchProgress
 
@@ -161,7 +161,7 @@ def batch(options: BatchOptions) -> None:
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "trace", "chat_template",
     "chat_template_kwargs"}. The flags hold for what a line leaves open.
     """
-    from ...jobs.journal import closed_at_end
+    from ...jobs.journal import closing_results
     from ..render.batch_progress import BatchProgress
 
     show_llama_cpp_messages(options.log)
@@ -170,14 +170,14 @@ def batch(options: BatchOptions) -> None:
     defaults = _check_defaults(options)
     results = _open_results(options)
     parts = _Parts(options, defaults, template, results, progress)
-    with closed_at_end(results), interruptible() as interrupt:
+    with closing_results(results), interruptible() as interrupt:
         (_answer_here if options.cluster.on is None else _answer_on_cluster)(parts, interrupt)
     say(f"gen: {progress.summary()}")
     if interrupt.requested:
         if not options.prints_results:
             note("--resume goes on from here")
         raise typer.Exit(interrupt.exit_code)
-    if progress.failed or progress.existing_failures:
+    if progress.failed_count or progress.existing_failure_count:
         raise typer.Exit(FAILED)
 
 
@@ -245,7 +245,7 @@ def _prints_on_terminal(options: BatchOptions) -> bool:
 def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:
     """Return the run of a batch with this model. Raises ``JournalError`` if the results are of another one."""
     from ...jobs.batch import BatchRun
-    from ...jobs.journal import keep_settings, settings_digest
+    from ...jobs.journal import check_and_write_settings, settings_digest
     from ...jobs.lines import read_input_lines
     from ...jobs.resolve import RequestResolver, batch_settings
 
@@ -259,11 +259,11 @@ def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:
         parts.progress,
         settings_digest(settings),
         is_openai=options.format is BatchFormat.openai,
-        keeps_others=options.force,
-        sentence=line_sentence,
+        keeps_mismatched_results=options.force,
+        describe_error=line_sentence,
     )
     if results.is_file:
-        keep_settings(options.output, settings, has_results=bool(existing), is_forced=options.force)
+        check_and_write_settings(options.output, settings, has_results=bool(existing), overwrite=options.force)
     unnamed = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
     if unnamed:
         noun = count_noun(unnamed, "result")
@@ -275,22 +275,22 @@ def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:
 
 
 @contextmanager
-def _lines(parts: _Parts) -> Iterator[Iterator[InputLine] | BackgroundItems[InputLine]]:
+def _lines(parts: _Parts) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
     """Open the input while inside.
 
     Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
     """
-    from ...jobs.lines import BackgroundItems, read_input_lines
+    from ...jobs.lines import BackgroundReader, read_input_lines
 
     with open_input(parts.options.requests) as file:
         lines = read_input_lines(file, parts.template)
-        yield lines if parts.options.reads_file else BackgroundItems(lines)
+        yield lines if parts.options.reads_file else BackgroundReader(lines)
 
 
 def _report_unmatched(options: BatchOptions, run: BatchRun) -> None:
     """Print a note on results that belong to no request of the input."""
-    if run.unmatched_results:
-        results = count_noun(run.unmatched_results, "result")
+    if run.unmatched_result_count:
+        results = count_noun(run.unmatched_result_count, "result")
         note(f"{options.output} also holds {results} for requests that are not in this file")
 
 
@@ -352,13 +352,13 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         None if name == "model" else open_chosen_preset(name, sampling.preset), chain=sampling.chain, flags=flags
     )
     is_lenient = options.grammar.schema_lenient
-    left_out: tuple[str, ...] = ()
+    ignored_schema_paths: tuple[str, ...] = ()
     if settings.grammar.value is not None:
         value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
         report_schema(spec, note)
-        left_out = spec.ignored_schema_paths
+        ignored_schema_paths = spec.ignored_schema_paths
     seed = _base_seed(sampling.seed)
     chat_template = ChatTemplateFlags(options.chat.template, options.given)
     return BatchDefaults(
@@ -368,9 +368,9 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         seed,
         options.chat.chat,
         options.logprobs,
-        trace=options.trace,
-        schema_lenient=is_lenient,
-        left_out=left_out,
+        trace_top_count=options.trace,
+        is_schema_lenient=is_lenient,
+        ignored_schema_paths=ignored_schema_paths,
         chat_template=chat_template.source,
         chat_template_kwargs=chat_template.variables,
     )

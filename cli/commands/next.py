@@ -172,7 +172,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         interrupt: tells whether Ctrl-C was pressed.
     """
     from ...engine.next_token import trace_request
-    from ...jobs.resolve import request_of
+    from ...jobs.resolve import make_request
     from ...samplers.building import build
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token, write_next_token_json
@@ -184,7 +184,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     chain = build(settings.steps, seed=seed, vocab=vocabulary)
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
     prompt = prepare_prompt(model, raw_prompt, settings, options.frame, setup.template, options.is_chat)
-    request = request_of(settings, prompt.tokens, setup.spec, seed)
+    request = make_request(settings, prompt.tokens, setup.spec, seed)
     with reading_bar() as progress, interrupt.ending_soon():
         result = trace_request(
             model,

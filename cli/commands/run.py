@@ -177,7 +177,7 @@ def _generate(
         interrupt: tells whether Ctrl-C was pressed.
     """
     from ...engine.generation import generate_request
-    from ...jobs.resolve import request_of
+    from ...jobs.resolve import make_request
     from ..inputs.prompt import prepare_prompt
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
@@ -187,7 +187,7 @@ def _generate(
     if options.context.keep is not None and not options.context.context_shift:
         note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed.text, settings, options.frame, template, options.is_chat)
-    request = request_of(settings, prompt.tokens, spec, seed_of(settings))
+    request = make_request(settings, prompt.tokens, spec, seed_of(settings))
     request = replace(
         request,
         logprobs=logprobs,

@@ -14,7 +14,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.files import input_name, is_stdin, open_input
 from ...common.text import count_noun
-from ...jobs.lines import BackgroundItems, number_lines
+from ...jobs.lines import BackgroundReader, number_lines
 from ...jobs.scoring import LineScore, scored_choices, scored_lines, scored_text, stride_problem
 from ..command_options import takes_options
 from ..flags import Options, argument, at_least, flag, options_class
@@ -158,7 +158,7 @@ def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Int
     """Print the scores of a file of lines; one without a score gets a record with its error."""
     with open_input(path) as file:
         lines = number_lines(file)
-        scores = scored_lines(model, lines, options.stride, is_strict=options.strict, sentence=flag_sentence)
+        scores = scored_lines(model, lines, options.stride, is_strict=options.strict, describe_error=flag_sentence)
         has_failures = _print_scores(scores, path, is_over=lambda: interrupt.requested)
     if has_failures and not interrupt.requested:
         raise typer.Exit(FAILED)
@@ -186,7 +186,7 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         wait_for_model(run, interrupt.raise_if_requested)
         lines = number_lines(file)
         scores = scores_on_cluster(
-            run, lines if path.is_file() else BackgroundItems(lines), stop_check_with_note(interrupt)
+            run, lines if path.is_file() else BackgroundReader(lines), stop_check_with_note(interrupt)
         )
         has_failures = _print_scores(scores, path, is_over=lambda: False)
         workers = run.worker_statuses

@@ -45,29 +45,31 @@ class BatchProgress(BatchCounts):
     @property
     def speed(self) -> str:
         """Tokens a second, as text."""
-        return f"{self.tokens / max(self.seconds, 1e-9):,.0f} tokens/s"
+        return f"{self.token_count / max(self.seconds, 1e-9):,.0f} tokens/s"
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the end at the present speed; None if that cannot be known."""
-        results = self.answered + self.failed
+        results = self.answered_count + self.failed_count
         if self.total is None or not results:
             return None
-        return (self.total - self.finished) * self.seconds / results
+        return (self.total - self.finished_count) * self.seconds / results
 
     def line(self) -> str:
         """The progress in one line."""
         of_total = "" if self.total is None else f" of {self.total:,}"
         left = "" if not self.seconds_left else f", {_format_duration(self.seconds_left)} left"
-        return f"{self.finished:,}{of_total} finished, {self.failed:,} of them failed, {self.speed}{left}"
+        return (
+            f"{self.finished_count:,}{of_total} finished, {self.failed_count:,} of them failed, {self.speed}{left}"
+        )
 
     def summary(self) -> str:
         """The whole batch in one line, for its end."""
-        failures = f", {self.existing_failures:,} of them failed" if self.existing_failures else ""
-        existing = f", {self.existing:,} were there{failures}" if self.existing else ""
+        failures = f", {self.existing_failure_count:,} of them failed" if self.existing_failure_count else ""
+        existing = f", {self.existing_count:,} were there{failures}" if self.existing_count else ""
         return (
-            f"{self.answered:,} answered, {self.failed:,} failed{existing}; "
-            f"{count_noun(self.tokens, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
+            f"{self.answered_count:,} answered, {self.failed_count:,} failed{existing}; "
+            f"{count_noun(self.token_count, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
             f"{self._exactness()}"
         )
 
@@ -138,12 +140,12 @@ class ProgressDisplay:
         self._task: TaskID | None = None
         if bar is not None:
             self._task = bar.add_task(
-                "Answering", total=progress.total, completed=progress.existing, failed=0, speed=""
+                "Answering", total=progress.total, completed=progress.existing_count, failed=0, speed=""
             )
 
     def add_tokens(self, count: int) -> None:
         """Count tokens that were made."""
-        self._progress.tokens += count
+        self._progress.token_count += count
         self.refresh()
 
     def refresh(self) -> None:
@@ -159,7 +161,9 @@ class ProgressDisplay:
         if self._bar is None:
             print(f"gen: {progress.line()}", file=sys.stderr, flush=True)
         elif self._task is not None:
-            self._bar.update(self._task, completed=progress.finished, failed=progress.failed, speed=progress.speed)
+            self._bar.update(
+                self._task, completed=progress.finished_count, failed=progress.failed_count, speed=progress.speed
+            )
 
 
 @contextmanager
@@ -173,7 +177,7 @@ def show_cluster_progress(
         try:
             yield ClusterProgressDisplay(progress, run, display, lines_below if has_bar else None)
         finally:
-            progress.tokens = run.unit_count
+            progress.token_count = run.unit_count
     report_workers(run.worker_statuses)
 
 
@@ -198,7 +202,7 @@ class ClusterProgressDisplay:
         """Show the progress, unless it was shown a moment ago: this is called for each result."""
         if monotonic() - self._shown_at < self._interval:
             return
-        self._progress.tokens = self._run.unit_count
+        self._progress.token_count = self._run.unit_count
         self._display.refresh()
         if self._lines_below is not None:
             self._lines_below[:] = worker_lines(self._run.worker_statuses)

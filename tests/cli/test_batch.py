@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.jobs.lines import BackgroundItems, InputLine
+from logitsmith.jobs.lines import BackgroundReader, InputLine
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
@@ -498,7 +498,7 @@ def arrived(lines):
 
 def test_a_pipe_is_not_read_far_ahead_of_the_work():
     taken = []
-    lines = BackgroundItems(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
+    lines = BackgroundReader(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
     assert lines.next(wait=True).number == 1
     time.sleep(0.2)
     assert len(taken) < 1100

@@ -5,7 +5,7 @@ import json
 import pytest
 from logitsmith.jobs.journal import (
     JournalError,
-    keep_settings,
+    check_and_write_settings,
     read_settings,
     settings_differences,
     settings_digest,
@@ -46,12 +46,12 @@ def test_what_has_changed_is_named(change, words):
 
 def test_other_settings_are_refused_unless_forced(tmp_path):
     results, other = tmp_path / "out.jsonl", {**SETTINGS, "seed": 7}
-    keep_settings(results, SETTINGS, has_results=False, is_forced=False)
-    keep_settings(results, SETTINGS, has_results=True, is_forced=False)
+    check_and_write_settings(results, SETTINGS, has_results=False, overwrite=False)
+    check_and_write_settings(results, SETTINGS, has_results=True, overwrite=False)
     with pytest.raises(JournalError, match="was made with seed 0, now 7; give the same, or --force"):
-        keep_settings(results, other, has_results=True, is_forced=False)
+        check_and_write_settings(results, other, has_results=True, overwrite=False)
     assert read_settings(settings_path(results)) == SETTINGS
-    keep_settings(results, other, has_results=True, is_forced=True)
+    check_and_write_settings(results, other, has_results=True, overwrite=True)
     assert read_settings(settings_path(results)) == other
 
 
@@ -61,14 +61,14 @@ def test_a_damaged_file_is_refused_unless_forced(tmp_path, content):
     path = settings_path(results)
     path.write_text(content, encoding="latin-1")
     with pytest.raises(JournalError, match="holds no settings of a batch; --force writes it anew"):
-        keep_settings(results, SETTINGS, has_results=True, is_forced=False)
-    keep_settings(results, SETTINGS, has_results=True, is_forced=True)
+        check_and_write_settings(results, SETTINGS, has_results=True, overwrite=False)
+    check_and_write_settings(results, SETTINGS, has_results=True, overwrite=True)
     assert json.loads(path.read_text()) == SETTINGS
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     with pytest.raises(JournalError, match="No such file or directory"):
-        keep_settings(tmp_path / "absent" / "out.jsonl", SETTINGS, has_results=False, is_forced=False)
+        check_and_write_settings(tmp_path / "absent" / "out.jsonl", SETTINGS, has_results=False, overwrite=False)
 
 
 REQUEST = '{"id": "a", "prompt": "The sea", "max_tokens": 1}\n'
