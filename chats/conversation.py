@@ -34,7 +34,7 @@ Report = Callable[[str], object]
 
 _SECONDS_BETWEEN_WRITES = 0.1
 """An answer is stored at most this often while it is made."""
-_SECONDS_BETWEEN_TRIALS = 2.0
+_SECONDS_BETWEEN_RETRIES = 2.0
 """A store that could not be written is tried again after this time: each trial of a locked one takes seconds."""
 
 
@@ -60,17 +60,17 @@ class Conversation:
         """The system message that precedes the next first message of the user."""
         self._messages: dict[str, StoredMessage] = {}
         """The messages of all branches by hash, the oldest first."""
-        self._head: StoredMessage | None = None
+        self._current_message: StoredMessage | None = None
         self._answers: dict[int, str] = {}
         """The answers that were begun, by number: of each the hash of the message that it answers."""
         self._unsaved = Changes()
         """The changes that the store does not have yet."""
-        self._next_trial = 0.0
+        self._next_retry = 0.0
         if identifier is not None:
             self.name, self.settings = store.summary(identifier).name, store.settings(identifier)
-            head = store.head(identifier)
+            head = store.current_message_hash(identifier)
             self._messages = {message.hash: message for message in store.messages(identifier)}
-            self._head = None if head is None else self._messages.get(head)
+            self._current_message = None if head is None else self._messages.get(head)
             self._answers = store.answer_parents(identifier)
 
     @classmethod
@@ -85,7 +85,7 @@ class Conversation:
         What was written of answers whose process was killed becomes messages.
         """
         try:
-            for message in store.finish_abandoned(identifier):
+            for message in store.recover_abandoned_answers(identifier):
                 size = f"{len(message.content):,} characters"
                 report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
         except StoreWriteError as error:
@@ -95,18 +95,18 @@ class Conversation:
     # The tree
 
     @property
-    def head(self) -> StoredMessage | None:
+    def current_message(self) -> StoredMessage | None:
         """The message at which it stands; None before the first one."""
-        return self._head
+        return self._current_message
 
     def messages(self) -> list[StoredMessage]:
         """The messages from the first one to the head."""
-        return [] if self._head is None else self.path_to(self._head)
+        return [] if self._current_message is None else self.path_to(self._current_message)
 
     def path_to(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages from the first one to this one."""
         path = [message]
-        while (parent := path[-1].parent) is not None and parent in self._messages:
+        while (parent := path[-1].parent_hash) is not None and parent in self._messages:
             path.append(self._messages[parent])
         return path[::-1]
 
@@ -114,29 +114,33 @@ class Conversation:
         """The messages of all branches, in the order in which they came."""
         return list(self._messages.values())
 
-    def last_user(self) -> StoredMessage | None:
+    def last_user_message(self) -> StoredMessage | None:
         """The last message of the user on the way to the head."""
         return self._last("user")
 
-    def last_answer(self) -> StoredMessage | None:
+    def last_assistant_message(self) -> StoredMessage | None:
         """The last message of the assistant on the way to the head."""
         return self._last("assistant")
 
     def _last(self, role: Role) -> StoredMessage | None:
         return next((message for message in reversed(self.messages()) if message.role == role), None)
 
-    def open_message(self) -> StoredMessage | None:
+    def unanswered_message(self) -> StoredMessage | None:
         """The message of the user at the head, which has no answer behind it yet; None at another one."""
-        return self._head if self._head is not None and self._head.role == "user" else None
+        return (
+            self._current_message
+            if self._current_message is not None and self._current_message.role == "user"
+            else None
+        )
 
     def children(self, message: StoredMessage | None) -> list[StoredMessage]:
         """The messages that follow a message, or that begin the conversation, the oldest first."""
         parent = None if message is None else message.hash
-        return [other for other in self._messages.values() if other.parent == parent]
+        return [other for other in self._messages.values() if other.parent_hash == parent]
 
     def siblings(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages in the place of this one, and itself."""
-        return [other for other in self._messages.values() if other.parent == message.parent]
+        return [other for other in self._messages.values() if other.parent_hash == message.parent_hash]
 
     def find(self, prefix: str) -> StoredMessage:
         """The message whose hash begins like this."""
@@ -155,7 +159,7 @@ class Conversation:
     def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
         """How a message of the assistant was made; None for one that a person wrote."""
         for answer in reversed(self._unsaved.answers.values()):
-            if answer.message == message.hash:
+            if answer.message_hash == message.hash:
                 return answer
         return None if self.id is None else self._store.answer(message.hash, self.id)
 
@@ -180,19 +184,19 @@ class Conversation:
             for turn in self.messages():
                 if turn.role != "system":
                     path.append(StoredMessage.new(path[-1].hash if path else None, turn.role, turn.content))
-            self._stand_at(path)
+            self._move_to(path)
         self._system = text
 
-    def add_user(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
+    def add_user_message(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
         """Add a message of the user, and stand there. For the arguments see `messages_with`."""
         path = self.messages_with("user", text, replaced)
-        self._stand_at(path)
+        self._move_to(path)
         return path[-1]
 
-    def add_assistant(self, text: str) -> StoredMessage:
+    def add_assistant_message(self, text: str) -> StoredMessage:
         """Add a message of the assistant that a person wrote, and stand there."""
         path = self.messages_with("assistant", text)
-        self._stand_at(path)
+        self._move_to(path)
         return path[-1]
 
     def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
@@ -204,7 +208,7 @@ class Conversation:
             replaced: the message in whose place it is put: both then follow the same one; None: after the head.
         """
         path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
-        if self._head is None and self._system is not None:
+        if self._current_message is None and self._system is not None:
             path = [StoredMessage.new(None, "system", self._system)]
         return [*path, StoredMessage.new(path[-1].hash if path else None, role, text)]
 
@@ -213,14 +217,14 @@ class Conversation:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
         message = None if target is None else self.find(target)
         self._system = self.system
-        self._stand_at([] if message is None else [message])
+        self._move_to([] if message is None else [message])
         return message
 
     def undo(self) -> StoredMessage | None:
         """Stand before the last message of the user, and return that; None if there is none to take back."""
-        last = self.last_user()
+        last = self.last_user_message()
         if last is not None:
-            self.goto(last.parent)
+            self.goto(last.parent_hash)
         return last
 
     def rename(self, name: str | None) -> None:
@@ -232,7 +236,7 @@ class Conversation:
         """Store settings with the conversation: any JSON."""
         self._change(Changes(fields={"settings": settings}))
 
-    def record(
+    def record_answer(
         self,
         events: Iterable[Event],
         parent: StoredMessage,
@@ -270,7 +274,7 @@ class Conversation:
             nonlocal is_finished
             if token_ids and not is_finished:
                 message = StoredMessage.new(parent.hash, "assistant", content)
-                self._stand_at([message], made(message.hash, result))
+                self._move_to([message], made(message.hash, result))
                 is_finished = True
 
         try:
@@ -279,7 +283,7 @@ class Conversation:
                     token_ids.append(event.id)
                     content += text_of(event)
                     if time.monotonic() >= next_write:
-                        self._change(Changes(answers={number: made(None, None)}), lasting=False)
+                        self._change(Changes(answers={number: made(None, None)}), is_durable=False)
                         next_write = time.monotonic() + _SECONDS_BETWEEN_WRITES
                 elif isinstance(event, Done):
                     content += event.rest
@@ -290,7 +294,7 @@ class Conversation:
         finally:
             finish({"finish_reason": "interrupted"})
 
-    def _stand_at(self, path: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
+    def _move_to(self, path: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
         """Stand at the last message of a path, and add those of its messages that are new.
 
         ``answer``: how the last one was made.
@@ -299,7 +303,7 @@ class Conversation:
             Changes(
                 {message.hash: message for message in path},
                 {} if answer is None else {answer.number: answer},
-                {"head": path[-1].hash if path else None},
+                {"current_message": path[-1].hash if path else None},
             )
         )
 
@@ -310,22 +314,22 @@ class Conversation:
         """False while the store cannot be written, and if it is in memory anyway."""
         return self._store.path is not None and not self._unsaved
 
-    def store_again(self) -> bool:
+    def save_unsaved_changes(self) -> bool:
         """Store what could not be written, now. Returns False if that is still not possible."""
         if self._unsaved:
-            self._next_trial = 0.0
+            self._next_retry = 0.0
             self._change(Changes())
         return not self._unsaved
 
-    def leave(self) -> None:
+    def save_before_exit(self) -> None:
         """Store what could not be written, for the last time; reports how much of it is lost."""
-        if not self.store_again():
+        if not self.save_unsaved_changes():
             messages = len(self._unsaved.messages)
             lost = count_noun(messages, "message") if messages else "the last changes"
             self._report(f"{self._store.path}: {lost} of this chat could not be stored")
 
     @deferred_interrupts()
-    def _change(self, changes: Changes, *, lasting: bool = True) -> None:
+    def _change(self, changes: Changes, *, is_durable: bool = True) -> None:
         """Write changes to the store, and make them in memory, also if the store cannot be written.
 
         If the store refuses them, nothing changes.
@@ -333,18 +337,18 @@ class Conversation:
         added = {name: message for name, message in changes.messages.items() if name not in self._messages}
         sentence = None
         if added or self.id is not None:  # a conversation is stored with its first message
-            sentence = self._write(replace(changes, messages=added), lasting)
+            sentence = self._write(replace(changes, messages=added), is_durable)
         self._messages |= added
-        self._answers |= {answer.number: answer.parent for answer in changes.answers.values()}
+        self._answers |= {answer.number: answer.parent_hash for answer in changes.answers.values()}
         self.name = changes.fields.get("name", self.name)
         self.settings = changes.fields.get("settings", self.settings)
-        if "head" in changes.fields:
-            head = changes.fields["head"]
-            self._head = None if head is None else self._messages[head]
+        if "current_message" in changes.fields:
+            head = changes.fields["current_message"]
+            self._current_message = None if head is None else self._messages[head]
         if sentence is not None:
             self._report(sentence)
 
-    def _write(self, changes: Changes, lasting: bool) -> str | None:
+    def _write(self, changes: Changes, is_durable: bool) -> str | None:
         """Write changes with the unsaved ones, or add them to these; returns what the user should see."""
         identifier, was_saved = self.id, not self._unsaved
         if identifier is None:
@@ -352,13 +356,13 @@ class Conversation:
             fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
             changes = Changes(fields=fields) | changes
         waiting, sentence = self._unsaved | changes, None
-        if time.monotonic() >= self._next_trial:
+        if time.monotonic() >= self._next_retry:
             try:
-                self._store.save(identifier, waiting, lasting=lasting or not was_saved)
+                self._store.save(identifier, waiting, is_durable=is_durable or not was_saved)
             except StoreWriteError as error:
                 if self._store.path is None:
                     raise
-                self._next_trial = time.monotonic() + _SECONDS_BETWEEN_TRIALS
+                self._next_retry = time.monotonic() + _SECONDS_BETWEEN_RETRIES
                 sentence = f"{error}; the chat goes on, and is stored once that is possible" if was_saved else None
             else:
                 waiting, sentence = Changes(), None if was_saved else "the chat is stored again"
@@ -390,32 +394,32 @@ class TreeLine:
         version: its number among the messages in its place, from 1.
         versions: how many there are.
         is_on_path: True if it is on the way to the head.
-        is_head: True if the conversation stands there.
+        is_current: True if the conversation stands there.
     """
 
     message: StoredMessage
     depth: int
-    version: int
-    versions: int
+    sibling_number: int
+    sibling_count: int
     is_on_path: bool
-    is_head: bool
+    is_current: bool
 
 
 def tree_lines(conversation: Conversation) -> Iterator[TreeLine]:
     """Yield all messages, each before those that follow it; of several in one place, the oldest first."""
     children: dict[str | None, list[StoredMessage]] = {}
     for message in conversation.all_messages():
-        children.setdefault(message.parent, []).append(message)
+        children.setdefault(message.parent_hash, []).append(message)
     path = [message.hash for message in conversation.messages()]
     on_path, head = set(path), path[-1] if path else None
-    waiting = _with_numbers(children.get(None, []), 0)
+    waiting = _number_siblings(children.get(None, []), 0)
     while waiting:  # not by recursion: a long conversation is as deep as it is long
         message, depth, version, versions = waiting.pop()
         yield TreeLine(message, depth, version, versions, message.hash in on_path, message.hash == head)
-        waiting += _with_numbers(children.get(message.hash, []), depth)
+        waiting += _number_siblings(children.get(message.hash, []), depth)
 
 
-def _with_numbers(messages: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int, int, int]]:
+def _number_siblings(messages: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int, int, int]]:
     """Messages in one place, the first one last: with their depth, their number and how many there are."""
     count = len(messages)
     numbered = [(message, depth + (count > 1), number, count) for number, message in enumerate(messages, 1)]

@@ -85,7 +85,7 @@ MIGRATIONS = (_TABLES, _SEARCH, _NO_TEMPLATE)
 
 _BUSY_SECONDS = 10.0
 """How long one chat waits for another that is writing; a write takes milliseconds."""
-_OLDEST_SQLITE = (3, 37)
+_MIN_SQLITE_VERSION = (3, 37)
 """Strict tables, and an index of three letters (3.34)."""
 
 
@@ -98,17 +98,17 @@ class Database:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-            needed = ".".join(map(str, _OLDEST_SQLITE))
+        if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
+            needed = ".".join(map(str, _MIN_SQLITE_VERSION))
             raise StoreError(f"chats need SQLite {needed} or later; this Python has {sqlite3.sqlite_version}")
         if path is not None:
             _make_private_file(path)
-        with self._errors_named():
+        with self._sqlite_errors_described():
             self._connection = sqlite3.connect(
                 path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
         try:
-            with self._errors_named():
+            with self._sqlite_errors_described():
                 self._prepare()
         except StoreWriteError as error:
             self._connection.close()
@@ -146,7 +146,7 @@ class Database:
             self._migrate()
 
     def _migrate(self) -> None:
-        with self.writing():
+        with self.transaction():
             version = self._pragma("user_version")  # another chat may have been faster
             for number in range(version, len(MIGRATIONS)):
                 for statement in _statements(MIGRATIONS[number]):
@@ -158,13 +158,13 @@ class Database:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
     @contextmanager
-    def writing(self, *, lasting: bool = True) -> Iterator[None]:
+    def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         """While inside, statements are one transaction: all of them are stored, or none.
 
-        ``lasting``: force it to the disk; False: the system may write it later, so that a power cut may lose it.
+        ``is_durable``: whether the transaction is forced to the disk, so that a power cut cannot undo it.
         """
-        with self._errors_named():
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+        with self._sqlite_errors_described():
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
             try:  # a signal may come at any place
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -175,22 +175,22 @@ class Database:
                 raise
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
-        """Execute a statement that writes, inside `writing`."""
+        """Execute a statement that writes, inside `transaction`."""
         self._connection.execute(statement, values)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        with self._errors_named():
+        with self._sqlite_errors_described():
             return self._connection.execute(query, values).fetchall()
 
-    def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+    def first_row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query; None if there is none."""
         found = self.rows(query, values)
         return found[0] if found else None
 
-    def forget_deleted(self) -> None:
+    def erase_deleted_data(self) -> None:
         """Remove from the file, its index and its journal what was deleted before."""
-        with self._errors_named():
+        with self._sqlite_errors_described():
             self._connection.execute("INSERT INTO message_text (message_text) VALUES ('optimize')")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -199,12 +199,12 @@ class Database:
         self._connection.close()
 
     @contextmanager
-    def _errors_named(self) -> Iterator[None]:
+    def _sqlite_errors_described(self) -> Iterator[None]:
         """While inside, SQLite's errors become ``StoreError`` with the file's name."""
         try:
             yield
         except sqlite3.Error as error:
-            raise _named(error, self.name) from None
+            raise _store_error(error, self.name) from None
 
 
 DELETED = "this chat was deleted meanwhile, and takes no more messages; begin a new one"
@@ -224,7 +224,7 @@ _CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
 """The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
 
 
-def _named(error: sqlite3.Error, name: str) -> StoreError:
+def _store_error(error: sqlite3.Error, name: str) -> StoreError:
     """SQLite's error as a sentence."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what the module itself raises has none
     for codes, kind, sentence in _CAUSES:

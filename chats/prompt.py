@@ -55,7 +55,7 @@ class PromptMaker:
     def fit(
         self,
         messages: list[StoredMessage],
-        dropped: int,
+        dropped_before: int,
         max_tokens: int | None,
         beginning: str = "",
         is_resumable: bool = True,
@@ -64,7 +64,7 @@ class PromptMaker:
 
         Args:
             messages: the conversation, from the first message to the one that is to be answered.
-            dropped: how many messages after the system message were left out before.
+            dropped_before: how many messages after the system message were left out before.
             max_tokens: how long the answer may be; None: any length.
             beginning: the text that the answer goes on from.
             is_resumable: True if the chat is stored: the error then says how to resume it.
@@ -73,22 +73,26 @@ class PromptMaker:
         """
         length = self._model.context.length
         if self._on_full == "drop":
-            room = answer_room(length, max_tokens)
-            return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
+            room = reserved_answer_tokens(length, max_tokens)
+            return fit_messages(
+                messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped_before
+            )
         tokens = len(self.tokens(messages, beginning))
         if tokens >= length:
-            use = ContextUse(tokens, length)
+            usage = ContextUsage(tokens, length)
             is_first = sum(message.role == "user" for message in messages) == 1
             raise ContextFullError(
-                _long_message_sentence(use) if is_first else _full_sentence(use, _ways_out(is_resumable))
+                _message_too_long_error(usage)
+                if is_first
+                else _context_full_message(usage, _ways_out(is_resumable))
             )
         return FittedMessages(messages)
 
-    def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:
+    def usage(self, messages: list[StoredMessage], dropped_before: int) -> ContextUsage:
         """How much of the context the messages take that are not left out."""
         system = 1 if messages and messages[0].role == "system" else 0
-        kept = [*messages[:system], *messages[system + dropped :]] if self._on_full == "drop" else messages
-        return ContextUse(len(self.tokens(kept)) if kept else 0, self._model.context.length)
+        kept = [*messages[:system], *messages[system + dropped_before :]] if self._on_full == "drop" else messages
+        return ContextUsage(len(self.tokens(kept)) if kept else 0, self._model.context.length)
 
     def _report_once(self, sentence: str) -> None:
         if sentence not in self._reported:
@@ -110,17 +114,17 @@ _MARK = "LastMessage"
 """A text that stands for the last message."""
 
 
-def text_behind(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
+def answer_opening(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
     """What a chat template puts behind the last message to begin the answer; some begin the reasoning, too."""
     marked = [*chat[:-1], {**chat[-1], "content": _MARK}]  # a message may have the template's own words in it
     return template.render(marked).text.rpartition(_MARK)[2]
 
 
-class ContextUse(NamedTuple):
+class ContextUsage(NamedTuple):
     """How many tokens the conversation has, and how many the context holds."""
 
-    tokens: int
-    length: int
+    token_count: int
+    context_length: int
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,14 @@ class FittedMessages:
     """The messages that fit. ``dropped``: how many after the system message are left out."""
 
     messages: list[StoredMessage]
-    dropped: int = 0
+    dropped_message_count: int = 0
 
 
 _ANSWER_SHARE = 4
 """For an answer of any length, one part in so many of the context is kept free."""
 
 
-def answer_room(length: int, max_tokens: int | None) -> int:
+def reserved_answer_tokens(length: int, max_tokens: int | None) -> int:
     """How many tokens are kept free for an answer when turns are left out."""
     most = length // _ANSWER_SHARE
     return max(1, most if max_tokens is None else min(max_tokens, most))
@@ -146,7 +150,7 @@ def fit_messages(
     prompt_length: Callable[[Sequence[StoredMessage]], int],
     length: int,
     room: int,
-    dropped: int,
+    dropped_before: int,
 ) -> FittedMessages:
     """Leave out the oldest turns after the system message, until the rest and an answer fit.
 
@@ -157,34 +161,34 @@ def fit_messages(
         prompt_length: returns how many tokens the prompt of these messages has.
         length: how many tokens the context holds.
         room: how many of these are for the answer, if anything has to be left out.
-        dropped: how many messages after the system message were left out before; these stay left out.
+        dropped_before: how many messages after the system message were left out before; these stay left out.
 
     Raises ``ContextFullError`` if the last turn alone does not fit.
     """
     system = messages[:1] if messages[:1] and messages[0].role == "system" else []
     turns = messages[len(system) :]
     starts = [number for number, message in enumerate(turns) if message.role == "user"]
-    kept_from = [start for start in (starts or [0]) if start >= dropped] or starts[-1:] or [0]
+    kept_from = [start for start in (starts or [0]) if start >= dropped_before] or starts[-1:] or [0]
     for number, start in enumerate(kept_from):
         kept = [*system, *turns[start:]]
-        needed = 1 if number == len(kept_from) - 1 or (number == 0 and start == dropped) else room
+        needed = 1 if number == len(kept_from) - 1 or (number == 0 and start == dropped_before) else room
         tokens = prompt_length(kept)
         if tokens + needed <= length:
             return FittedMessages(kept, start)
-    raise ContextFullError(_long_message_sentence(ContextUse(tokens, length)))
+    raise ContextFullError(_message_too_long_error(ContextUsage(tokens, length)))
 
 
-def _long_message_sentence(use: ContextUse) -> str:
+def _message_too_long_error(usage: ContextUsage) -> str:
     """A sentence on a message that does not fit even without the turns before it."""
     return (
-        f"the last message does not fit: the prompt has {count_noun(use.tokens, 'token')}, and the context holds"
-        f" {use.length:,}; shorten it, or give a larger -c"
+        f"the last message does not fit: the prompt has {count_noun(usage.token_count, 'token')}, and the context"
+        f" holds {usage.context_length:,}; shorten it, or give a larger -c"
     )
 
 
-def _full_sentence(use: ContextUse, next_step: str) -> str:
+def _context_full_message(usage: ContextUsage, next_step: str) -> str:
     """A sentence on a context that is full. ``next_step``: what happens then, or what the user can do."""
-    held = f"the chat has {use.tokens:,} tokens, and the context holds {use.length:,}"
+    held = f"the chat has {usage.token_count:,} tokens, and the context holds {usage.context_length:,}"
     return f"the context is full: {held}; {next_step}"
 
 
@@ -198,23 +202,27 @@ _WARNING_SHARE = 0.75
 """From this share of the context on, there is a warning."""
 
 
-def warning_of(use: ContextUse, drops: bool, is_resumable: bool = True) -> str | None:
+def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable: bool = True) -> str | None:
     """A sentence on a context that is nearly full, or full; None while there is room.
 
     Args:
         use: the tokens of the conversation, and those that the context holds.
-        drops: True if the oldest turns are left out then.
+        drops_oldest_turns: True if the oldest turns are left out then.
         is_resumable: True if the chat is stored.
     """
-    if use.tokens < use.length * _WARNING_SHARE:
+    if usage.token_count < usage.context_length * _WARNING_SHARE:
         return None
-    if use.tokens >= use.length:
+    if usage.token_count >= usage.context_length:
         dropped = "the oldest turns are left out of the next prompt"
-        return _full_sentence(use, dropped if drops else _ways_out(is_resumable))
-    what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
+        return _context_full_message(usage, dropped if drops_oldest_turns else _ways_out(is_resumable))
+    what = (
+        "the oldest turns are left out"
+        if drops_oldest_turns
+        else "it ends; --on-full drop leaves out the oldest turns then"
+    )
     return (
-        f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"
-        " and -c makes it larger"
+        f"the chat has {usage.token_count:,} of the {usage.context_length:,} tokens of the context;"
+        f" when it is full, {what}, and -c makes it larger"
     )
 
 

@@ -27,21 +27,21 @@ class StoredMessage:
     """
 
     hash: str
-    parent: str | None
+    parent_hash: str | None
     role: Role
     content: str
     created: float = field(compare=False)
 
     @classmethod
-    def new(cls, parent: str | None, role: Role, content: str) -> StoredMessage:
+    def new(cls, parent_hash: str | None, role: Role, content: str) -> StoredMessage:
         """Return a message of now. ``parent``: the hash of the message before it; None: it is the first one."""
         content = clean_text(content)
-        return cls(message_hash(parent, role, content), parent, role, content, time.time())
+        return cls(compute_message_hash(parent_hash, role, content), parent_hash, role, content, time.time())
 
 
-def message_hash(parent: str | None, role: str, content: str) -> str:
+def compute_message_hash(parent_hash: str | None, role: str, content: str) -> str:
     """SHA-256 of the parent's hash, the role and the content, in hexadecimal."""
-    return hashlib.sha256(f"{parent or ''}\0{role}\0{content}".encode()).hexdigest()
+    return hashlib.sha256(f"{parent_hash or ''}\0{role}\0{content}".encode()).hexdigest()
 
 
 def clean_text(text: str) -> str:
@@ -93,8 +93,8 @@ class StoredAnswer:
     """
 
     number: int
-    message: str | None
-    parent: str
+    message_hash: str | None
+    parent_hash: str
     recipe: AnswerRecipe
     prompt_ids: tuple[int, ...]
     beginning: str
@@ -111,7 +111,7 @@ class ConversationFields(TypedDict, total=False):
     """
 
     created: float
-    head: str | None
+    current_message: str | None
     name: str | None
     settings: dict[str, Any]
 
@@ -175,7 +175,7 @@ class ConversationSummary:
     title: str
     created: float
     updated: float
-    messages: int
+    message_count: int
     model: str | None
 
 

@@ -6,7 +6,7 @@ A `ChatStore` holds the conversations of a user. A `Conversation` stands at a me
     store = ChatStore.open()
     conversation = Conversation.new(store, report=note)
     session = ChatSession(model, conversation, report=note)
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     for event in session.answer(GenerationRequest("", settings.steps, seed=1)):
         ...
 
@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 from ..common.text import count_noun
 from .conversation import Conversation, Report
 from .prompt import (
-    ContextUse,
+    ContextUsage,
     FittedMessages,
     OnFull,
     PromptMaker,
     ReasoningSplitter,
+    answer_opening,
+    context_warning,
     template_messages,
-    text_behind,
-    warning_of,
 )
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
@@ -78,7 +78,7 @@ class ChatSession:
 
         self.model, self.conversation, self.on_full = model, conversation, on_full
         self.template = template or open_chat_template(model)
-        self.dropped = 0
+        self.dropped_message_count = 0
         self._report = report
         # Known from the beginning on: the file may be moved while its model is in memory.
         self._model_record = _model_record(model)
@@ -103,7 +103,7 @@ class ChatSession:
 
         Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
         """
-        head = self.conversation.head
+        head = self.conversation.current_message
         if head is None or head.role != "user":
             raise ChatError(_NOTHING_TO_ANSWER)
         return self._generate(head, "", request, is_interrupted, progress)
@@ -116,7 +116,7 @@ class ChatSession:
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
         """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
-        return self._generate(self._last_user(), "", request, is_interrupted, progress)
+        return self._generate(self._last_user_message(), "", request, is_interrupted, progress)
 
     def continue_from(
         self,
@@ -137,26 +137,26 @@ class ChatSession:
             is_interrupted: see `answer`.
             progress: see `answer`.
         """
-        return self._generate(self._last_user(), text, request, is_interrupted, progress)
+        return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 
-    def splitter(self, beginning: str = "") -> ReasoningSplitter:
+    def new_reasoning_splitter(self, beginning: str = "") -> ReasoningSplitter:
         """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
 
         ``beginning``: the text that the answer goes on from.
         """
-        user = self.conversation.last_user()
+        user = self.conversation.last_user_message()
         begun = beginning
         if user is not None:
             messages = template_messages(self.conversation.path_to(user), self.template)
-            begun = text_behind(messages, self.template) + beginning
+            begun = answer_opening(messages, self.template) + beginning
         return ReasoningSplitter(self.template.reasoning_tags, begun)
 
-    def prompt_of_answer(self, beginning: str) -> tuple[int, ...]:
+    def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
         """The tokens that the model reads to go on with an answer to the last message of the user.
 
         ``beginning``: what is there of the answer. Raises ``ChatError``, ``ContextFullError``.
         """
-        return self._prompts.tokens(self._fit(self._last_user(), beginning, None).messages, beginning)
+        return self._prompts.tokens(self._fit(self._last_user_message(), beginning, None).messages, beginning)
 
     def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
         """Check that a message of the user would fit, before it is added.
@@ -169,16 +169,16 @@ class ChatSession:
         Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
         """
         path = self.conversation.messages_with("user", text, replaced)
-        self._prompts.fit(path, self._dropped_before(path), max_tokens, is_resumable=self._is_resumable)
+        self._prompts.fit(path, self._previously_dropped_count(path), max_tokens, is_resumable=self._is_resumable)
 
-    def use(self) -> ContextUse:
+    def usage(self) -> ContextUsage:
         """How much of the context the conversation takes at this place, without the messages that are left out."""
         messages = self.conversation.messages()
-        return self._prompts.use(messages, self._dropped_before(messages))
+        return self._prompts.usage(messages, self._previously_dropped_count(messages))
 
     def warning(self) -> str | None:
         """A sentence on a context that is nearly full; None while there is room."""
-        return warning_of(self.use(), self.on_full == "drop", self._is_resumable)
+        return context_warning(self.usage(), self.on_full == "drop", self._is_resumable)
 
     def replay(
         self,
@@ -229,14 +229,14 @@ class ChatSession:
             exact_reuse=True,
         )
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
-        return _same_tokens(events, model, answer)
+        return _check_tokens(events, model, answer)
 
     @property
     def _is_resumable(self) -> bool:
         return self.conversation.is_stored and self.conversation.id is not None
 
-    def _last_user(self) -> StoredMessage:
-        message = self.conversation.last_user()
+    def _last_user_message(self) -> StoredMessage:
+        message = self.conversation.last_user_message()
         if message is None:
             raise ChatError(_NOTHING_TO_ANSWER)
         return message
@@ -264,24 +264,24 @@ class ChatSession:
         fitted = self._fit(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.tokens(fitted.messages, beginning)
         chain = build_chain(model, request)
-        recipe = _recipe_of(request, chain, self._model_record, fitted.dropped)
+        recipe = _recipe_of(request, chain, self._model_record, fitted.dropped_message_count)
         request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
-        return self.conversation.record(events, parent, recipe, prompt_ids, beginning, text_of)
+        return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
 
     def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """The messages that go into the prompt of an answer; reports it if more are left out than before."""
         path = self.conversation.path_to(parent)
-        before = self._dropped_before(path)
+        before = self._previously_dropped_count(path)
         fitted = self._prompts.fit(path, before, max_tokens, beginning, self._is_resumable)
-        self.dropped = fitted.dropped
-        if fitted.dropped > before:
-            count = count_noun(fitted.dropped, "message")
+        self.dropped_message_count = fitted.dropped_message_count
+        if fitted.dropped_message_count > before:
+            count = count_noun(fitted.dropped_message_count, "message")
             self._report(f"the context is full: the oldest {count} after the system message are left out now")
         return fitted
 
-    def _dropped_before(self, path: Sequence[StoredMessage]) -> int:
+    def _previously_dropped_count(self, path: Sequence[StoredMessage]) -> int:
         """How many messages the last answer on this path went without."""
         for message in reversed(path):
             if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
@@ -333,17 +333,17 @@ def _model_record(model: Model) -> dict[str, Any]:
     return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
 
 
-def _same_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
+def _check_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
     """Yield the events. Raises ``ReplayError`` at a token that is not the one of the stored answer."""
     from ..logprobs.events import Token
 
     for event in events:
         if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
-            raise ReplayError(f"token {event.index} comes out differently now: {_what_changed(model, answer)}")
+            raise ReplayError(f"token {event.index} comes out differently now: {_describe_changes(model, answer)}")
         yield event
 
 
-def _what_changed(model: Model, answer: StoredAnswer) -> str:
+def _describe_changes(model: Model, answer: StoredAnswer) -> str:
     """What is known to be different from when the answer was made."""
     from ..engine.generation import versions
 
@@ -355,7 +355,7 @@ def _what_changed(model: Model, answer: StoredAnswer) -> str:
     return "it was made with " + ", ".join(f"{name} {before.get(name)} (now {now[name]})" for name in changed)
 
 
-def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
+def read_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
     """Take up what a model has read in an earlier session. Reports a file that does not fit.
 
     A file that does not exist yet is none.
@@ -370,8 +370,8 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
         report(f"the prompt cache is not used: {error}")
 
 
-def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
-    """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
+def write_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
+    """Write what a model has read, for `read_prompt_cache_file`. Reports it if that is not possible."""
     from ..engine.prompt_cache import PromptCacheError, save_prompt_cache
 
     try:

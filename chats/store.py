@@ -37,7 +37,7 @@ SELECT id, name, created, updated,
     (SELECT json_extract(recipe, '$.model.name') FROM answer WHERE answer.conversation = id
         ORDER BY number DESC LIMIT 1)
 FROM conversation """
-_SHORTEST_PREFIX = 2
+_MIN_ID_PREFIX_CHARACTERS = 2
 
 
 class ChatStore:
@@ -78,7 +78,7 @@ class ChatStore:
 
     def summary(self, identifier: str) -> ConversationSummary:
         """Return the conversation of exactly this id."""
-        row = self.database.row(f"{_SUMMARY} WHERE id = ?", (identifier,))
+        row = self.database.first_row(f"{_SUMMARY} WHERE id = ?", (identifier,))
         if row is None:
             raise StoreError(f"there is no conversation {identifier}")
         return _summary(row)
@@ -91,7 +91,7 @@ class ChatStore:
                 raise StoreError(f"{self.database.name}: there is no conversation yet")
             return latest[0]
         named = self.database.rows(f"{_SUMMARY} WHERE name = ? OR id = ?", (text, text.lower()))
-        if not named and len(text) >= _SHORTEST_PREFIX:
+        if not named and len(text) >= _MIN_ID_PREFIX_CHARACTERS:
             named = self.database.rows(
                 f"{_SUMMARY} WHERE substr(id, 1, ?) = ? ORDER BY updated DESC", (len(text), text.lower())
             )
@@ -124,12 +124,12 @@ class ChatStore:
 
     def settings(self, identifier: str) -> dict[str, Any]:
         """Return the settings that were stored with a conversation."""
-        row = self.database.row("SELECT settings FROM conversation WHERE id = ?", (identifier,))
+        row = self.database.first_row("SELECT settings FROM conversation WHERE id = ?", (identifier,))
         return {} if row is None else cast(dict[str, Any], json.loads(row[0]))
 
-    def head(self, conversation: str) -> str | None:
+    def current_message_hash(self, conversation: str) -> str | None:
         """Return the hash of the message at which a conversation stands; None before the first one."""
-        row = self.database.row(
+        row = self.database.first_row(
             "SELECT hash FROM conversation JOIN message ON message.number = head WHERE id = ?", (conversation,)
         )
         return None if row is None else str(row[0])
@@ -159,7 +159,7 @@ class ChatStore:
 
         Of several answers with the same text, the last one of this conversation.
         """
-        row = self.database.row(
+        row = self.database.first_row(
             "SELECT answer.number, message.hash, parent.hash, recipe, prompt_ids, beginning, answer.content,"
             " token_ids, result FROM answer JOIN message ON message.number = answer.message"
             " JOIN message AS parent ON parent.number = answer.parent WHERE message.hash = ?"
@@ -170,23 +170,23 @@ class ChatStore:
 
     # Writing
 
-    def save(self, conversation: str, changes: Changes, *, lasting: bool = True) -> None:
+    def save(self, conversation: str, changes: Changes, *, is_durable: bool = True) -> None:
         """Write changes of a conversation: all of them, or none.
 
-        ``lasting``: see `Database.writing`.
+        ``is_durable``: see `Database.transaction`.
         """
         fields = changes.fields
-        with self.database.writing(lasting=lasting):
+        with self.database.transaction(is_durable=is_durable):
             if "created" in fields:
-                self.new_conversation(conversation, fields["created"])
-            elif self.database.row("SELECT 1 FROM conversation WHERE id = ?", (conversation,)) is None:
+                self.add_conversation(conversation, fields["created"])
+            elif self.database.first_row("SELECT 1 FROM conversation WHERE id = ?", (conversation,)) is None:
                 raise StoreError(DELETED)
             for message in changes.messages.values():
-                self.put_message(conversation, message)
+                self.add_message(conversation, message)
             for answer in changes.answers.values():
-                self._put_answer(conversation, answer)
-            if "head" in fields:
-                self.move_head(conversation, fields["head"])
+                self._write_answer(conversation, answer)
+            if "current_message" in fields:
+                self.set_current_message(conversation, fields["current_message"])
             if "name" in fields:  # since `check_name`, another process may have taken it
                 row = (fields["name"], conversation)
                 self.database.run("UPDATE OR IGNORE conversation SET name = ? WHERE id = ?", row)
@@ -196,23 +196,27 @@ class ChatStore:
 
     def check_name(self, conversation: str | None, name: str | None) -> None:
         """Raise ``StoreError`` for a name that another conversation has. None for one that is not stored yet."""
-        taken = None if name is None else self.database.row("SELECT id FROM conversation WHERE name = ?", (name,))
+        taken = (
+            None
+            if name is None
+            else self.database.first_row("SELECT id FROM conversation WHERE name = ?", (name,))
+        )
         if taken is not None and taken[0] != conversation:
             raise StoreError(f"the conversation {taken[0]} has the name {name!r}; give another one")
 
-    def new_conversation(self, identifier: str, created: float) -> None:
-        """Add a conversation. Called inside `Database.writing`."""
+    def add_conversation(self, identifier: str, created: float) -> None:
+        """Add a conversation. Called inside `Database.transaction`."""
         self.database.run(
             "INSERT OR IGNORE INTO conversation (id, created, updated, settings) VALUES (?, ?, ?, '{}')",
             (identifier, created, created),
         )
 
-    def put_message(self, conversation: str, message: StoredMessage) -> None:
-        """Add a message, of which an equal one may be there already. Called inside `Database.writing`."""
+    def add_message(self, conversation: str, message: StoredMessage) -> None:
+        """Add a message, of which an equal one may be there already. Called inside `Database.transaction`."""
         self.database.run(
             "INSERT OR IGNORE INTO message (hash, parent, role, content, created)"
             " VALUES (?, (SELECT number FROM message WHERE hash = ?), ?, ?, ?)",
-            (message.hash, message.parent, message.role, message.content, message.created),
+            (message.hash, message.parent_hash, message.role, message.content, message.created),
         )
         self.database.run(
             "INSERT OR IGNORE INTO conversation_message (conversation, message)"
@@ -220,22 +224,22 @@ class ChatStore:
             (conversation, message.hash),
         )
 
-    def move_head(self, conversation: str, head: str | None) -> None:
-        """Let a conversation stand at a message of its own. Called inside `Database.writing`."""
+    def set_current_message(self, conversation: str, head: str | None) -> None:
+        """Let a conversation stand at a message of its own. Called inside `Database.transaction`."""
         self.database.run(
             "UPDATE conversation SET updated = ?, head = (SELECT number FROM message WHERE hash = ?) WHERE id = ?",
             (time.time(), head, conversation),
         )
 
-    def _put_answer(self, conversation: str, answer: StoredAnswer) -> None:
+    def _write_answer(self, conversation: str, answer: StoredAnswer) -> None:
         """Add an answer, or bring the one of this number up to date."""
         token_ids = pack_tokens(answer.token_ids)
         result = None if answer.result is None else json.dumps(answer.result)
-        known = self.database.row(
+        known = self.database.first_row(
             "UPDATE answer SET content = ?, token_ids = ?, updated = ?, result = ?,"
             " message = coalesce((SELECT number FROM message WHERE hash = ?), message)"
             " WHERE number = ? RETURNING number",
-            (answer.content, token_ids, time.time(), result, answer.message, answer.number),
+            (answer.content, token_ids, time.time(), result, answer.message_hash, answer.number),
         )
         if known is None:
             self.database.run(
@@ -243,13 +247,13 @@ class ChatStore:
                 " beginning, content, token_ids, result) SELECT ?, ?, number,"
                 " (SELECT number FROM message WHERE hash = ?), ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE hash = ?",
                 (
-                    answer.number, conversation, answer.message, _this_process(), time.time(),
+                    answer.number, conversation, answer.message_hash, _this_process(), time.time(),
                     json.dumps(asdict(answer.recipe)), pack_tokens(answer.prompt_ids), answer.beginning,
-                    answer.content, token_ids, result, answer.parent,
+                    answer.content, token_ids, result, answer.parent_hash,
                 ),
             )  # fmt: skip
 
-    def finish_abandoned(self, conversation: str) -> list[StoredMessage]:
+    def recover_abandoned_answers(self, conversation: str) -> list[StoredMessage]:
         """Make messages of what is there of answers whose process was killed; returns them.
 
         An answer without any text is removed. The conversation stands at the last of them, if it stood at the
@@ -259,21 +263,21 @@ class ChatStore:
             "SELECT answer.number, writer, answer.updated, answer.content, token_ids, hash FROM answer"
             " JOIN message ON message.number = answer.parent WHERE conversation = ? AND answer.message IS NULL"
         )
-        if not self.database.row(query, (conversation,)):
+        if not self.database.first_row(query, (conversation,)):
             return []
         finished, run = [], self.database.run
-        with self.database.writing():
-            head = self.head(conversation)
+        with self.database.transaction():
+            head = self.current_message_hash(conversation)
             for number, writer, updated, content, tokens, parent in self.database.rows(query, (conversation,)):
-                if _is_alive(writer) and time.time() - updated < _FORGOTTEN_SECONDS:
+                if _is_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS:
                     continue
                 if not unpack_tokens(tokens):
                     run("DELETE FROM answer WHERE number = ?", (number,))
                     continue
                 message = StoredMessage.new(parent, "assistant", content)
-                self.put_message(conversation, message)
+                self.add_message(conversation, message)
                 head = message.hash if head == parent else head
-                self.move_head(conversation, head)
+                self.set_current_message(conversation, head)
                 run(
                     "UPDATE answer SET message = (SELECT number FROM message WHERE hash = ?) WHERE number = ?",
                     (message.hash, number),
@@ -285,14 +289,14 @@ class ChatStore:
         """Delete a conversation of exactly this id, and the messages that are in no other."""
         self.summary(identifier)
         database = self.database
-        with database.writing():
+        with database.transaction():
             database.run("DELETE FROM answer WHERE conversation = ?", (identifier,))
             database.run("DELETE FROM conversation_message WHERE conversation = ?", (identifier,))
             database.run("DELETE FROM conversation WHERE id = ?", (identifier,))
             # A message that is in a conversation is so with all those before it.
             database.run("PRAGMA defer_foreign_keys = ON")
             database.run("DELETE FROM message WHERE number NOT IN (SELECT message FROM conversation_message)")
-        database.forget_deleted()
+        database.erase_deleted_data()
 
 
 def _summary(row: tuple[Any, ...]) -> ConversationSummary:
@@ -301,19 +305,19 @@ def _summary(row: tuple[Any, ...]) -> ConversationSummary:
     return ConversationSummary(identifier, name, title, created, updated, count, model)
 
 
-_INDEXED_LETTERS = 3
+_MIN_INDEXED_CHARACTERS = 3
 """The index finds words of so many letters and more; for shorter ones each message is looked at."""
 
 
 def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
     """The condition of a query on ``message``, and its values."""
     conditions, values = [], []
-    indexed = [term for term in terms if len(term) >= _INDEXED_LETTERS]
+    indexed = [term for term in terms if len(term) >= _MIN_INDEXED_CHARACTERS]
     if indexed:
         conditions.append("message.number IN (SELECT rowid FROM message_text WHERE message_text MATCH ?)")
         values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed))
     for term in terms:
-        if len(term) < _INDEXED_LETTERS:
+        if len(term) < _MIN_INDEXED_CHARACTERS:
             conditions.append("message.content LIKE ? ESCAPE '\\'")
             values.append("%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
     return " AND ".join(conditions), values
@@ -332,12 +336,12 @@ def _excerpt(content: str, terms: Sequence[str]) -> str:
 
 
 def _answer(row: tuple[Any, ...]) -> StoredAnswer:
-    number, message, parent, recipe, prompt_ids, beginning, content, token_ids, result = row
+    number, message_hash, parent_hash, recipe, prompt_ids, beginning, content, token_ids, result = row
     try:
         return StoredAnswer(
             number=number,
-            message=message,
-            parent=parent,
+            message_hash=message_hash,
+            parent_hash=parent_hash,
             recipe=AnswerRecipe(**json.loads(recipe)),
             prompt_ids=unpack_tokens(prompt_ids),
             beginning=beginning,
@@ -349,7 +353,7 @@ def _answer(row: tuple[Any, ...]) -> StoredAnswer:
         raise StoreError(f"the store's record of answer {number} is damaged ({error})") from None
 
 
-_FORGOTTEN_SECONDS = 600.0
+_ABANDONED_AFTER_SECONDS = 600.0
 """After this time without a new token, an answer counts as abandoned, whoever has its writer's number by now."""
 
 

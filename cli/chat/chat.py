@@ -76,18 +76,18 @@ class Chat:
             replaced: the message of the user in whose place it is put; None: behind the head. If that is a message
                 of the user, it is replaced: templates want an answer between two of them.
         """
-        before = self.conversation.head
+        before = self.conversation.current_message
         try:
             self._add_user(text, replaced)
             self._run(self.session.answer, self.settings.for_answer())
         except KeyboardInterrupt:
-            if self.conversation.head == before:
+            if self.conversation.current_message == before:
                 self._add_user(text, replaced)
             raise
 
     def _add_user(self, text: str, edited: StoredMessage | None) -> None:
         max_tokens = self.settings.for_answer().max_tokens
-        replaced = edited or self.conversation.open_message()
+        replaced = edited or self.conversation.unanswered_message()
         try:
             self.session.check_message(text, replaced, max_tokens)
         except ContextFullError as error:
@@ -95,13 +95,13 @@ class Chat:
             if isinstance(self.view, ScreenView):
                 self._unsent, place = text, ", and is in the input line again"
             raise ContextFullError(f"{error}; the message is not sent{place}") from None
-        message = self.conversation.add_user(text, replaced)
+        message = self.conversation.add_user_message(text, replaced)
         if replaced is not None and edited is None and message.hash != replaced.hash:
             note("this message takes the place of the one without an answer; /branch shows both")
 
     def regenerate(self) -> None:
         """Answer the last message of the user again, with a further seed."""
-        last = self.conversation.last_user()
+        last = self.conversation.last_user_message()
         earlier = 0 if last is None else self.conversation.answer_count(last)
         self._run(self.session.regenerate, self.settings.for_answer(earlier))
 
@@ -135,7 +135,7 @@ class Chat:
 
     def show_last_turn(self) -> None:
         """Show where the conversation stands: the last message of the user, and its answer."""
-        user, head = self.conversation.last_user(), self.conversation.head
+        user, head = self.conversation.last_user_message(), self.conversation.current_message
         if user is not None:
             self.view.show_message(user.content)
         if head is not None and head.role == "assistant":
@@ -144,7 +144,7 @@ class Chat:
 
     def _note_open_message(self) -> None:
         """At a message of the user, say what can be done: nothing else shows that an answer is missing."""
-        message = self.conversation.open_message()
+        message = self.conversation.unanswered_message()
         if message is None:
             return
         if self.conversation.children(message):
@@ -172,7 +172,8 @@ class Chat:
 
     def _splitter(self) -> ReasoningSplitter:
         """What divides an answer; plain text is left as the model writes it."""
-        return self.session.splitter() if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
+        is_divided = isinstance(self.view, ScreenView)
+        return self.session.new_reasoning_splitter() if is_divided else ReasoningSplitter(None)
 
     def _run(
         self,

@@ -237,7 +237,7 @@ _ID_CHARACTERS = 8
 
 def _regenerate(chat: Chat, argument: str) -> None:
     count = _whole_number("regen", argument, _MAX_VERSIONS) if argument else 1
-    user = chat.conversation.last_user()
+    user = chat.conversation.last_user_message()
     for remaining in range(count, 0, -1):
         made = 0 if user is None else len(chat.conversation.children(user))
         if count > 1:
@@ -245,10 +245,10 @@ def _regenerate(chat: Chat, argument: str) -> None:
         chat.regenerate()
         if chat.done is not None and chat.done.finish_reason == "interrupted":
             break
-        head = chat.conversation.head
+        head = chat.conversation.current_message
         if head is not None and len(versions := chat.conversation.siblings(head)) == made:
             note(f"this is the text of version {_number(head, versions)} again")
-    answer = chat.conversation.last_answer()
+    answer = chat.conversation.last_assistant_message()
     if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
         note(f"version {_number(answer, versions)} of {len(versions)}; /branch N goes to another one")
 
@@ -258,7 +258,7 @@ def _edit(chat: Chat, argument: str) -> None:
         raise ChatCommandError(
             f"/edit changes your last message, /edit answer the answer; {argument!r} is neither"
         )
-    user, head = chat.conversation.last_user(), chat.conversation.head
+    user, head = chat.conversation.last_user_message(), chat.conversation.current_message
     if user is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
@@ -268,7 +268,7 @@ def _edit(chat: Chat, argument: str) -> None:
         except ContextFullError as error:
             if head is None or not chat.has_unsent:
                 raise
-            chat.conversation.goto(user.parent)  # there the text belongs when it is sent after a change
+            chat.conversation.goto(user.parent_hash)  # there the text belongs when it is sent after a change
             raise ContextFullError(f"{error}; {_way_back(head)}") from None
         return
     if head is None or head.role != "assistant":
@@ -289,10 +289,10 @@ def _undo(chat: Chat, _argument: str) -> None:
 
 
 def _clear(chat: Chat, _argument: str) -> None:
-    system, before = chat.conversation.system, chat.conversation.head
+    system, before = chat.conversation.system, chat.conversation.current_message
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
-    if before is not None and before != chat.conversation.head:
+    if before is not None and before != chat.conversation.current_message:
         note(f"the chat begins again; {_way_back(before)}")
 
 
@@ -328,7 +328,7 @@ def _latest_end(chat: Chat, message: StoredMessage) -> StoredMessage:
     messages = chat.conversation.all_messages()
     end = message
     for other in messages:  # in the order in which they came
-        if other.parent == end.hash:
+        if other.parent_hash == end.hash:
             end = other
     return end
 
@@ -338,7 +338,7 @@ def _tree(chat: Chat, _argument: str) -> None:
     if not lines:
         raise ChatCommandError("there are no messages yet")
     for line in lines:
-        mark = "*" if line.is_head else "|" if line.is_on_path else " "
+        mark = "*" if line.is_current else "|" if line.is_on_path else " "
         start = f"{mark} {line.message.hash[:_ID_CHARACTERS]} {'  ' * line.depth}"
         print(f"{start}{_line(line.message, _width() - len(start))}")
 
@@ -390,11 +390,11 @@ def _next(chat: Chat, argument: str) -> None:
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token
 
-    model, head = chat.session.model, chat.conversation.head
+    model, head = chat.session.model, chat.conversation.current_message
     beginning = argument
     if not argument and head is not None and head.role == "assistant":
         beginning = head.content
-    prompt = chat.session.prompt_of_answer(beginning)
+    prompt = chat.session.prompt_ids_to_continue(beginning)
     request = replace(chat.settings.for_answer(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
     with interruptible() as interrupt, reading_bar() as progress, interrupt.ending_soon():
@@ -413,7 +413,7 @@ def _why(chat: Chat, argument: str) -> None:
     """Show how a token of the last answer was chosen: its number from 0, or a text that it has."""
     from ..render.trace import show_token
 
-    answer = chat.conversation.last_answer()
+    answer = chat.conversation.last_assistant_message()
     if answer is None:
         raise ChatCommandError("there is no answer to explain")
     record = chat.conversation.answer_record(answer)
@@ -463,9 +463,10 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
 
 
 def _stats(chat: Chat, _argument: str) -> None:
-    conversation, use = chat.conversation, chat.session.use()
+    conversation, context = chat.conversation, chat.session.usage()
     print(terminal_safe(f"model       {chat.session.model.name}", sys.stdout))
-    record = None if (answer := conversation.last_answer()) is None else conversation.answer_record(answer)
+    answer = conversation.last_assistant_message()
+    record = None if answer is None else conversation.answer_record(answer)
     if record is not None and record.result is not None and "usage" in record.result:
         usage, times = record.result["usage"], record.result["timings"]
         kept = usage["cached_tokens"]
@@ -475,7 +476,7 @@ def _stats(chat: Chat, _argument: str) -> None:
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
     path, everything = conversation.messages(), conversation.all_messages()
     others = f", {len(everything) - len(path):,} in other branches" if len(everything) > len(path) else ""
-    print(f"context     {use.tokens:6,} of {use.length:,} tokens")
+    print(f"context     {context.token_count:6,} of {context.context_length:,} tokens")
     print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(path), 'message')}{others}")
 
 

@@ -87,7 +87,7 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
         (
             each.id,
             _when(each.updated),
-            str(each.messages),
+            str(each.message_count),
             _safe(each.name or each.title),
             _safe(each.model or "-"),
         )
@@ -135,7 +135,7 @@ def _load(options: ConversationOptions) -> Model:
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
-    from ...chats.session import keep_prompt_cache, take_up_prompt_cache
+    from ...chats.session import read_prompt_cache_file, write_prompt_cache_file
     from ..chat.loop import run_loop
 
     system = chat.settings.settings.system
@@ -143,11 +143,11 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.set_system(system.value)
     chat.save_settings()
     if options.prompt_cache is not None:
-        take_up_prompt_cache(chat.session.model, options.prompt_cache, note)
+        read_prompt_cache_file(chat.session.model, options.prompt_cache, note)
     chat.greet()
     try:
         return run_loop(chat)
     finally:
-        chat.conversation.leave()
+        chat.conversation.save_before_exit()
         if options.prompt_cache is not None:
-            keep_prompt_cache(chat.session.model, options.prompt_cache, note)
+            write_prompt_cache_file(chat.session.model, options.prompt_cache, note)

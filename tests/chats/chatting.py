@@ -16,9 +16,9 @@ def talk_until_killed(model_path, store_path):
     conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
     with Model.load(model_path, **{**OPTIONS, "n_ctx": 100_000}) as model:
         session = ChatSession(model, conversation, report=print)
-        conversation.add_user("Hello")
+        conversation.add_user_message("Hello")
         list(session.answer(settings()))
-        conversation.add_user("Go on")
+        conversation.add_user_message("Go on")
         for event in session.answer(settings(chain="ignore_eos > temp0.8", max_tokens=None)):
             if isinstance(event, Token):
                 print(event.id, flush=True)
@@ -28,7 +28,7 @@ def add_messages(store_path, count):
     """Many messages, as fast as they come."""
     conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
     for number in range(int(count)):
-        (conversation.add_assistant if number % 2 else conversation.add_user)(f"message {number}")
+        (conversation.add_assistant_message if number % 2 else conversation.add_user_message)(f"message {number}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def conversation(store, notes):
     conversation = Conversation.new(store, report=notes.append)
     yield conversation
     with suppress(StoreError):  # a test may have closed it
-        conversation.leave()  # closes the memory that stands in for a file that cannot be written
+        conversation.save_before_exit()  # closes the memory that stands in for a file that cannot be written
 
 
 @pytest.fixture

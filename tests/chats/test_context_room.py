@@ -1,7 +1,7 @@
 """What happens when a conversation outgrows the context: a warning, an error, or turns that are left out."""
 
 import pytest
-from logitsmith.chats.prompt import ContextUse, answer_room, fit_messages, warning_of
+from logitsmith.chats.prompt import ContextUsage, context_warning, fit_messages, reserved_answer_tokens
 from logitsmith.chats.records import ContextFullError, StoredMessage
 from logitsmith.chats.session import ChatSession
 
@@ -39,7 +39,7 @@ FITS = {
 def test_what_fits(text, length, dropped, kept, count):
     messages = chat(text)
     fitted = fit_messages(messages, lambda some: 10 * len(some), length, 15, dropped)
-    assert (shown(fitted.messages), fitted.dropped) == (kept, count)
+    assert (shown(fitted.messages), fitted.dropped_message_count) == (kept, count)
     assert fitted.messages[-1] is messages[-1]
 
 
@@ -49,32 +49,35 @@ def test_a_turn_that_does_not_fit_at_all():
 
 
 def test_room_and_warning():
-    assert [answer_room(4096, limit) for limit in (None, 100, 5000, 0)] == [1024, 100, 1024, 1]
-    assert warning_of(ContextUse(70, 100), False) is None
-    assert warning_of(ContextUse(3000, 4000), False) is not None
-    assert "--on-full drop leaves out the oldest turns" in warning_of(ContextUse(3000, 4000), False)
-    assert "the oldest turns are left out" in warning_of(ContextUse(3000, 4000), True)
+    assert [reserved_answer_tokens(4096, limit) for limit in (None, 100, 5000, 0)] == [1024, 100, 1024, 1]
+    assert context_warning(ContextUsage(70, 100), False) is None
+    assert context_warning(ContextUsage(3000, 4000), False) is not None
+    assert "--on-full drop leaves out the oldest turns" in context_warning(ContextUsage(3000, 4000), False)
+    assert "the oldest turns are left out" in context_warning(ContextUsage(3000, 4000), True)
     full = "the context is full: the chat has 4,000 tokens, and the context holds 4,000; "
-    assert warning_of(ContextUse(4000, 4000), False).startswith(f"{full}go back with /undo or /goto")
-    assert warning_of(ContextUse(4000, 4000), True) == f"{full}the oldest turns are left out of the next prompt"
+    assert context_warning(ContextUsage(4000, 4000), False).startswith(f"{full}go back with /undo or /goto")
+    assert (
+        context_warning(ContextUsage(4000, 4000), True)
+        == f"{full}the oldest turns are left out of the next prompt"
+    )
 
 
 def test_stop(session, conversation, notes):
-    conversation.add_user("x" * 300)
+    conversation.add_user_message("x" * 300)
     assert session.warning() is None
     list(session.answer(settings()))
-    conversation.add_user("y" * 90)
+    conversation.add_user_message("y" * 90)
     assert session.warning().startswith("the chat has ")
     list(session.answer(settings(chain=ENDLESS, max_tokens=None)))
     assert notes == []
-    assert conversation.answer_record(conversation.head).result["finish_reason"] == "context"
-    question = conversation.add_user("z")
+    assert conversation.answer_record(conversation.current_message).result["finish_reason"] == "context"
+    question = conversation.add_user_message("z")
     with pytest.raises(ContextFullError, match=r"the chat has [\d,]+ tokens, and the context holds 512; go back"):
         session.answer(settings())
-    assert conversation.head == question, "the message is stored all the same"
+    assert conversation.current_message == question, "the message is stored all the same"
     conversation.undo()
     conversation.undo()
-    conversation.add_user("z")
+    conversation.add_user_message("z")
     assert ids(session.answer(settings()))
 
 
@@ -82,20 +85,22 @@ def test_drop(model, conversation, notes, cold_model, store):
     session = ChatSession(model, conversation, notes.append, on_full="drop")
     conversation.set_system("Be brief.")
     for text in ("a", "b", "c", "d"):
-        conversation.add_user(text * 100)
+        conversation.add_user_message(text * 100)
         list(session.answer(settings(chain=ENDLESS, max_tokens=20)))
-    dropped = session.dropped
+    dropped = session.dropped_message_count
     assert (dropped, len(notes)) == (2, 1)
     assert notes[0] == "the context is full: the oldest 2 messages after the system message are left out now"
-    assert session.use().tokens < 512
+    assert session.usage().token_count < 512
     messages = conversation.messages()
     expected = cold_tokens(cold_model, [messages[0], *messages[3:-1]], settings(chain=ENDLESS, max_tokens=20))
     assert list(conversation.answer_record(messages[-1]).token_ids) == expected
     again = ChatSession(model, conversation, notes.append, on_full="drop")
-    again.conversation.add_user("e")
+    again.conversation.add_user_message("e")
     list(again.answer(settings(max_tokens=5)))
-    assert (again.dropped, len(notes)) == (2, 1), "what was left out stays so, also in a later session"
+    assert (again.dropped_message_count, len(notes)) == (2, 1), (
+        "what was left out stays so, also in a later session"
+    )
     conversation.goto(messages[2].hash)
-    conversation.add_user("f")
+    conversation.add_user_message("f")
     check(again.answer(settings()), conversation, cold_model, settings())
-    assert again.dropped == 0, "an earlier place has its messages again"
+    assert again.dropped_message_count == 0, "an earlier place has its messages again"

@@ -9,7 +9,7 @@ from logitsmith.chats.store import ChatStore
 from logitsmith.common.files import deferred_interrupts
 
 
-@pytest.mark.parametrize("place", ["new_conversation", "put_message", "move_head"])
+@pytest.mark.parametrize("place", ["add_conversation", "add_message", "set_current_message"])
 def test_a_message_that_is_being_stored_is_there_and_so_are_those_behind_it(tmp_path, monkeypatch, place):
     original = getattr(ChatStore, place)
 
@@ -22,8 +22,8 @@ def test_a_message_that_is_being_stored_is_there_and_so_are_those_behind_it(tmp_
     store = ChatStore.open(tmp_path / "chats.db")
     conversation = Conversation.new(store, pytest.fail)
     with pytest.raises(KeyboardInterrupt):
-        conversation.add_user("first")
-    conversation.add_user("second")
+        conversation.add_user_message("first")
+    conversation.add_user_message("second")
     assert [message.content for message in conversation.messages()] == ["first", "second"]
     store.close()
 

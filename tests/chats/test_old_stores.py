@@ -41,7 +41,7 @@ def contents(messages):
 
 
 def test_what_is_in_it(store, notes):
-    assert [(each.id, each.name, each.messages) for each in store.list_conversations()] == [
+    assert [(each.id, each.name, each.message_count) for each in store.list_conversations()] == [
         (OTHER, None, 4), (TEA, "tea", 8),
     ]  # fmt: skip
     assert contents(hit.message for hit in store.search("今天")) == ["And 今天?"]
@@ -49,7 +49,8 @@ def test_what_is_in_it(store, notes):
     assert (tea.name, tea.system) == ("tea", "Be brief.")
     assert tea.settings == {"seed": 1, "chain": [{"temperature": {"temperature": 0.8}}]}
     assert contents(tea.messages())[3:] == ["And then?"]
-    assert [(line.depth, line.version, line.versions, line.message.role) for line in tree_lines(tea)] == [
+    lines = list(tree_lines(tea))
+    assert [(line.depth, line.sibling_number, line.sibling_count, line.message.role) for line in lines] == [
         (0, 1, 1, "system"), (0, 1, 1, "user"), (1, 1, 2, "assistant"), (1, 2, 2, "assistant"),
         (2, 1, 2, "user"), (3, 1, 2, "assistant"), (3, 2, 2, "assistant"), (2, 2, 2, "user"),
     ]  # fmt: skip
@@ -77,7 +78,7 @@ def test_its_answers_are_made_again(store, notes, model):
 def test_an_answer_that_was_cut_off_becomes_a_message(store, notes):
     other = Conversation.resume(store, OTHER, notes.append)
     assert contents(other.messages())[3:] == ["Go on", "And so"]
-    assert other.answer_record(other.head).token_ids == (7, 8)
+    assert other.answer_record(other.current_message).token_ids == (7, 8)
     assert len(notes) == 1
     assert contents(Conversation.resume(store, OTHER, notes.append).messages())[3:] == ["Go on", "And so"]
 
@@ -87,7 +88,7 @@ def test_it_is_written_in_the_same_format(store, path, notes, model):
     tea = Conversation.resume(store, TEA, notes.append)
     session = ChatSession(model, tea, notes.append)
     list(session.answer(settings()))
-    tea.add_user("One more wombat")
+    tea.add_user_message("One more wombat")
     tea.rename("coffee")
     assert rows(path, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name") == schema
     assert rows(path, "PRAGMA user_version") == [(3,)]

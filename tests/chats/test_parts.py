@@ -48,9 +48,9 @@ def test_a_template_that_wants_no_reasoning_gets_none(session, conversation):
     )
     session = ChatSession(session.model, conversation, pytest.fail, JinjaChatTemplate(source))
     assert session.template.reasoning_tags == CHANNELS
-    conversation.add_user("Hi")
-    conversation.add_assistant(HARMONY)
-    conversation.add_user("Why?")
+    conversation.add_user_message("Hi")
+    conversation.add_assistant_message(HARMONY)
+    conversation.add_user_message("Why?")
     record = list(session.answer(settings(max_tokens=2)))
     prompt = b"".join(map(session.model.vocabulary.piece, record[0].prompt_ids)).decode()
     assert "<|start|>assistant<|message|>because<|end|><|start|>user<|message|>Why?" in prompt
@@ -90,9 +90,9 @@ def test_tags_that_are_control_tokens_are_part_of_the_text():
 
 def test_export(conversation, session):
     conversation.set_system("Be brief.")
-    conversation.add_user('Say "hi" 今天\n\nplease')
-    conversation.add_assistant("hi\n")
-    conversation.add_user("Thanks")
+    conversation.add_user_message('Say "hi" 今天\n\nplease')
+    conversation.add_assistant_message("hi\n")
+    conversation.add_user_message("Thanks")
     messages = conversation.messages()
     assert markdown_of(messages) == (
         '## System\n\nBe brief.\n\n## User\n\nSay "hi" 今天\n\nplease\n\n## Assistant\n\nhi\n\n## User\n\nThanks\n'
@@ -104,24 +104,24 @@ def test_export(conversation, session):
 
 
 def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
-    conversation.add_user("Hello")
-    assert list(session.splitter().push("why</think>so")) == [("why</think>so", False)]
+    conversation.add_user_message("Hello")
+    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why</think>so", False)]
     session.template = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
-    assert list(session.splitter().push("why</think>so")) == [("why", True), ("so", False)]
-    assert list(session.splitter("because</think>").push("so")) == [("so", False)]
+    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why", True), ("so", False)]
+    assert list(session.new_reasoning_splitter("because</think>").push("so")) == [("so", False)]
 
 
 def test_tags_in_a_message_of_the_user_are_none(session, conversation):
-    conversation.add_user("What is <think>?")
-    assert list(session.splitter().push("A tag.")) == [("A tag.", False)]
-    conversation.add_assistant("A tag.")
-    assert list(session.splitter().push("A tag.")) == [("A tag.", False)]
+    conversation.add_user_message("What is <think>?")
+    assert list(session.new_reasoning_splitter().push("A tag.")) == [("A tag.", False)]
+    conversation.add_assistant_message("A tag.")
+    assert list(session.new_reasoning_splitter().push("A tag.")) == [("A tag.", False)]
     session.template = JinjaChatTemplate(
         "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
         "{% if add_generation_prompt %}<think>{% endif %}"
     )
-    conversation.add_user("And </think>?")
-    assert list(session.splitter().push("why</think>so")) == [("why", True), ("so", False)]
+    conversation.add_user_message("And </think>?")
+    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why", True), ("so", False)]
 
 
 def test_a_long_conversation(store, notes):
@@ -129,14 +129,14 @@ def test_a_long_conversation(store, notes):
     for number in range(3000):
         message = StoredMessage.new(parent, "user", str(number))
         messages[message.hash], parent = message, message.hash
-    store.save("c0ffee", Changes(messages, fields={"created": 1.0, "head": parent}))
+    store.save("c0ffee", Changes(messages, fields={"created": 1.0, "current_message": parent}))
     conversation = Conversation.resume(store, "c0ffee", notes.append)
     assert [message.content for message in conversation.messages()] == list(map(str, range(3000)))
     assert [line.message.content for line in tree_lines(conversation)][-1] == "2999"
 
 
 def test_text_that_is_no_utf8_is_stored_with_a_mark(conversation):
-    message = conversation.add_user("a\udcffb\0c")
+    message = conversation.add_user_message("a\udcffb\0c")
     assert message.content == "a\ufffdb\0c"
     assert conversation.messages() == [message]
 

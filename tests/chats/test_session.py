@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.records import ChatError, ReplayError
-from logitsmith.chats.session import ChatSession, keep_prompt_cache, take_up_prompt_cache
+from logitsmith.chats.session import ChatSession, read_prompt_cache_file, write_prompt_cache_file
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import build
@@ -41,24 +41,24 @@ def test_a_conversation(session, conversation, cold_model):
     conversation.set_system("You are a ship's cook, and short of words. " * 3)
     kept = []
     for number, text in enumerate(["What is for dinner?", "And tomorrow?", "What about the captain?"]):
-        conversation.add_user(text)
+        conversation.add_user_message(text)
         kept.append(check(session.answer(settings(number)), conversation, cold_model, settings(number)))
     assert kept == [0, 128, 256]
     kept = check(session.regenerate(settings(9)), conversation, cold_model, settings(9))
-    prompt_tokens = len(conversation.answer_record(conversation.head).prompt_ids)
+    prompt_tokens = len(conversation.answer_record(conversation.current_message).prompt_ids)
     assert kept == prompt_tokens, "nothing is read to answer again"
     kept = check(session.continue_from("Fish", settings(10)), conversation, cold_model, settings(10), "Fish")
     assert kept > 128
     first = conversation.messages()[1]
-    conversation.goto(first.parent)
-    conversation.add_user("What is for breakfast?")
+    conversation.goto(first.parent_hash)
+    conversation.add_user_message("What is for breakfast?")
     assert check(session.answer(settings(3)), conversation, cold_model, settings(3)) == 128
-    conversation.add_user("And then?")
+    conversation.add_user_message("And then?")
     check(session.answer(settings(4)), conversation, cold_model, settings(4))
     conversation.goto(conversation.siblings(first)[0].hash)
     check(session.regenerate(settings(5)), conversation, cold_model, settings(5))
     conversation.set_system("You are the captain.")
-    conversation.add_user("Who are you?")
+    conversation.add_user_message("Who are you?")
     check(session.answer(settings(6)), conversation, cold_model, settings(6))
 
 
@@ -67,19 +67,19 @@ def test_a_recurrent_model(tmp_path, conversation, notes):
     with Model.load(path, **OPTIONS) as model, Model.load(path, **OPTIONS) as cold:
         session = ChatSession(model, conversation, report=notes.append)
         for text in ("Hello " * 20, "Again"):
-            conversation.add_user(text)
+            conversation.add_user_message(text)
             assert check(session.answer(settings()), conversation, cold, settings()) == 0
         assert check(session.regenerate(settings(2)), conversation, cold, settings(2)) == 0
 
 
 def test_the_answers_stand_side_by_side(session, conversation):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     list(session.answer(settings(1)))
     list(session.regenerate(settings(2)))
     list(session.regenerate(settings(1)))
-    answers = conversation.siblings(conversation.head)
+    answers = conversation.siblings(conversation.current_message)
     assert len(answers) == 2, "the same answer is one message"
-    assert conversation.head == answers[0]
+    assert conversation.current_message == answers[0]
 
 
 RUNS = {
@@ -98,9 +98,9 @@ RUNS = {
 
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_an_answer_is_made_again(session, conversation, model, options):
-    conversation.add_user("Hello there, who are you?")
+    conversation.add_user_message("Hello there, who are you?")
     first = list(session.answer(settings(7, **options)))
-    conversation.add_user("And now?")
+    conversation.add_user_message("And now?")
     list(session.answer(settings(8)))
     record = conversation.answer_record(conversation.find(conversation.messages()[1].hash))
     again = list(session.replay(record, trace=5))
@@ -112,9 +112,9 @@ def test_an_answer_is_made_again(session, conversation, model, options):
 
 
 def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp_path, notes):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     list(session.answer(settings()))
-    record = conversation.answer_record(conversation.head)
+    record = conversation.answer_record(conversation.current_message)
     other = write_model(tmp_path / "other.gguf", "qwen2", changes={"tokenizer.chat_template": TEMPLATE})
     with (
         Model.load(other, **OPTIONS) as model,
@@ -131,44 +131,44 @@ def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp
 
 
 def test_a_grammar_goes_on_from_the_beginning(session, conversation):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     grammar = resolve_grammar('root ::= "one" | "two" | "twenty"')
     list(session.continue_from("tw", settings(constraint=grammar)))
-    assert conversation.head.content in ("two", "twenty")
+    assert conversation.current_message.content in ("two", "twenty")
     with pytest.raises(GrammarError, match="the answer's beginning does not match the grammar"):
         list(session.continue_from("three", settings(constraint=grammar)))
 
 
 def test_ctrl_c_keeps_what_was_made(session, conversation):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     made = []
     events = session.answer(settings(chain=ENDLESS), is_interrupted=lambda: len(made) >= 5)
     for event in events:
         if isinstance(event, Token):
             made.append(event.id)
     assert event.finish_reason == "interrupted"
-    record = conversation.answer_record(conversation.head)
+    record = conversation.answer_record(conversation.current_message)
     assert list(record.token_ids) == made
     assert record.result["finish_reason"] == "interrupted"
     assert ids(session.replay(record)) == made
 
 
 def test_an_answer_that_nobody_reads_to_its_end_is_kept(session, conversation):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     events = session.answer(settings(chain=ENDLESS))
     taken = [next(events) for _ in range(4)]
     events.close()
-    record = conversation.answer_record(conversation.head)
+    record = conversation.answer_record(conversation.current_message)
     assert (list(record.token_ids), record.result) == (ids(taken), {"finish_reason": "interrupted"})
 
 
 def test_no_answer_without_a_token(session, conversation):
-    question = conversation.add_user("Hello " * 50)
+    question = conversation.add_user_message("Hello " * 50)
     (*_, done) = session.answer(settings(), is_interrupted=lambda: True)
     assert isinstance(done, Done)
-    assert conversation.head == question
+    assert conversation.current_message == question
     (*_, done) = session.answer(settings(max_tokens=0))
-    assert conversation.head == question
+    assert conversation.current_message == question
     assert session.conversation.answer_record(question) is None
 
 
@@ -176,27 +176,27 @@ def test_there_must_be_something_to_answer(session, conversation):
     for call in (session.answer, session.regenerate, lambda s: session.continue_from("x", s)):
         with pytest.raises(ChatError, match="there is no message of yours to answer"):
             call(settings())
-    conversation.add_user("Hello")
-    conversation.add_assistant("Hi")
+    conversation.add_user_message("Hello")
+    conversation.add_assistant_message("Hi")
     with pytest.raises(ChatError, match="there is no message of yours to answer"):
         session.answer(settings())
 
 
 def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_model, notes, tmp_path):
-    conversation.add_user("Tell me more. " * 20)
+    conversation.add_user_message("Tell me more. " * 20)
     list(session.answer(settings()))
-    keep_prompt_cache(session.model, tmp_path / "cache", notes.append)
+    write_prompt_cache_file(session.model, tmp_path / "cache", notes.append)
     with Model.load(model_path, **OPTIONS) as model:
         again = Conversation.resume(conversation._store, conversation.id, notes.append)
         other = ChatSession(model, again, report=notes.append)
         for name in ("missing", "cache"):
-            take_up_prompt_cache(model, tmp_path / name, notes.append)
-        again.add_user("Go on")
+            read_prompt_cache_file(model, tmp_path / name, notes.append)
+        again.add_user_message("Go on")
         assert check(other.answer(settings(2)), again, cold_model, settings(2)) == 256
         assert notes == []
         (tmp_path / "cache").write_text("x")
-        take_up_prompt_cache(model, tmp_path / "cache", notes.append)
-        keep_prompt_cache(model, tmp_path / "no" / "cache", notes.append)
+        read_prompt_cache_file(model, tmp_path / "cache", notes.append)
+        write_prompt_cache_file(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
         f"{tmp_path / 'cache'}: it is no prompt cache of gen",
         f"{tmp_path / 'no' / 'cache'}: there is no folder {tmp_path / 'no'}",
@@ -219,7 +219,7 @@ def test_a_long_conversation_with_the_bundled_model(conversation, notes):
                     draw.choice([m for m in conversation.all_messages() if m.role == "assistant"]).hash
                 )
             if step in ("say", "back"):
-                conversation.add_user(f"Tell me more, {turn}. " * draw.randint(1, 12))
+                conversation.add_user_message(f"Tell me more, {turn}. " * draw.randint(1, 12))
             beginning = "Well, as I" if step == "edit" else ""
             events = session.continue_from(beginning, answer) if beginning else session.regenerate(answer)
             kept += check(events, conversation, cold, answer, beginning)

@@ -2,14 +2,14 @@
 
 import pytest
 from logitsmith.chats.conversation import Conversation, tree_lines
-from logitsmith.chats.records import StoreError, message_hash
+from logitsmith.chats.records import StoreError, compute_message_hash
 
 
 def talk(store, notes, *texts):
     """A conversation in which user and assistant take turns."""
     conversation = Conversation.new(store, report=notes.append)
     for number, text in enumerate(texts):
-        (conversation.add_assistant if number % 2 else conversation.add_user)(text)
+        (conversation.add_assistant_message if number % 2 else conversation.add_user_message)(text)
     return conversation
 
 
@@ -23,7 +23,7 @@ def test_nothing_is_stored_before_the_first_message(store, notes):
     conversation.rename("tea")
     conversation.save_settings({"seed": 1})
     assert (conversation.id, conversation.name, store.list_conversations()) == (None, "tea", [])
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     again = Conversation.resume(store, store.find_conversation("tea").id, notes.append)
     assert (again.system, again.settings, contents(again.messages())) == (
         "Be brief.", {"seed": 1}, ["Be brief.", "Hello"],
@@ -34,7 +34,9 @@ def test_a_message_is_named_by_what_came_before_it(store, notes):
     first, second = (talk(store, notes, "Hello", "Hi") for _ in range(2))
     assert first.id != second.id
     assert first.messages() == second.messages()
-    assert first.head.hash == message_hash(message_hash(None, "user", "Hello"), "assistant", "Hi")
+    assert first.current_message.hash == compute_message_hash(
+        compute_message_hash(None, "user", "Hello"), "assistant", "Hi"
+    )
     assert store.database.rows("SELECT count(*) FROM message") == [(2,)]
     store.delete(first.id)
     assert contents(second.messages()) == ["Hello", "Hi"]
@@ -45,15 +47,22 @@ def test_a_message_is_named_by_what_came_before_it(store, notes):
 def test_branches_share_their_beginning(store, notes):
     conversation = talk(store, notes, "a", "b", "c", "d")
     taken_back = conversation.undo()
-    assert (taken_back.content, conversation.head.content) == ("c", "b")
-    other = conversation.add_user("C")
-    conversation.add_assistant("D")
+    assert (taken_back.content, conversation.current_message.content) == ("c", "b")
+    other = conversation.add_user_message("C")
+    conversation.add_assistant_message("D")
     assert contents(conversation.messages()) == ["a", "b", "C", "D"]
     assert contents(conversation.siblings(other)) == ["c", "C"]
-    assert contents(conversation.children(conversation.goto(other.parent))) == ["c", "C"]
+    assert contents(conversation.children(conversation.goto(other.parent_hash))) == ["c", "C"]
     conversation.goto(taken_back.hash[:10])
     lines = [
-        (line.message.content, line.depth, line.version, line.versions, line.is_on_path, line.is_head)
+        (
+            line.message.content,
+            line.depth,
+            line.sibling_number,
+            line.sibling_count,
+            line.is_on_path,
+            line.is_current,
+        )
         for line in tree_lines(conversation)
     ]
     assert lines == [
@@ -71,21 +80,23 @@ def test_another_system_message_begins_another_branch(store, notes):
     assert len(conversation.all_messages()) == 5
     conversation.goto(None)
     conversation.set_system("Be kind.")
-    assert contents([conversation.add_user("x"), *conversation.messages()]) == ["x", "Be kind.", "x"]
+    assert contents([conversation.add_user_message("x"), *conversation.messages()]) == ["x", "Be kind.", "x"]
 
 
 def test_two_sessions_in_one_conversation_do_not_move_each_other(store, notes):
     first = talk(store, notes, "a", "b")
     second = Conversation.resume(store, first.id, notes.append)
-    second.add_user("c2")
-    first.add_user("c1")
-    second.add_assistant("d2")
+    second.add_user_message("c2")
+    first.add_user_message("c1")
+    second.add_assistant_message("d2")
     assert contents(first.messages()) == ["a", "b", "c1"]
     assert contents(second.messages()) == ["a", "b", "c2", "d2"]
-    assert contents(first.siblings(first.head)) == ["c1"], "the messages of the other session are seen later"
+    assert contents(first.siblings(first.current_message)) == ["c1"], (
+        "the messages of the other session are seen later"
+    )
     again = Conversation.resume(store, first.id, notes.append)
     assert contents(again.messages()) == ["a", "b", "c2", "d2"]
-    assert contents(again.siblings(first.head)) == ["c2", "c1"]
+    assert contents(again.siblings(first.current_message)) == ["c2", "c1"]
 
 
 SEARCHES = {

@@ -66,20 +66,22 @@ def test_a_kill_in_mid_answer_keeps_what_was_written(model_path, tmp_path, notes
     store.close()
 
 
-class GrowingAnswer:
+class AnswerInProgress:
     """An answer in the store that another process makes."""
 
     def __init__(self, conversation, store):
         recipe = AnswerRecipe(model={"name": "x"}, chain=[], seed=1)
-        self._answer = StoredAnswer(time_ns(), None, conversation.head.hash, recipe, (1, 2), "", "", (), None)
+        self._answer = StoredAnswer(
+            time_ns(), None, conversation.current_message.hash, recipe, (1, 2), "", "", (), None
+        )
         self._conversation, self._store = conversation.id, store
-        self.grow("", [])
+        self.update("", [])
 
-    def grow(self, content, token_ids):
+    def update(self, content, token_ids):
         self._write(content, token_ids)
 
     def finish(self, content, token_ids, result):
-        message = StoredMessage.new(self._answer.parent, "assistant", content)
+        message = StoredMessage.new(self._answer.parent_hash, "assistant", content)
         self._write(content, token_ids, message, result)
 
     def _write(self, content, token_ids, message=None, result=None):
@@ -88,37 +90,37 @@ class GrowingAnswer:
             self._answer,
             content=content,
             token_ids=tuple(token_ids),
-            message=next(iter(added), None),
+            message_hash=next(iter(added), None),
             result=result,
         )
-        head = {} if message is None else {"head": message.hash}
+        head = {} if message is None else {"current_message": message.hash}
         self._store.save(self._conversation, Changes(added, {answer.number: answer}, head))
 
 
 def begin_answer(conversation, store):
-    return GrowingAnswer(conversation, store)
+    return AnswerInProgress(conversation, store)
 
 
 def test_an_answer_of_a_process_that_is_gone_becomes_a_message(store, conversation, notes):
-    question = conversation.add_user("Hello")
+    question = conversation.add_user_message("Hello")
     growing = begin_answer(conversation, store)
-    growing.grow("Hi the", [5, 6])
+    growing.update("Hi the", [5, 6])
     begin_answer(conversation, store)  # of which there is no token
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     store.database.run("UPDATE answer SET writer = replace(writer, ?, ?)", (str(os.getpid()), str(gone.pid)))
     again = Conversation.resume(store, conversation.id, notes.append)
     assert contents(again.messages()) == ["Hello", "Hi the"]
-    assert again.answer_record(again.head).token_ids == (5, 6)
+    assert again.answer_record(again.current_message).token_ids == (5, 6)
     assert store.database.rows("SELECT count(*) FROM answer") == [(1,)]
-    assert again.head.parent == question.hash
+    assert again.current_message.parent_hash == question.hash
     assert len(notes) == 1
 
 
 def test_an_answer_of_a_process_that_lives_is_left_alone(store, conversation, notes):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     growing = begin_answer(conversation, store)
-    growing.grow("Hi the", [5, 6])
+    growing.update("Hi the", [5, 6])
     process_1 = (f":{os.getpid()}", ":1")  # which always lives
     store.database.run("UPDATE answer SET writer = replace(writer, ?, ?)", process_1)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
@@ -126,7 +128,7 @@ def test_an_answer_of_a_process_that_lives_is_left_alone(store, conversation, no
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello", "Hi the"]
     growing.finish("Hi there", [5, 6, 7], {"finish_reason": "stop"})
     again = Conversation.resume(store, conversation.id, notes.append)
-    answers = again.children(conversation.head)
+    answers = again.children(conversation.current_message)
     assert contents(answers) == ["Hi the", "Hi there"]
     assert again.answer_record(answers[1]).token_ids == (5, 6, 7)
 
@@ -136,7 +138,7 @@ def test_two_threads_with_one_store(tmp_path):
         store = ChatStore.open(tmp_path / "chats.db")
         conversation = Conversation.new(store, pytest.fail)
         for text in ("a", "b", f"c{number}"):
-            conversation.add_user(text)
+            conversation.add_user_message(text)
         store.close()
         return conversation.id
 
@@ -155,7 +157,7 @@ def test_two_chats_at_once(tmp_path):
     assert [process.communicate()[0] for process in processes] == ["", ""]
     assert [process.returncode for process in processes] == [0, 0]
     store = ChatStore.open(path)
-    assert [summary.messages for summary in store.list_conversations()] == [60, 60]
+    assert [summary.message_count for summary in store.list_conversations()] == [60, 60]
     assert store.database.rows("SELECT count(*) FROM message") == [(60,)], "they share their messages"
     assert len(store.search("message 5", limit=100)) == 15
     store.close()
@@ -174,22 +176,22 @@ def full_disk():
 
 
 def test_a_full_disk(store, session, conversation, notes, full_disk):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     list(session.answer(settings()))
     conversation.rename("tea")
     full_disk(1000)
-    conversation.add_user("And now?")
+    conversation.add_user_message("And now?")
     list(session.answer(settings()))
-    conversation.add_user("And then?")
+    conversation.add_user_message("And then?")
     assert not conversation.is_stored
     assert len(conversation.messages()) == 5
     assert conversation.name == "tea"
     assert len(notes) == 1
     assert notes[0].startswith(f"{store.path}: the disk ")
     assert notes[0].endswith("; the chat goes on, and is stored once that is possible")
-    assert not conversation.store_again()
+    assert not conversation.save_unsaved_changes()
     full_disk(None)
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     assert notes[1:] == ["the chat is stored again"]
     other = ChatStore.open(store.path)
     again = Conversation.resume(other, conversation.id, notes.append)
@@ -201,10 +203,10 @@ def test_a_full_disk(store, session, conversation, notes, full_disk):
 
 def test_a_disk_that_is_full_from_the_beginning_and_in_mid_answer(store, session, conversation, notes, full_disk):
     full_disk(1000)
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     assert (len(conversation.messages()), len(notes)) == (1, 1)
     full_disk(None)
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     events = session.answer(settings(chain="ignore_eos > temp0.8"))
     for _ in range(5):
         next(events)
@@ -212,26 +214,26 @@ def test_a_disk_that_is_full_from_the_beginning_and_in_mid_answer(store, session
     list(events)
     assert not conversation.is_stored
     full_disk(None)
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     assert store.database.rows("SELECT count(*), count(message) FROM answer") == [(1, 1)]
-    assert len(conversation.answer_record(conversation.head).token_ids) == 30
+    assert len(conversation.answer_record(conversation.current_message).token_ids) == 30
 
 
 def test_what_a_full_disk_costs_in_the_end(store, conversation, notes, full_disk):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     full_disk(1000)
-    conversation.add_user("And now?")
-    conversation.add_user("And then?")
-    conversation.leave()
+    conversation.add_user_message("And now?")
+    conversation.add_user_message("And then?")
+    conversation.save_before_exit()
     assert notes[1:] == [f"{store.path}: 2 messages of this chat could not be stored"]
     full_disk(None)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
 
 
 def test_a_chat_that_is_stored_leaves_without_a_word(store, conversation, notes):
-    conversation.leave()
-    conversation.add_user("Hello")
-    conversation.leave()
+    conversation.save_before_exit()
+    conversation.add_user_message("Hello")
+    conversation.save_before_exit()
     assert notes == []
 
 
@@ -242,8 +244,8 @@ def test_a_new_store_on_a_full_disk(tmp_path, full_disk):
 
 
 def test_a_cut_off_answer_on_a_full_disk(store, conversation, notes, full_disk):
-    conversation.add_user("Hello")
-    begin_answer(conversation, store).grow("Hi the", [5, 6])
+    conversation.add_user_message("Hello")
+    begin_answer(conversation, store).update("Hi the", [5, 6])
     full_disk(1000)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
     assert "an answer that was cut off is shown once that is possible" in notes[0]
@@ -255,10 +257,10 @@ def test_a_store_that_another_program_locks(store, conversation, notes, monkeypa
     other = sqlite3.connect(store.path, isolation_level=None)
     store.database._connection.execute("PRAGMA busy_timeout = 10")
     other.execute("BEGIN IMMEDIATE")
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     assert "another program has locked the chat store" in notes[0]
     other.execute("ROLLBACK")
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     other.close()
     assert len(store.list_conversations()) == 1
 
@@ -313,7 +315,7 @@ def damage(path):
     store = ChatStore.open(path)
     conversation = Conversation.new(store, print)
     for number in range(50):
-        conversation.add_user(f"message {number} " * 50)
+        conversation.add_user_message(f"message {number} " * 50)
     store.close()
     data = bytearray(path.read_bytes())
     data[4096 * 2 : 4096 * 20] = os.urandom(4096 * 18)
@@ -355,19 +357,19 @@ def test_files_that_cannot_be_used(tmp_path, prepare, message):
 
 
 def test_a_chat_that_another_process_deletes(store, conversation):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     other = ChatStore.open(store.path)
     other.delete(conversation.id)
     other.close()
     with pytest.raises(StoreError, match="this chat was deleted meanwhile"):
-        conversation.add_user("Are you there?")
+        conversation.add_user_message("Are you there?")
     assert store.database.rows("SELECT count(*) FROM message") == [(0,)]
 
 
 def test_a_file_that_may_not_be_written(store, conversation, notes):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     store.database._connection.execute("PRAGMA query_only = ON")
-    conversation.add_user("Are you there?")
+    conversation.add_user_message("Are you there?")
     assert "the chat store may not be written" in notes[0]
     assert len(conversation.messages()) == 2
 
@@ -376,7 +378,7 @@ def test_memory_that_cannot_be_written_is_an_error():
     store = ChatStore.in_memory()
     store.database._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreWriteError, match="memory: the chat store may not be written"):
-        Conversation.new(store, print).add_user("Hello")
+        Conversation.new(store, print).add_user_message("Hello")
     store.close()
 
 

@@ -22,7 +22,7 @@ def writable(store):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Each write tries the store again."""
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_TRIALS", 0.0)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_RETRIES", 0.0)
 
 
 def contents(messages):
@@ -36,25 +36,25 @@ def resumed(store, conversation, notes):
 def test_all_that_could_not_be_written_is_written_with_the_next_change(
     store, session, conversation, notes, writable
 ):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     writable(False)
     list(session.answer(settings()))
     conversation.rename("tea")
     conversation.save_settings({"seed": 3})
     conversation.undo()
-    conversation.add_user("Hello again")
+    conversation.add_user_message("Hello again")
     list(session.answer(settings(seed=2)))
     conversation.goto(conversation.all_messages()[0].hash)
     assert contents(store.messages(conversation.id)) == ["Hello"]
     assert len(notes) == 1
     assert not conversation.is_stored
     writable(True)
-    head = conversation.add_user("Last")
+    head = conversation.add_user_message("Last")
     assert conversation.is_stored
     assert notes[1:] == ["the chat is stored again"]
     again = resumed(store, conversation, notes)
     assert again.all_messages() == conversation.all_messages()
-    assert (again.head, again.name, again.settings) == (head, "tea", {"seed": 3})
+    assert (again.current_message, again.name, again.settings) == (head, "tea", {"seed": 3})
     for message in again.all_messages():
         assert again.answer_record(message) == conversation.answer_record(message)
         assert again.answer_count(message) == conversation.answer_count(message)
@@ -67,40 +67,40 @@ def test_an_answer_is_one_answer_wherever_writing_fails(
     store, session, conversation, notes, writable, monkeypatch, token
 ):
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_WRITES", 0.0)
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     for number, _ in enumerate(session.answer(settings(chain="ignore_eos > temp0.8"))):
         writable(not token <= number < token + 3)
     writable(True)
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     assert store.database.rows("SELECT count(*), count(message) FROM answer") == [(1, 1)]
-    record = resumed(store, conversation, notes).answer_record(conversation.head)
+    record = resumed(store, conversation, notes).answer_record(conversation.current_message)
     assert len(record.token_ids) == 30
     assert conversation.answer_count(conversation.messages()[0]) == 1
 
 
 def test_how_an_answer_was_made_is_known_while_it_is_not_stored(session, conversation, writable):
     writable(False)
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     list(session.answer(settings(seed=7)))
-    assert conversation.answer_record(conversation.head).recipe.seed == 7
+    assert conversation.answer_record(conversation.current_message).recipe.seed == 7
     assert conversation.answer_count(conversation.messages()[0]) == 1
 
 
 def test_between_trials_nothing_is_tried(conversation, notes, writable, monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_TRIALS", 60.0)
-    conversation.add_user("Hello")
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_RETRIES", 60.0)
+    conversation.add_user_message("Hello")
     writable(False)
-    conversation.add_user("Are you there?")
+    conversation.add_user_message("Are you there?")
     writable(True)
-    conversation.add_user("And now?")
+    conversation.add_user_message("And now?")
     assert not conversation.is_stored
-    conversation.leave()
+    conversation.save_before_exit()
     assert conversation.is_stored
     assert notes[1:] == ["the chat is stored again"]
 
 
 CHANGES = {
-    "a message": lambda conversation: conversation.add_user("Are you there?"),
+    "a message": lambda conversation: conversation.add_user_message("Are you there?"),
     "a name": lambda conversation: conversation.rename("sea"),
     "settings": lambda conversation: conversation.save_settings({"preset": "x"}),
 }
@@ -108,7 +108,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_of_a_deleted_chat_changes_nothing(store, conversation, change):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     before = conversation.messages()
     other = ChatStore.open(store.path)
     other.delete(conversation.id)
@@ -121,31 +121,31 @@ def test_a_change_of_a_deleted_chat_changes_nothing(store, conversation, change)
 def test_a_name_that_is_taken(store, conversation, notes, writable):
     other = Conversation.new(store, notes.append)
     other.rename("tea")
-    other.add_user("Hello")
+    other.add_user_message("Hello")
     with pytest.raises(StoreError, match="has the name 'tea'"):
         conversation.rename("tea")
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     writable(False)
     conversation.rename("coffee")
     writable(True)
     other.rename("coffee")
-    assert conversation.store_again()
+    assert conversation.save_unsaved_changes()
     assert resumed(store, conversation, notes).name is None
     assert resumed(store, other, notes).name == "coffee"
 
 
 def test_a_message_that_was_there_is_none_that_is_lost(conversation, notes, writable):
-    conversation.add_user("Hello")
+    conversation.add_user_message("Hello")
     conversation.undo()
     writable(False)
-    conversation.add_user("Hello")
-    conversation.add_user("And now?")
-    conversation.leave()
+    conversation.add_user_message("Hello")
+    conversation.add_user_message("And now?")
+    conversation.save_before_exit()
     assert notes[-1].endswith(": 1 message of this chat could not be stored")
 
 
 def test_a_resumed_conversation_counts_what_was_answered_before(store, session, conversation, notes):
-    question = conversation.add_user("Hello")
+    question = conversation.add_user_message("Hello")
     for _ in range(3):
         list(session.regenerate(settings(seed=1)))
     assert len(conversation.children(question)) == 1

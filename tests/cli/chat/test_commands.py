@@ -162,7 +162,7 @@ def test_a_message_without_an_answer(chat, home):
     """It is named when the chat is resumed; a message that follows takes its place."""
     chat("Hello")
     store = ChatStore.open(home / "data" / "logitsmith" / "chats.db")
-    Conversation.resume(store, store.find_conversation().id, print).add_user("Open")
+    Conversation.resume(store, store.find_conversation().id, print).add_user_message("Open")
     store.close()
     done = chat("/tree", "New", "/tree", flags=["--resume"])
     assert done.err.splitlines() == [

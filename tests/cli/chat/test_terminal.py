@@ -401,7 +401,7 @@ def test_a_chat_that_is_killed_goes_on(terminal):
 
 def test_a_chat_that_ended_before_the_answer_says_so(terminal, home):
     store = ChatStore.open(home / "data" / "logitsmith" / "chats.db")
-    Conversation.new(store, print).add_user("Hello")
+    Conversation.new(store, print).add_user_message("Hello")
     store.close()
     chat = terminal("--resume", *saying("yes"))
     words = " ".join(chat.text.split())

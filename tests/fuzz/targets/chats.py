@@ -25,7 +25,7 @@ def stored(data: bytes) -> None:
             assert len(list(tree_lines(conversation))) <= len(conversation.all_messages())
             for message in conversation.messages():
                 conversation.answer_record(message)
-            conversation.add_user("and on")
+            conversation.add_user_message("and on")
     finally:
         store.close()
 
@@ -36,7 +36,7 @@ def _store() -> bytes:
     store = ChatStore.open(path)
     conversation = Conversation.new(store, str)
     conversation.set_system("Be brief.")
-    question = conversation.add_user("What is the sea?")
+    question = conversation.add_user_message("What is the sea?")
     recipe = AnswerRecipe(model={"name": "m"}, chain=[{"dist": {}}], seed=1)
     message, result = StoredMessage.new(question.hash, "assistant", "Water"), {"finish_reason": "stop"}
     answers = {
@@ -44,7 +44,7 @@ def _store() -> bytes:
         2: StoredAnswer(2, None, question.hash, recipe, (1,), "", "Wat", (4,), None),
     }
     conversation.undo()
-    conversation.add_user("What is the sea, then?")
+    conversation.add_user_message("What is the sea, then?")
     store.save(str(conversation.id), Changes({message.hash: message}, answers))
     store.close()
     return path.read_bytes()
