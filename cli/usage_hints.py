@@ -294,10 +294,10 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
         about = find_sampler(flag.lstrip("-")).about
     except SamplingError:
         return None
-    if about.main is None:
+    if about.main_parameter is None:
         return None
     declared = filter(None, map(flag_of, fields(FullSamplingOptions)))
-    own = next((each.name for each in declared if each.sets == f"{about.name}.{about.main}"), None)
+    own = next((each.name for each in declared if each.sets == f"{about.name}.{about.main_parameter}"), None)
     return own if own in flags else f"--set {about.name}=VALUE"
 
 

@@ -62,6 +62,32 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "logitsmith.engine.model.Model.from_plan": {"early": "background_load"},
     "logitsmith.engine.model.Model.make_slots": {"isolated": "deterministic"},
     "logitsmith.engine.templates.ReasoningTags": {"answer_marks": "answer_prefixes"},
+    "logitsmith.samplers": {"About": "SamplerInfo", "LeadingRows": "TopRows"},
+    "logitsmith.samplers.base.SamplerInfo": {
+        "main": "main_parameter",
+        "neutral": "off_values",
+        "idle": "inactive_while_off",
+        "selects": "is_selector",
+        "keeps_likeliest": "keeps_top_token",
+        "stands_for": "covered_samplers",
+        "takes_likeliest": "is_greedy",
+        "merged": "mergeable_parameters",
+    },
+    "logitsmith.samplers.candidates.Candidates": {
+        "only": "replace_with_single_row",
+        "take": "select_rows",
+        "keep": "filter_rows",
+        "change": "set_logits_at",
+        "replace": "set_logits",
+        "top": "keep_top_rows",
+        "order": "sort_descending",
+        "where": "positions_where",
+        "best": "top_position",
+        "leading": "top_rows",
+        "vocabulary": "vocab_size",
+        "allowed": "grammar_mask",
+        "is_whole": "is_full_vocabulary",
+    },
 }
 """The old names of each package, class, function or method, and the new name of each old one.
 
@@ -119,9 +145,16 @@ class _OldAttribute:
 
 
 def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str]) -> Any:
-    """Return the function with old names of its arguments; the function itself if none of them was renamed."""
+    """Return the function with old names of its arguments; the function itself if none of them was renamed.
+
+    A function that is called for each token lists an old argument itself, so that no wrapper slows it down.
+    """
     accepted = inspect.signature(function).parameters
-    renamed_arguments = {old_name: new_name for old_name, new_name in new_names.items() if new_name in accepted}
+    renamed_arguments = {
+        old_name: new_name
+        for old_name, new_name in new_names.items()
+        if new_name in accepted and old_name not in accepted
+    }
     if not renamed_arguments:
         return function
 

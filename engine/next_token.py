@@ -132,7 +132,7 @@ def probabilities(candidates: Candidates) -> Probabilities:
     """The probability of every token, float64 (V,); 0 for those that are not among the candidates."""
     logits = candidates.logits.astype(np.float64)
     weights = np.exp(logits - logits.max())
-    row = np.zeros(candidates.vocabulary)
+    row = np.zeros(candidates.vocab_size)
     row[candidates.ids] = weights / weights.sum()
     return row
 

@@ -22,7 +22,7 @@ from ..logprobs.records import (
 from ..models.errors import ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
-from ..samplers.kernels import LeadingRows, SoftmaxWorkspace
+from ..samplers.kernels import SoftmaxWorkspace, TopRows
 from .native.context import Logits
 from .vocabulary import Vocabulary
 
@@ -80,7 +80,7 @@ class LogprobReader:
         ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: what the chain kept of
         these logits.
         """
-        leading = None if candidates is None else candidates.leading
+        leading = None if candidates is None else candidates.top_rows
         distributions = []
         for source in self._sources:
             if source == "model":
@@ -89,7 +89,7 @@ class LogprobReader:
                 distributions.append(self._of_chain(candidates, token))
         return tuple(distributions)
 
-    def _of_model(self, logits: Logits, token: int, leading: LeadingRows | None) -> Distribution:
+    def _of_model(self, logits: Logits, token: int, leading: TopRows | None) -> Distribution:
         """The model's own distribution: log-softmax of its logits."""
         top_count = max(self._top_count, 0)
         if leading is None or top_count > leading[0].size:

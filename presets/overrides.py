@@ -100,7 +100,7 @@ def _step_target(text: str, origin: str) -> _StepTarget:
         cls = find_sampler(match["name"])
     except SamplingError as error:
         raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
-    parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main
+    parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main_parameter
     if parameter is None and cls.model_fields:
         raise PresetError(f"{origin}: say which parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
     return _StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
@@ -150,9 +150,9 @@ def _redirect(steps: Steps, target: _StepTarget) -> _StepTarget:
     if len(family) != 1:
         return target
     about = family[0].sampler.about
-    if target.name not in about.stands_for:
+    if target.name not in about.covered_samplers:
         return target
-    parameter = target.parameter and about.stands_for[target.name].get(target.parameter, target.parameter)
+    parameter = target.parameter and about.covered_samplers[target.name].get(target.parameter, target.parameter)
     return replace(target, name=about.name, parameter=parameter)
 
 
@@ -160,10 +160,10 @@ def _convert(steps: Steps, target: _StepTarget) -> Steps:
     """Turn the chain's only step of the target's family into the target, if the target stands for it."""
     family = _of_family(steps, target)
     about = find_sampler(target.name).about
-    if about.selects or len(family) != 1 or family[0].name not in about.stands_for:
+    if about.is_selector or len(family) != 1 or family[0].name not in about.covered_samplers:
         return steps
     (former,) = family
-    names = about.stands_for[former.name]
+    names = about.covered_samplers[former.name]
     parameters = {name: names.get(name, name) for name in type(former.sampler).model_fields}
     values = {new: getattr(former.sampler, old) for old, new in parameters.items()}
     sampler = make_step(target.name, values, former.origin)
@@ -222,7 +222,7 @@ def _switch(steps: Steps, target: _StepTarget, position: int | None, override: O
         return list(steps)
     if position is None:
         return _insert(steps, _new_step(target.name, override.origin), override.origin)
-    if steps[position].sampler.about.selects:
+    if steps[position].sampler.about.is_selector:
         raise PresetError(
             f"{override.origin}: {target.name} selects the token; choose another preset or give a --chain"
         )
@@ -232,7 +232,7 @@ def _switch(steps: Steps, target: _StepTarget, position: int | None, override: O
 def _insert(steps: Steps, new: StepSpec, origin: str) -> list[StepSpec]:
     """Put a step before the first one of a later stage, or else before the one that selects."""
     about = new.sampler.about
-    if about.selects:
+    if about.is_selector:
         raise PresetError(_other_selector_message(origin, new.name, steps))
     position = len(steps) - 1
     if about.stage is not None:
@@ -257,7 +257,7 @@ def _other_selector_message(origin: str, name: str, steps: Steps) -> str:
 def _check_used(steps: Steps, sampler: Sampler, origin: str) -> None:
     """Refuse a step that greedy would ignore, unless it is off or asks for the most likely token itself."""
     name, last = sampler.about.name, steps[-1]
-    if not last.sampler.about.takes_likeliest or not sampler.about.keeps_likeliest or sampler.is_neutral:
+    if not last.sampler.about.is_greedy or not sampler.about.keeps_top_token or sampler.is_neutral:
         return
     if name == "temperature" and getattr(sampler, "t", None) == 0:
         return
@@ -270,7 +270,7 @@ def _change(step: StepSpec, parameter: str, override: Override) -> StepSpec:
     """Return the step with another value of one parameter; a table of biases is added to the present one."""
     value, origin = override.value, override.origin
     present = getattr(step.sampler, parameter, None)
-    if parameter in step.sampler.about.merged and present and isinstance(value, Mapping):
+    if parameter in step.sampler.about.mergeable_parameters and present and isinstance(value, Mapping):
         value = {**present, **value}
         origin = ", ".join(dict.fromkeys([*step.origins[parameter].split(", "), origin]))
     given: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
@@ -307,7 +307,7 @@ def arrange_by_samplers(text: str, origin: str = "--samplers") -> Arrangement:
     ``origin``: the flag as it was typed.
     """
     names = read_sequence(text, origin)
-    selectors = [name for name in names if find_sampler(name).about.selects]
+    selectors = [name for name in names if find_sampler(name).about.is_selector]
     steps = tuple(name for name in names if name not in selectors)
     return Arrangement(origin, steps, selectors[-1] if selectors else None)
 

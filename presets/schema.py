@@ -43,8 +43,8 @@ def _step(spelling: str, cls: type[Sampler]) -> dict[str, Any]:
     """Return the schema of ``{name: main value}``, ``{name: {parameters}}`` and ``{name: null}``, all defaults."""
     about = cls.about
     forms: list[dict[str, Any]] = [{"$ref": f"#/$defs/{about.name}"}, {"type": "null"}]
-    if about.main is not None:
-        forms.insert(0, _parameters(cls)["properties"][about.main])
+    if about.main_parameter is not None:
+        forms.insert(0, _parameters(cls)["properties"][about.main_parameter])
     return {
         "type": "object",
         "description": about.summary,

@@ -155,16 +155,16 @@ def _values_of_steps_that_are_off(steps: Sequence[StepSpec]) -> Iterator[Ignored
     for step in steps:
         about = step.sampler.about
         flags = {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
-        if step.is_off and flags.keys().isdisjoint(about.neutral):
-            values = " and ".join(_value_of(step, name) for name in about.neutral)
+        if step.is_off and flags.keys().isdisjoint(about.off_values):
+            values = " and ".join(_value_of(step, name) for name in about.off_values)
             yield from (
                 IgnoredValue(flag, f"{step.name} is off, with {values}")
                 for flag in dict.fromkeys(flags.values())
                 if flag != "--chain"
             )
             continue
-        for name, switch in about.idle.items():
-            is_neutral = getattr(step.sampler, switch) == about.neutral[switch]
+        for name, switch in about.inactive_while_off.items():
+            is_neutral = getattr(step.sampler, switch) == about.off_values[switch]
             if name in flags and switch not in flags and is_neutral:
                 yield IgnoredValue(flags[name], f"{step.name} has {_value_of(step, switch)}")
 
@@ -205,7 +205,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
         StepSpec.from_origin(sampler, origin, f"{message_start}chain[{number}].{sampler.about.name}")
         for number, sampler in enumerate(samplers)
     ]
-    if not samplers or not samplers[-1].about.selects:
+    if not samplers or not samplers[-1].about.is_selector:
         # What a chain does without a selecting step, spelled out.
         steps.append(StepSpec.from_origin(parse_chain(["dist"])[0], "default"))
     return _StartingChain(steps, origin)

@@ -8,26 +8,25 @@ from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ..common.machine import SEED_MAX
-    from .base import About, BuildContext, Sampler, Selection, Selector, Stage, Vocabulary
+    from .base import BuildContext, Sampler, SamplerInfo, Selection, Selector, Stage, Vocabulary
     from .building import allowed_values, build, make_sampler, parse_chain, parse_notation
     from .candidates import Candidates
     from .chain import Chain, StepSpec
     from .errors import SamplingError, StepError
-    from .kernels import LeadingRows
+    from .kernels import TopRows
     from .recorder import ChainRecord, ChainRecorder, DrawInterval, StageRecord
     from .registry import catalogue, find_sampler, list_plugins
     from .stages import StageCandidates
 __all__ = [
     "SEED_MAX",
-    "About",
     "BuildContext",
     "Candidates",
     "Chain",
     "ChainRecord",
     "ChainRecorder",
     "DrawInterval",
-    "LeadingRows",
     "Sampler",
+    "SamplerInfo",
     "SamplingError",
     "Selection",
     "Selector",
@@ -36,6 +35,7 @@ __all__ = [
     "StageRecord",
     "StepError",
     "StepSpec",
+    "TopRows",
     "Vocabulary",
     "allowed_values",
     "build",

@@ -1,7 +1,7 @@
-"""The base classes of samplers, and what a chain gives them.
+"""The base classes of samplers, and the seed and vocabulary that a chain passes to its samplers.
 
-A sampler is a pydantic model of its parameters, with the methods that a chain calls. `About` has its other facts,
-`Stage` its place in a chain.
+A sampler is a pydantic model of its parameters, with the methods that a chain calls. `SamplerInfo` describes a
+sampler, for example its place in a chain, which is counted as in `Stage`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from ..common.renamed import supports_old_names
 from .candidates import Candidates
 from .errors import SamplingError
-from .kernels import HIGHEST, Floats
+from .kernels import MAX_FLOAT32, Floats
 
 if TYPE_CHECKING:
     from .stages import StageCandidates
 
-FLOAT32_MAX = float(HIGHEST)
-"""The largest parameter: samplers compute in float32."""
+FLOAT32_MAX = float(MAX_FLOAT32)
+"""The greatest value of a parameter, since samplers compute in float32."""
 
 
 class Stage(IntEnum):
     """The steps of llama.cpp's default chain, in its order (common/common.h, ``common_params_sampling``).
 
-    The numbers are ten apart. A sampler that llama.cpp lacks stands between two of them, such as
-    ``Stage.TOP_K + 1``: behind top_k, and before typical.
+    The numbers are ten apart. A sampler that llama.cpp lacks gets a number between two of them. For example,
+    ``Stage.TOP_K + 1`` is after top_k and before typical.
     """
 
     IGNORE_EOS = 0
@@ -46,66 +47,78 @@ class Stage(IntEnum):
     TEMPERATURE = 100
 
 
-@dataclass(frozen=True)
-class About:
-    """The facts of a sampler beside its parameters: for the registry, presets, `gen samplers` and the manual."""
+@supports_old_names
+@dataclass(frozen=True, slots=True)
+class SamplerInfo:
+    """The description of a sampler, which the registry, presets, `gen samplers` and the manual read."""
 
     name: str
+    """The name of the sampler in presets, flags and messages, in snake case."""
     summary: str
+    """The effect of the sampler in one line, for `gen samplers`."""
     formula: str
+    """The formula in plain text."""
     reference: str
+    """The paper or program that the sampler comes from."""
     llama_cpp: str
-    """Whether it equals llama.cpp's sampler, and where not."""
-    main: str | None = None
-    """The parameter that ``name: value`` and ``name0.5`` set."""
-    neutral: Mapping[str, Any] = field(default_factory=dict)
-    """The parameter values that switch it off, all together. Empty: it cannot be switched off."""
-    idle: Mapping[str, str] = field(default_factory=dict)
-    """Parameters that have no effect while another one is neutral, such as ``exponent`` while ``range`` is."""
+    """Whether the sampler equals llama.cpp's sampler of that name, and the differences."""
+    main_parameter: str | None = None
+    """The parameter that ``name: value`` and ``name0.5`` set; None if every parameter must be named."""
+    off_values: Mapping[str, Any] = field(default_factory=dict)
+    """Values by parameter that together switch the sampler off; empty if the sampler cannot be switched off."""
+    inactive_while_off: Mapping[str, str] = field(default_factory=dict)
+    """For each parameter that depends on another one: the parameter that makes it ineffective while at its off
+    value. In dynatemp, ``exponent`` has no effect while ``range`` is 0."""
     example: Any = None
-    """A usual value of the main parameter; None: its default."""
+    """A usual value of the main parameter; None if the default is usual."""
     aliases: tuple[str, ...] = ()
-    selects: bool = False
-    """True for a `Selector`: it picks the token, so it is the last step of a chain."""
+    """Other names of the sampler that presets and flags accept."""
+    is_selector: bool = False
+    """True for a `Selector`, which chooses the token and must be the last step of a chain."""
     stage: int | None = None
-    """Where the step belongs, counted as in `Stage`. A flag or ``--set`` puts a missing step before the first step
-    of a later stage. None: right before the step that selects."""
-    keeps_likeliest: bool = False
-    """True if the likeliest token always stays the likeliest. Before greedy such a step changes nothing."""
+    """The place of the step in a chain, counted as in `Stage`. If a flag or ``--set`` names a step that the chain
+    lacks, the step is inserted before the first step of a later stage. None: directly before the selector."""
+    keeps_top_token: bool = False
+    """True if the most likely token always stays the most likely one. Before greedy such a step has no effect."""
     is_bias: bool = False
-    """True if it favours or forbids certain tokens, at any position. llama.cpp's ``--samplers`` neither lists nor
-    removes such a step; it goes first."""
+    """True if the sampler favors or forbids certain tokens, at any position of the text. llama.cpp's
+    ``--samplers`` neither lists nor removes such a step, and runs it before the listed steps."""
     family: str = ""
-    """Samplers of one family are a single step of llama.cpp, such as temperature and dynatemp. Empty: none."""
-    stands_for: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Other samplers of the family that this one includes; for each, the parameters that have another name here.
-    If the chain has this step, a flag for the other sets this one. If it has the other, a flag for this one turns
-    that step into this one; a selector stays."""
-    takes_likeliest: bool = False
-    """True for a selector that takes the likeliest token: steps that keep it the likeliest change nothing."""
-    merged: tuple[str, ...] = ()
-    """Parameters whose value is a table; a flag or ``--set`` adds its entries instead of replacing the table."""
+    """The name shared by samplers that are a single step of llama.cpp, such as temperature and dynatemp; empty if
+    the sampler has no relatives."""
+    covered_samplers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Samplers of the family whose effect this sampler includes. For each: its parameters that have a different
+    name here, with that name. A flag for a covered sampler sets this sampler if the chain has it. A flag for this
+    sampler replaces a covered step of the chain by this sampler, unless that step is a selector."""
+    is_greedy: bool = False
+    """True for a selector that always takes the most likely token. Steps with `keeps_top_token` have no effect
+    before such a selector."""
+    mergeable_parameters: tuple[str, ...] = ()
+    """Parameters whose value is a table to which a flag or ``--set`` adds entries. Other tables are replaced."""
 
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a chain gives its samplers when it is built: the seed, 0..2^32-1, and the vocabulary, if any."""
+    """The seed and the vocabulary that a chain passes to its samplers when it is built."""
 
     seed: int
+    """The seed of the random numbers, 0..2^32-1."""
     vocabulary: Vocabulary | None = None
+    """The vocabulary of the model; None if the chain is built without a model."""
 
 
 class Sampler(BaseModel):
-    """A step of a chain. Its fields are its parameters; `about` has the other facts.
+    """A step of a chain. Its pydantic fields are its parameters.
 
-    A sampler changes its state only in `reset` and `accept` (and, if it selects, in its draw). It never writes to
-    the array of the model's logits. State is kept in ``__slots__``: pydantic finds private attributes by a slow
-    path, which each token would pay for.
+    A sampler changes its state only in `reset` and `accept`; a selector also when it draws. A sampler never writes
+    to the array of the model's logits. State is kept in ``__slots__``, because pydantic finds private attributes
+    slowly, which would cost time at each token.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    about: ClassVar[About]
+    about: ClassVar[SamplerInfo]
+    """The description of the sampler."""
 
     __slots__ = ()
 
@@ -118,69 +131,75 @@ class Sampler(BaseModel):
 
     @property
     def is_neutral(self) -> bool:
-        """True if these parameters leave every row as it is. A chain drops such a step."""
-        neutral = self.about.neutral
-        return bool(neutral) and all(getattr(self, name) == value for name, value in neutral.items())
+        """True if these parameters switch the sampler off. A chain leaves out such a step."""
+        off_values = self.about.off_values
+        return bool(off_values) and all(getattr(self, name) == value for name, value in off_values.items())
 
     def bind(self, context: BuildContext) -> None:
-        """Read what is needed of the seed and the vocabulary. Called once, when the chain is built."""
+        """Prepare the sampler for a seed and a vocabulary. Called once, when the chain is built."""
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Clear all state and remember ``prompt``, the token ids before the first draw."""
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop rows or change logits, in place. At least one row must stay."""
+        """Drop candidates or change their logits, in place. At least one candidate must stay."""
 
     def accept(self, token: int) -> None:
-        """Note the token that was emitted."""
+        """Update the state for a token that was appended to the text."""
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str | None:
-        """Return what the last `apply` or `select` did, in a few words and numbers; None: the rows say it all.
+        """Describe the effect of the last `apply` or `select` in a few words and numbers, for a trace.
 
-        Called only while a chain is traced, and before `accept`. ``before``, ``after``: the candidates that it got
-        and those that it left. It changes no state.
+        Called only while a chain is traced, and before `accept`. Changes no state. Returns None if the numbers of
+        the trace need no description.
+
+        Args:
+            before: the candidates that the sampler got.
+            after: the candidates that the sampler left.
         """
         return None
 
     @property
     def roll(self) -> float | None:
-        """The random number by which the last `apply` decided whether to act; None if it draws none."""
+        """The random number that decided whether the last `apply` had an effect; None if no number was drawn."""
         return None
 
 
 class Selector(Sampler):
-    """A sampler that picks the token: the last step of a chain."""
+    """A sampler that chooses the token. It is the last step of a chain."""
 
     def select(self, candidates: Candidates) -> int:
         """Return the id of one of the candidates."""
         raise NotImplementedError
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Select as `select` does, and return by which random number too. Called in place of it by a trace."""
+        """Select as `select` does, and also return the random number. A trace calls this instead of `select`."""
         return Selection(self.select(candidates))
 
 
 class Selection(NamedTuple):
-    """A token, and how it was drawn from the candidates that `select` leaves."""
+    """A selected token, and the random draw that selected it."""
 
     token: int
+    """The token id."""
     u: float | None = None
-    """The random number, in [0, 1); None if chance did not decide."""
+    """The random number of the draw, in [0, 1); None if the selection was not random."""
     weights: Floats | None = None
-    """The weights of these candidates, float32 (n,); None if chance did not decide.
+    """The weights of the candidates that `select` leaves, float32 (n,); None if the selection was not random.
 
-    The token is that of the first row whose running sum of weights, in float64, reaches u times their total.
+    The first candidate whose running sum of weights, in float64, reaches u times their total is drawn.
     """
     note: str | None = None
-    """What `note` cannot say, since it depends on a state that the draw changed; None: `note` is asked."""
+    """The description of the step, if it depends on state that the draw changed; None: `Sampler.note` describes
+    the step."""
 
 
 class ListParameter:
-    """Marks a parameter that is a list: a single value is read as a list of one, and None as an empty list."""
+    """A mark for a list parameter: a single value is read as a list of one, and None as an empty list."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Add the conversion to pydantic's schema."""
-        return no_info_before_validator_function(_listed, handler(source))
+        return no_info_before_validator_function(_as_list, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Allow the same forms in the JSON Schema."""
@@ -188,14 +207,14 @@ class ListParameter:
         return {"anyOf": [inner, inner["items"], {"type": "null"}]}
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     if value is None:
         return []
     return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
 
 
 class Vocabulary(Protocol):
-    """What samplers ask of a model's vocabulary. The engine's has these members; a test may pass a fake."""
+    """The part of a model's vocabulary that samplers read. A test may pass an object of its own."""
 
     @property
     def size(self) -> int:
@@ -203,31 +222,39 @@ class Vocabulary(Protocol):
 
     @property
     def eog(self) -> frozenset[int]:
-        """Ids of the tokens that end a generation."""
+        """Ids of the end-of-generation tokens."""
 
     @property
     def end(self) -> int | None:
-        """Id of the token that ends a turn, or the text; None where the model names none."""
+        """Id of the token that ends a turn or the text; None if the model has no such token."""
 
     @property
     def newline(self) -> int | None:
-        """Id of the newline token, or None."""
+        """Id of the newline token; None if the model has no such token."""
 
     @property
     def pieces(self) -> Sequence[bytes]:
-        """The bytes of every token, by id; a control token as it is written in the vocabulary."""
+        """The bytes of every token, by id; for a control token, its name, such as ``<|im_end|>``."""
 
     def is_control(self, token: int) -> bool:
-        """True for a control token, which is not part of the text."""
+        """Return True for a control token, which is not part of the text."""
         ...
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """Return the token ids of a text in UTF-8; ``special``: control tokens written in it count as tokens."""
+        """Return the token ids of a UTF-8 string.
+
+        Args:
+            data: the bytes of the string.
+            special: whether names of control tokens in the string become control tokens.
+        """
         ...
 
 
 def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
-    """Return the vocabulary. Raises ``SamplingError`` that begins with ``parameter`` if there is none."""
+    """Return the vocabulary of a context.
+
+    Raises ``SamplingError`` if the context has none; the message begins with ``parameter``.
+    """
     if context.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
     return context.vocabulary

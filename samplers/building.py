@@ -111,7 +111,7 @@ _PARAMETER_SIMILARITY = 0.4
 
 def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
     """The parameters as a table; a bare value is the main one."""
-    main = cls.about.main
+    main = cls.about.main_parameter
     if value is None:
         return {}
     if not isinstance(value, Mapping) or _is_main_table(cls, value):
@@ -128,7 +128,7 @@ def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
 
 def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
     """True if this table is the main parameter itself, as in ``logit_bias: {42: -1}``."""
-    main = cls.about.main
+    main = cls.about.main_parameter
     takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
     return takes_table and not any(key in cls.model_fields for key in value)
 

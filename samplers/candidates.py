@@ -16,25 +16,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.renamed import supports_old_names, warn_of_old_name
 from .errors import SamplingError
 from .kernels import (
     LONG_ROW,
     Floats,
     Ids,
-    LeadingRows,
     Positions,
+    TopRows,
+    all_ids,
     certain_position_of_share,
     clamp_to_finite,
     column_maxima,
     descending,
     describe,
     describe_not_finite,
-    every_id,
     exact_weights,
     highest_of,
     highest_rows,
     highest_with_values,
-    offsets_that_count,
+    offsets_affecting_sum,
     position_of_share,
     sequential_sum,
 )
@@ -62,31 +63,33 @@ class CandidateRows:
         "_masked",
         "_max",
         "_maxima",
-        "_pending",
+        "_pending_drops",
         "_sums",
         "_total",
-        "allowed",
+        "grammar_mask",
         "is_ordered",
-        "leading",
         "masked_count",
-        "vocabulary",
+        "top_rows",
+        "vocab_size",
     )
 
     def __init__(
         self,
         logits: Floats,
         ids: Ids | None = None,
-        vocabulary: int | None = None,
+        vocab_size: int | None = None,
         *,
         expects_top: bool = False,
+        vocabulary: int | None = None,
     ) -> None:
         """Start with all tokens, or with some.
 
         Args:
             logits: float32 (V,), in nats up to a constant; a masked entry counts as -inf.
             ids: int32 (V,); None: 0..V-1.
-            vocabulary: the number of ids there are; None: V.
-            expects_top: `top` or `top_positions` will be called, and takes less time if this is known now.
+            vocab_size: number of token ids that exist; None: V.
+            expects_top: whether `keep_top_rows` or `top_positions` will be called, which then takes less time.
+            vocabulary: the old name of ``vocab_size``.
         """
         if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
@@ -97,17 +100,20 @@ class CandidateRows:
             logits = logits.filled(-np.inf)
         self._ids: NDArray[np.integer] | None = ids
         self._logits = logits
-        self.vocabulary = logits.size if vocabulary is None else vocabulary
+        if vocabulary is not None:
+            warn_of_old_name("Candidates", "vocabulary", "vocab_size")
+            vocab_size = vocabulary
+        self.vocab_size = logits.size if vocab_size is None else vocab_size
         self.is_ordered = False
-        self.allowed: NDArray[np.bool_] | None = None
+        self.grammar_mask: NDArray[np.bool_] | None = None
         self.masked_count = 0
         self._masked: _MaskedRows | None = None
         self._exp: Floats | None = None
         self._sums: list[float] | None = None
         self._total: np.float32 | None = None
         self._maxima: Floats | None = None
-        self._pending: tuple[Floats, Positions] | None = None
-        self.leading: LeadingRows | None = None
+        self._pending_drops: tuple[Floats, Positions] | None = None
+        self.top_rows: TopRows | None = None
         if expects_top and logits.size >= _SHORT_ROW:
             self._maxima = column_maxima(logits)
             highest = highest_of(logits, self._maxima)
@@ -126,7 +132,7 @@ class CandidateRows:
         return self._logits.size + self.masked_count
 
     @property
-    def is_whole(self) -> bool:
+    def is_full_vocabulary(self) -> bool:
         """True while row i is token i: nothing was dropped or moved yet."""
         return self._ids is None
 
@@ -134,7 +140,7 @@ class CandidateRows:
     def ids(self) -> Ids:
         """Token ids, int32 (n,), in the current order."""
         if self._ids is None:
-            return every_id(len(self))
+            return all_ids(len(self))
         ids: Ids = self._ids.astype(np.int32, copy=False)  # positions of the whole row are wider
         self._ids = ids
         return ids
@@ -152,7 +158,7 @@ class CandidateRows:
             self._max = highest
         return self._max
 
-    def replace(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
+    def set_logits(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
         """Put new logits, float32 (n,), in place of the old.
 
         ``monotone``: True if the order of the rows still holds. ``highest``: the highest new logit, if known.
@@ -162,27 +168,27 @@ class CandidateRows:
         self._forget()
         self._max = highest
 
-    def change(self, positions: Positions, logits: Floats) -> None:
+    def set_logits_at(self, positions: Positions, logits: Floats) -> None:
         """Put new logits, float32 (m,), at ``positions``. An overflow is clamped to float32; -inf stays -inf."""
         old = self._logits[positions]
         row = self._logits.copy()
         row[positions] = clamp_to_finite(logits, old)
-        self.replace(row)
+        self.set_logits(row)
 
-    def take(self, positions: Positions, *, is_ordered: bool = False) -> None:
+    def select_rows(self, positions: Positions, *, is_ordered: bool = False) -> None:
         """Keep the rows at ``positions``, in that order; ``is_ordered``: True if it goes from high to low."""
         self._ids = positions if self._ids is None else self._ids[positions]
         self._logits = self._logits[positions]
         self.is_ordered = is_ordered
         self._forget()
 
-    def keep(self, mask: NDArray[np.bool_]) -> None:
+    def filter_rows(self, mask: NDArray[np.bool_]) -> None:
         """Keep the rows where ``mask``, bool (n,), is true, in their order; ``ValueError`` for another shape."""
         if mask.shape != self._logits.shape:
             raise ValueError(f"a mask of shape {mask.shape} for {self._logits.size} rows")
         dropped = mask.size - int(np.count_nonzero(mask))
         if dropped > _FEW_DROPPED:
-            self.take(mask.nonzero()[0], is_ordered=self.is_ordered)
+            self.select_rows(mask.nonzero()[0], is_ordered=self.is_ordered)
         elif dropped:
             self.drop((~mask).nonzero()[0])
 
@@ -192,7 +198,7 @@ class CandidateRows:
             return
         if self._ids is None and np.maximum.reduce(self._logits[positions]) < self.max:
             # To copy the others would take longer than all else that a usual chain does. See `__getattr__`.
-            self._pending = self._logits, positions
+            self._pending_drops = self._logits, positions
             del self._logits, self._ids
             self._exp = self._sums = self._total = None
         else:
@@ -200,10 +206,10 @@ class CandidateRows:
 
     def __getattr__(self, name: str) -> Any:
         """Drop the pending rows once somebody looks at the arrays, which are unset as long as rows are pending."""
-        if name not in ("_logits", "_ids") or self._pending is None:
+        if name not in ("_logits", "_ids") or self._pending_drops is None:
             raise AttributeError(name)
-        (self._logits, positions), highest = self._pending, self._max
-        self._ids, self._pending = None, None
+        (self._logits, positions), highest = self._pending_drops, self._max
+        self._ids, self._pending_drops = None, None
         self._drop_now(positions)
         self._max = highest
         return getattr(self, name)
@@ -218,13 +224,13 @@ class CandidateRows:
     def mask_except(self, kept: NDArray[np.bool_]) -> None:
         """As `keep`, but the other rows are masked: llama.cpp sets them to -inf instead of dropping them."""
         ids, count = self._ids, self._logits.size
-        self.keep(kept)
+        self.filter_rows(kept)
         self._add_masked(ids, count)
 
     def mask_except_best(self) -> None:
         """Keep the highest row, of equal ones the first; the others are masked as by `mask_except`."""
         ids, count = self._ids, self._logits.size
-        self.take(np.array([self.best()]), is_ordered=True)
+        self.select_rows(np.array([self.top_position()]), is_ordered=True)
         self._add_masked(ids, count)
 
     def _add_masked(self, before: NDArray[np.integer] | None, count: int) -> None:
@@ -239,7 +245,7 @@ class CandidateRows:
         """The ids of the masked rows, ascending."""
         if self._masked is None:
             return np.arange(0)
-        return self._masked.ids(self.masked_count, self.vocabulary)
+        return self._masked.ids(self.masked_count, self.vocab_size)
 
     def set_masked(self, ids: Ids) -> None:
         """Let these be the masked rows."""
@@ -269,7 +275,7 @@ class CandidateRows:
         self._logits = self._logits[count:]
         self._forget()
 
-    def only(self, token: int, logit: float) -> None:
+    def replace_with_single_row(self, token: int, logit: float) -> None:
         """Replace all rows by this one. The token may have been dropped before."""
         self._ids = np.array([token], dtype=np.int32)
         self._logits = np.array([logit], dtype=np.float32)
@@ -277,7 +283,7 @@ class CandidateRows:
         self.masked_count = 0
         self._forget()
 
-    def best(self) -> int:
+    def top_position(self) -> int:
         """Position of the highest row; of equal ones the first."""
         return 0 if self.is_ordered else int(self._logits.argmax())
 
@@ -330,6 +336,7 @@ _PROBABILITY_ERROR = 2.0**-23
 """Relative error of a float32 probability, at most: its exact weight is rounded, and so is the quotient."""
 
 
+@supports_old_names
 class Candidates(CandidateRows):
     """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
@@ -404,14 +411,14 @@ class Candidates(CandidateRows):
         if self._total is None:
             offsets = None
             if self._exp is None and self._logits.size > LONG_ROW:
-                offsets = offsets_that_count(self._logits, self.max, is_ordered=self.is_ordered)
+                offsets = offsets_affecting_sum(self._logits, self.max, is_ordered=self.is_ordered)
             self._total = sequential_sum(self.weights() if offsets is None else exact_weights(offsets))
         return self._total
 
-    def order(self) -> None:
+    def sort_descending(self) -> None:
         """Sort from high to low; equal logits keep their order."""
         if not self.is_ordered:
-            self.take(descending(self._logits), is_ordered=True)
+            self.select_rows(descending(self._logits), is_ordered=True)
 
     def top_positions(self, count: int) -> Positions:
         """Positions of the ``count`` highest rows, from high to low; of equal logits the earlier first."""
@@ -420,7 +427,7 @@ class Candidates(CandidateRows):
             return np.arange(0)
         return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._maxima)
 
-    def top(self, count: int) -> None:
+    def keep_top_rows(self, count: int) -> None:
         """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones.
 
         Masked rows come last.
@@ -429,13 +436,13 @@ class Candidates(CandidateRows):
         if self.is_ordered:
             self.truncate(count)
             return
-        if self._pending is not None:
-            kept = self._top_of_pending(count, *self._pending)
+        if self._pending_drops is not None:
+            kept = self._top_of_pending(count, *self._pending_drops)
         else:
             kept = min(count, self._logits.size)
             positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
             if self._maxima is not None:  # so the rows are those that came in
-                self.leading = positions, self._logits
+                self.top_rows = positions, self._logits
             self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._forget()
@@ -447,10 +454,10 @@ class Candidates(CandidateRows):
         kept = min(count, row.size - dropped.size)
         positions, logits = highest_with_values(row, kept + dropped.size, self._maxima)
         left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
-        self._ids, self._logits, self._pending = positions[left], logits[left], None
+        self._ids, self._logits, self._pending_drops = positions[left], logits[left], None
         return kept
 
-    def where(self, table: NDArray[np.generic]) -> Positions:
+    def positions_where(self, table: NDArray[np.generic]) -> Positions:
         """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
         entries = table if self._ids is None else table[self._ids]
         return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
@@ -463,7 +470,7 @@ class Candidates(CandidateRows):
         """Positions of the rows of these distinct tokens, and the index in ``tokens`` of each row's token."""
         if self._ids is None:
             return tokens, np.arange(tokens.size)
-        table = np.zeros(self.vocabulary, dtype=np.int32)
+        table = np.zeros(self.vocab_size, dtype=np.int32)
         table[tokens] = np.arange(1, tokens.size + 1)
         entries = table[self._ids]
         positions = (entries != 0).nonzero()[0]
@@ -471,7 +478,7 @@ class Candidates(CandidateRows):
 
     def mask_of(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which rows hold one of these tokens, bool (n,)."""
-        table = np.zeros(self.vocabulary, dtype=np.bool_)
+        table = np.zeros(self.vocab_size, dtype=np.bool_)
         table[np.asarray(tokens, dtype=np.intp)] = True
         return table if self._ids is None else table[self._ids]
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import About, BuildContext, Sampler, Selector
+from .base import BuildContext, Sampler, SamplerInfo, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .kernels import Floats, describe
@@ -50,7 +50,7 @@ class Chain:
     def __init__(self, specs: Sequence[StepSpec], context: BuildContext) -> None:
         """Copy the samplers, and give each what it needs of seed and vocabulary."""
         check_selection([spec.sampler for spec in specs])
-        if not specs or not specs[-1].sampler.about.selects:
+        if not specs or not specs[-1].sampler.about.is_selector:
             specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
         self.seed = context.seed
         self.vocabulary = context.vocabulary
@@ -120,8 +120,8 @@ class Chain:
             token = step.select(candidates)
         except Exception as error:
             raise step_error(step, "select", error) from error
-        if not 0 <= token < candidates.vocabulary:
-            raise SamplingError(f"{step.about.name}: selected {token}, not within 0..{candidates.vocabulary - 1}")
+        if not 0 <= token < candidates.vocab_size:
+            raise SamplingError(f"{step.about.name}: selected {token}, not within 0..{candidates.vocab_size - 1}")
         return token
 
     def accept(self, token: int) -> None:
@@ -149,7 +149,7 @@ class Chain:
 
 def check_selection(samplers: Sequence[Sampler]) -> None:
     """Raise ``SamplingError`` when two samplers select, or when one that selects is not the last."""
-    selecting = [(i, s.about.name) for i, s in enumerate(samplers) if s.about.selects]
+    selecting = [(i, s.about.name) for i, s in enumerate(samplers) if s.about.is_selector]
     if len(selecting) > 1:
         (i, first), (j, second) = selecting[:2]
         raise SamplingError(
@@ -190,8 +190,8 @@ def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
         raise SamplingError(f"mask: expected bool of shape ({len(candidates)},), got {describe(mask)}")
     if not mask.any():
         raise SamplingError("mask: it allows no token")
-    candidates.keep(mask)
-    candidates.allowed = mask
+    candidates.filter_rows(mask)
+    candidates.grammar_mask = mask
     if not isfinite(candidates.max):
         raise SamplingError("mask: every token it allows has a logit of -inf")
 
@@ -244,7 +244,7 @@ class ApplyingStep(Protocol):
     """What a chain needs of a step before the draw: a `Sampler`, or what stands in for one."""
 
     @property
-    def about(self) -> About:
+    def about(self) -> SamplerInfo:
         """The facts of the sampler."""
         ...
 
@@ -257,7 +257,7 @@ class SelectingStep(Protocol):
     """What a chain needs of its last step: a `Selector`, or what stands in for one."""
 
     @property
-    def about(self) -> About:
+    def about(self) -> SamplerInfo:
         """The facts of the sampler."""
         ...
 

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Positions = NDArray[np.intp]
-LeadingRows = tuple[Positions, Floats]
+TopRows = tuple[Positions, Floats]
 """Positions and logits of the highest rows, from high to low."""
 
-LOWEST, HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
+MIN_FLOAT32, MAX_FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
 """The least and the greatest finite float32."""
 
 
 @lru_cache(maxsize=8)
-def every_id(size: int) -> Ids:
+def all_ids(size: int) -> Ids:
     """The ids 0..size-1, int32 (size,), read-only. The same array each time."""
     ids: Ids = np.arange(size, dtype=np.int32)
     ids.flags.writeable = False
@@ -45,7 +45,7 @@ def clamp_to_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
     every = np.logical_and.reduce
     if logits.dtype == np.float32 and every(np.isfinite(logits)) and every(np.isfinite(old)):
         return logits  # as nearly always
-    finite = np.minimum(np.maximum(logits, LOWEST), HIGHEST).astype(np.float32, copy=False)
+    finite = np.minimum(np.maximum(logits, MIN_FLOAT32), MAX_FLOAT32).astype(np.float32, copy=False)
     clamped: Floats = np.where(old == -np.inf, old, finite)
     return clamped
 
@@ -331,7 +331,7 @@ def position_of_share(weights: NDArray[np.float32], share: float) -> int:
     return int(sums.searchsorted(sums[-1] * share))
 
 
-_LEAST_NORMAL = 2.0**-126
+_MIN_NORMAL = 2.0**-126
 """The least normal float32."""
 
 
@@ -342,7 +342,7 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
     float32 may differ by more.
     """
     result = _search_blocks(weights, share)
-    margin = 2 * error * result.target + weights.size * _LEAST_NORMAL
+    margin = 2 * error * result.target + weights.size * _MIN_NORMAL
     is_certain = (result.missing > margin or result.position == 0) and result.beyond > margin
     return result.position if is_certain else None
 
@@ -383,11 +383,11 @@ def exact_weights(offsets: Floats) -> Floats:
 
 _NEGLIGIBLE = np.float32(-16.7)
 """Its weight is less than 2^-24. Added to a float32 sum of 1 or more, such a weight is rounded away."""
-_MOST_THAT_COUNT = 2
+_MIN_ROWS_PER_AFFECTING_ROW = 2
 """If more than one of so many rows counts, to find these rows takes longer than to sum all (measured)."""
 
 
-def offsets_that_count(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
+def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
     """Return differences from the highest logit: of those rows that change the float32 sum of all weights.
 
     The weights are summed from first to last row. Up to the highest row all count; then the sum is at least 1.
@@ -402,10 +402,10 @@ def offsets_that_count(logits: Floats, highest: np.float32, *, is_ordered: bool)
     if is_ordered:
         return offsets[: offsets.size - int(offsets[::-1].searchsorted(_NEGLIGIBLE))]
     first = int(offsets.argmax())
-    if _MOST_THAT_COUNT * first > offsets.size:
+    if _MIN_ROWS_PER_AFFECTING_ROW * first > offsets.size:
         return None
     counts = offsets > _NEGLIGIBLE
-    if _MOST_THAT_COUNT * int(np.count_nonzero(counts)) > offsets.size:
+    if _MIN_ROWS_PER_AFFECTING_ROW * int(np.count_nonzero(counts)) > offsets.size:
         return None
     counts[:first] = True
     return offsets[counts.nonzero()[0]]
@@ -427,7 +427,7 @@ class SoftmaxSums(NamedTuple):
         return self.highest + self.log_weights
 
 
-_LEAST_DIFFERENCE = -80.0
+_MIN_DIFFERENCE_NATS = -80.0
 """Lower logits, which weigh less than 1e-34, count as if they were so far below the highest one. A vocabulary of
 them adds nothing to sums in float64; exponentials below the normal float32 take ten times as long as others."""
 
@@ -446,12 +446,12 @@ class SoftmaxWorkspace:
         if self._differences.size < logits.size:
             self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
         differences, weights = self._differences[: logits.size], self._weights[: logits.size]
-        if float(np.minimum.reduce(logits)) - float(highest) >= _LEAST_DIFFERENCE:
+        if float(np.minimum.reduce(logits)) - float(highest) >= _MIN_DIFFERENCE_NATS:
             np.subtract(logits, highest, out=differences)
         else:  # rare: to look costs less than to replace what is not there
             with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
                 np.subtract(logits, highest, out=differences)
-            np.maximum(differences, _LEAST_DIFFERENCE, out=differences)
+            np.maximum(differences, _MIN_DIFFERENCE_NATS, out=differences)
         np.exp(differences, out=weights)
         total = float(np.add.reduce(weights, dtype=np.float64))
         moment = float(differences.dot(weights))
@@ -469,7 +469,7 @@ def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
 
     ``probs`` and ``logs``: float32 (n,), the latter from `logarithms`.
     """
-    return sequential_sum(probs * np.minimum(-logs, HIGHEST))  # 0 times a finite number, not 0 times inf
+    return sequential_sum(probs * np.minimum(-logs, MAX_FLOAT32))  # 0 times a finite number, not 0 times inf
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import About, Sampler, Selection, Selector
+from .base import Sampler, SamplerInfo, Selection, Selector
 from .candidates import Candidates
 from .chain import Chain, step_error
 from .errors import SamplingError
@@ -105,7 +105,7 @@ class _WatchedStep:
         self._step, self._inputs = step, inputs
 
     @property
-    def about(self) -> About:
+    def about(self) -> SamplerInfo:
         return self._step.about
 
     def apply(self, candidates: Candidates) -> None:
@@ -122,7 +122,7 @@ class _WatchedSelector:
         self.drawn_from: Candidates
 
     @property
-    def about(self) -> About:
+    def about(self) -> SamplerInfo:
         return self._step.about
 
     def select(self, candidates: Candidates) -> int:

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from ..common.text import nearest_name
 from . import methods
-from .base import About, Sampler, Selector
+from .base import Sampler, SamplerInfo, Selector
 from .errors import SamplingError
 
 GROUP = "logitsmith.samplers"
@@ -28,7 +28,7 @@ def find_sampler(name: str) -> type[Sampler]:
 
     Of the plug-ins, only the one asked for is imported. Raises ``SamplingError`` with the nearest known name.
     """
-    key = normal(name)
+    key = normalize_name(name)
     if key in builtin_names():
         return _builtin(key)
     if key in _aliases():
@@ -42,14 +42,14 @@ def find_sampler(name: str) -> type[Sampler]:
     raise SamplingError(f"unknown sampler {name!r}{hint}")
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the snake_case form of a name as people type it: ``Top-P`` gives ``top_p``."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def is_known(name: str) -> bool:
     """True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
-    key = normal(name)
+    key = normalize_name(name)
     return key in builtin_names() or key in _aliases() or key in _offered()
 
 
@@ -100,7 +100,7 @@ def _offered() -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages, by the sampler's name. Nothing is imported."""
     table: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=GROUP):
-        name = normal(point.name)
+        name = normalize_name(point.name)
         table[name] = (*table.get(name, ()), point)
     return table
 
@@ -130,19 +130,19 @@ def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
 def _faults(cls: type[Sampler], name: str) -> Iterator[str]:
     """What is wrong with a plug-in's class and would fail later, in a chain; nothing if all is well."""
     about: object = cls.about
-    if not isinstance(about, About):
-        yield f"its `about` is {about!r}, not an About"
+    if not isinstance(about, SamplerInfo):
+        yield f"its `about` is {about!r}, not a SamplerInfo"
         return
     texts = (about.name, about.summary, about.formula, about.reference, about.llama_cpp)
     if not all(isinstance(text, str) for text in texts):
         yield "name, summary, formula, reference and llama_cpp of its `about` must be texts"
         return
-    if normal(about.name) != name:
+    if normalize_name(about.name) != name:
         yield f"its `about` names it {about.name!r}, its entry point {name!r}; they must be the same"
-    for field in (*([] if about.main is None else [about.main]), *about.neutral):
+    for field in (*([] if about.main_parameter is None else [about.main_parameter]), *about.off_values):
         if field not in cls.model_fields:
             yield f"its `about` speaks of a parameter {field!r}, which it has not"
-    if about.selects != issubclass(cls, Selector):
+    if about.is_selector != issubclass(cls, Selector):
         yield "a Selector, and nothing else, says selects=True in its `about`"
     stage: object = about.stage
     if not isinstance(stage, int | None):

@@ -76,7 +76,7 @@ class StageCandidates:
     def top(self, count: int) -> StageCandidates:
         """The ``count`` likeliest of them, as if a stage had kept these."""
         head = self.candidates.snapshot()
-        head.top(count)
+        head.keep_top_rows(count)
         return StageCandidates(head, self._workspace)
 
     def mass_of(self, kept: StageCandidates) -> float:
@@ -92,10 +92,10 @@ class StageCandidates:
 
     def positions_of(self, tokens: NDArray[np.integer]) -> Positions:
         """The positions of these tokens, intp (m,); -1 for a token that is not among the candidates."""
-        if self.candidates.is_whole:
+        if self.candidates.is_full_vocabulary:
             return tokens.astype(np.intp)
-        if len(self) * _FEW_ROWS_SHARE > self.candidates.vocabulary:
-            table = np.full(self.candidates.vocabulary, -1, dtype=np.intp)
+        if len(self) * _FEW_ROWS_SHARE > self.candidates.vocab_size:
+            table = np.full(self.candidates.vocab_size, -1, dtype=np.intp)
             table[self.ids] = np.arange(len(self))
             return table[tokens]
         order = self.ids.argsort()
@@ -114,7 +114,7 @@ class StageCandidates:
         return new[changed].astype(np.float64) - old[changed]
 
     def _own_ids(self) -> Ids | None:
-        return None if self.candidates.is_whole else self.candidates.ids
+        return None if self.candidates.is_full_vocabulary else self.candidates.ids
 
     def _softmax_sums(self) -> SoftmaxSums:
         if self._same_row is not None:
@@ -124,7 +124,7 @@ class StageCandidates:
         return self._sums
 
 
-_DIGITS, _MOST_DIGITS = 3, 9
+_DIGITS, _MAX_DIGITS = 3, 9
 """Significant digits of a number; nine tell any two float32 apart."""
 
 
@@ -135,7 +135,7 @@ def short_number(value: float, digits: int = _DIGITS) -> str:
 
 def comparison(left: float, sign: str, right: float) -> str:
     """Two numbers with a sign between them, as ``0.71 > 0.5``, and so many digits that they differ if they do."""
-    for digits in range(_DIGITS, _MOST_DIGITS + 1):
+    for digits in range(_DIGITS, _MAX_DIGITS + 1):
         texts = short_number(left, digits), short_number(right, digits)
         if texts[0] != texts[1] or left == right:
             break
@@ -152,7 +152,7 @@ def mass_at(before: StageCandidates, after: StageCandidates) -> str:
     mass = before.mass_of(after)
     text = short_number(mass)
     if mass < 1 and text == "1":  # nearly all of it
-        text = short_number(mass, _MOST_DIGITS)
+        text = short_number(mass, _MAX_DIGITS)
     return f"mass {text} at {token_count(len(after))}"
 
 

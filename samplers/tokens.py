@@ -102,7 +102,7 @@ def encode_utf8(text: str, parameter: str) -> bytes:
         raise SamplingError(f"{parameter}: {text!r} is not UTF-8") from None
 
 
-class PieceIndex:
+class TokenBytesIndex:
     """The bytes of every token, arranged once so that many texts can be looked up."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
@@ -143,7 +143,7 @@ class TextCompletions:
         single_tokens: the tokens that contain all of it, ascending.
     """
 
-    def __init__(self, text: bytes, index: PieceIndex) -> None:
+    def __init__(self, text: bytes, index: TokenBytesIndex) -> None:
         self.text = text
         self.single_tokens = index.containing(text)
         # A beginning of the text, with the tokens that write the rest.

@@ -26,7 +26,7 @@ def _facts(cls: type[Sampler]) -> dict[str, Any]:
     choices = {name: _choices(field.annotation) for name, field in fields.items()}
     return {
         "summary": cls.about.summary,
-        "main": cls.about.main,
+        "main": cls.about.main_parameter,
         "parameters": {name: field.description or "" for name, field in fields.items()},
         "choices": {name: values for name, values in choices.items() if values},
     }

@@ -331,7 +331,7 @@ def _plugin(name: str) -> _SamplerName | None:
     except SamplingError:  # a plug-in that cannot be used: the command says so
         return None
     parameters = {key: info.description or "" for key, info in cls.model_fields.items()}
-    return _SamplerName(cls.about.summary, cls.about.main, parameters)
+    return _SamplerName(cls.about.summary, cls.about.main_parameter, parameters)
 
 
 _NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {

@@ -41,7 +41,7 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
     rows = []
     for cls in samplers:
         about = cls.about
-        main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
+        main = f"{about.main_parameter} {_default(cls, about.main_parameter)}" if about.main_parameter else ""
         rows.append((about.name, main, about.summary, _short_reference(about.reference)))
     print_table(("sampler", "main parameter", "what it does", "source"), rows, optional_column=3)
     for name, location in sorted(plugins.items()):
@@ -63,7 +63,7 @@ def show_sampler(cls: type[Sampler]) -> None:
     from ...samplers.building import allowed_values
 
     about = cls.about
-    neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.neutral.items())
+    neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.off_values.items())
     facts = (
         ("formula", about.formula),
         ("off at", neutral or "never"),
@@ -81,8 +81,8 @@ def show_sampler(cls: type[Sampler]) -> None:
             for name, field in cls.model_fields.items()
         ]
         print_table(("parameter", "default", "allowed", "meaning"), rows)
-    if about.main:
-        example = _default(cls, about.main) if about.example is None else _format_value(about.example)
+    if about.main_parameter:
+        example = _default(cls, about.main_parameter) if about.example is None else _format_value(about.example)
         print()
         print_wrapped(f"in a preset: {about.name}: {example}", _BLOCK_INDENT)
 
@@ -360,7 +360,7 @@ def chain_summary(steps: Sequence[StepSpec]) -> str:
 
 
 def _step_summary(step: StepSpec) -> str:
-    main = step.sampler.about.main
+    main = step.sampler.about.main_parameter
     value = "" if main is None else f"={_config_value(getattr(step.sampler, main))}"
     return f"{step.name}{value}{' (off)' if step.is_off else ''}"
 

@@ -33,7 +33,7 @@ def samplers_table() -> str:
     rows = [
         (
             f"[`{name}`](#{name})",
-            code(cls.about.main or ""),
+            code(cls.about.main_parameter or ""),
             plain(cls.about.summary),
             prose(cls.about.reference),
         )
@@ -45,15 +45,16 @@ def samplers_table() -> str:
 def _section(cls: type[Sampler]) -> str:
     about = cls.about
     first, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")
+    off_values = ", ".join(f"{name} {_plain(value)}" for name, value in about.off_values.items())
     facts = [
         ("formula", code(about.formula)),
-        ("off at", code(", ".join(f"{name} {_plain(value)}" for name, value in about.neutral.items())) or "never"),
+        ("off at", code(off_values) or "never"),
         ("source", prose(about.reference)),
         ("llama.cpp", prose(about.llama_cpp)),
     ]
     if about.aliases:
         facts.append(("also named", ", ".join(map(code, about.aliases))))
-    if about.selects:
+    if about.is_selector:
         facts.append(("place", "the last step: it draws the token"))
     parts = [f"## {about.name} {{ #{about.name} }}\n", prose(first) + "\n", table(("", ""), facts)]
     if cls.model_fields:
@@ -62,8 +63,8 @@ def _section(cls: type[Sampler]) -> str:
             for name, field in cls.model_fields.items()
         ]
         parts.append(table(("parameter", "default", "allowed", "meaning"), rows))
-    if about.main:
-        example = _default(cls, about.main) if about.example is None else _plain(about.example)
+    if about.main_parameter:
+        example = _default(cls, about.main_parameter) if about.example is None else _plain(about.example)
         parts.append(block(f"chain:\n  - {about.name}: {example}", "yaml"))
     if details:
         parts.append(prose(details) + "\n")

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from logitsmith.samplers import About, BuildContext, Candidates, Sampler, SamplingError, Stage
+from logitsmith.samplers import BuildContext, Candidates, Sampler, SamplerInfo, SamplingError, Stage
 from pydantic import Field
 
 
@@ -14,14 +14,14 @@ class Lipogram(Sampler):
     stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="lipogram",
         summary="never write certain letters",
         formula="drop i if piece(i) contains a letter",
         reference="Georges Perec 1969, La Disparition",
         llama_cpp="not in llama.cpp",
-        main="letters",
-        neutral={"letters": ""},
+        main_parameter="letters",
+        off_values={"letters": ""},
         example="e",
         stage=Stage.LOGIT_BIAS,  # where `--set lipogram.letters=e` puts it in
         is_bias=True,
@@ -42,4 +42,4 @@ class Lipogram(Sampler):
         """Keep the candidates without these letters."""
         allowed = self._allowed[candidates.ids]
         if allowed.any():  # a step leaves at least one candidate
-            candidates.keep(allowed)
+            candidates.filter_rows(allowed)

@@ -42,7 +42,7 @@ class ForeignStep:
     @property
     def selects(self) -> bool:
         """True if the step picks the token."""
-        return find_sampler(self.name).about.selects
+        return find_sampler(self.name).about.is_selector
 
 
 class Draft:
@@ -98,7 +98,7 @@ class Draft:
         if sampler.is_neutral:
             return
         if name == "penalties":  # one step for three penalties; those that are off need not be said
-            neutral = sampler.about.neutral
+            neutral = sampler.about.off_values
             params = {key: value for key, value in params.items() if neutral.get(key) != value}
         defaults = [f"{key} {table.default_of(key)}" for key in keys if table.default_of(key) is not None]
         if defaults:
@@ -423,9 +423,9 @@ class Outgoing:
         self.tool = tool
         self.name = name or "logitsmith"
         self.description = description
-        acting = [sampler for sampler in samplers if sampler.about.selects or not sampler.is_neutral]
-        self.steps = [sampler for sampler in acting if not sampler.about.selects]
-        selectors = [sampler for sampler in acting if sampler.about.selects]
+        acting = [sampler for sampler in samplers if sampler.about.is_selector or not sampler.is_neutral]
+        self.steps = [sampler for sampler in acting if not sampler.about.is_selector]
+        selectors = [sampler for sampler in acting if sampler.about.is_selector]
         self.selector = selectors[0] if selectors else None
         self.extras = dict(extras)
         self.reported: list[str] = []

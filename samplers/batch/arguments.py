@@ -288,7 +288,7 @@ class RowPlan:
         return plan
 
     @property
-    def penalised(self) -> Mask:
+    def penalized(self) -> Mask:
         """Which rows have a penalty, (B,)."""
         added = (self.frequency_penalty != 0) | (self.presence_penalty != 0)
         return (self.repetition_penalty != 1) | added

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import LOWEST, Floats, exact_weights
+from ..kernels import MIN_FLOAT32, Floats, exact_weights
 from .arguments import Ints, Mask
 from .logits import BLOCK_COUNT
-from .penalties import PenalisedLogits, RowSelection
+from .penalties import PenalizedLogits, RowSelection
 
 _SIGN_BIT, _VALUE_BITS, _ID_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint64((1 << 32) - 1)
 
@@ -55,7 +55,7 @@ def find_top_candidates(selection: RowSelection, counts: Ints) -> Iterator[tuple
         remaining = np.setdiff1d(remaining, short[is_found])
     for positions, scaled, _ in selection.of(remaining).scaled_rows():
         last = selection.table.width - int(counts[remaining[positions]].max())
-        bound = np.maximum(np.partition(scaled, last, axis=1)[:, last], LOWEST)
+        bound = np.maximum(np.partition(scaled, last, axis=1)[:, last], MIN_FLOAT32)
         yield remaining[positions], _candidates_where(scaled, scaled >= bound[:, None])
 
 
@@ -69,7 +69,7 @@ def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates
     table, height = selection.table, counts.size
     maxima = table.maxima if height == table.height else table.maxima[selection.rows]
     highest = maxima / selection.temperature[:, None]
-    bounds = _lower_bounds(highest, selection.penalised, counts)
+    bounds = _lower_bounds(highest, selection.penalized, counts)
     hits = (highest >= bounds[:, None]).reshape(-1).nonzero()[0]
     row = hits // BLOCK_COUNT
     is_found = np.bincount(row, minlength=height) <= _MAX_BLOCKS_PER_ROW
@@ -89,18 +89,18 @@ _GROUPS_PER_CANDIDATE, _MIN_GROUPED_CANDIDATES = 8, 64
 """More groups give a closer bound: so many for each candidate, and for at least so many candidates."""
 
 
-def _lower_bounds(highest: Floats, penalised: PenalisedLogits, counts: Ints) -> Floats:
+def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> Floats:
     """A logit of each row, scaled, that at least ``counts`` candidates reach; from block maxima, (R,)."""
     groups = (
         1 << (_GROUPS_PER_CANDIDATE * max(int(counts.max(initial=1)), _MIN_GROUPED_CANDIDATES) - 1).bit_length()
     )
     group_maxima = highest.reshape(counts.size, -1, groups).max(axis=1)
-    group = penalised.ids % groups
+    group = penalized.ids % groups
     # If the highest token of a group has a penalty, nothing is known of the group's other tokens.
-    is_unknown = penalised.old >= group_maxima[penalised.rows, group]
-    group_maxima[penalised.rows[is_unknown], group[is_unknown]] = -np.inf
+    is_unknown = penalized.old >= group_maxima[penalized.rows, group]
+    group_maxima[penalized.rows[is_unknown], group[is_unknown]] = -np.inf
     group_maxima.sort(axis=1)
-    return np.maximum(group_maxima[np.arange(counts.size), groups - counts], LOWEST)
+    return np.maximum(group_maxima[np.arange(counts.size), groups - counts], MIN_FLOAT32)
 
 
 def _with_penalties(
@@ -117,16 +117,16 @@ def _with_penalties(
 
     Returns rows, ids and logits of the new entries.
     """
-    penalised, width = selection.penalised, selection.table.width
-    if not penalised.rows.size:
+    penalized, width = selection.penalized, selection.table.width
+    if not penalized.rows.size:
         return rows, ids, logits
-    bound = bounds[penalised.rows]
-    was_above, is_above = penalised.old >= bound, penalised.new >= bound
-    kept = ~np.isin(rows * width + ids, (penalised.rows * width + penalised.ids)[was_above])
+    bound = bounds[penalized.rows]
+    was_above, is_above = penalized.old >= bound, penalized.new >= bound
+    kept = ~np.isin(rows * width + ids, (penalized.rows * width + penalized.ids)[was_above])
     return (
-        np.concatenate([rows[kept], penalised.rows[is_above]]),
-        np.concatenate([ids[kept], penalised.ids[is_above]]),
-        np.concatenate([logits[kept], penalised.new[is_above]]),
+        np.concatenate([rows[kept], penalized.rows[is_above]]),
+        np.concatenate([ids[kept], penalized.ids[is_above]]),
+        np.concatenate([logits[kept], penalized.new[is_above]]),
     )
 
 

@@ -19,7 +19,7 @@ from .arguments import Ids, Ints, Mask, RowPlan, is_token
 from .logits import LogitTable, check_finite
 
 
-class PenalisedLogits(NamedTuple):
+class PenalizedLogits(NamedTuple):
     """The logits that penalties change, one entry a row and a token; rows ascend."""
 
     rows: Ints
@@ -27,19 +27,19 @@ class PenalisedLogits(NamedTuple):
     old: Floats
     new: Floats
 
-    def of(self, rows: Ints) -> PenalisedLogits:
+    def of(self, rows: Ints) -> PenalizedLogits:
         """The entries of some rows, numbered by their position in ``rows``."""
         entries, row = _entries_of_rows(self.rows, rows)
-        return PenalisedLogits(row, self.ids[entries], self.old[entries], self.new[entries])
+        return PenalizedLogits(row, self.ids[entries], self.old[entries], self.new[entries])
 
 
-NO_PENALTIES = PenalisedLogits(
+NO_PENALTIES = PenalizedLogits(
     np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32)
 )
 """No row has a penalty, or no row has a token yet."""
 
 
-def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> PenalisedLogits:
+def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> PenalizedLogits:
     """Compute the logits that penalties change.
 
     Formula, float32: for a token of `all_input_ids`, logit * repetition if logit <= 0, else logit / repetition;
@@ -58,7 +58,7 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     if nan.size:
         check_finite(old[nan], rows[nan])
         raise SamplingError(f"penalties: row {rows[nan[0]]}: left no finite logit")
-    return PenalisedLogits(rows, ids, old, clamp_to_finite(new, old))
+    return PenalizedLogits(rows, ids, old, clamp_to_finite(new, old))
 
 
 _LOGITS_AT_ONCE = 1 << 20
@@ -71,12 +71,12 @@ class RowSelection(NamedTuple):
     table: LogitTable
     rows: Ints
     temperature: Floats
-    penalised: PenalisedLogits
+    penalized: PenalizedLogits
     """Numbered by the position of the row in this selection; after the temperature."""
 
     @classmethod
     def create(
-        cls, table: LogitTable, rows: Ints, temperature: Floats, penalised: PenalisedLogits
+        cls, table: LogitTable, rows: Ints, temperature: Floats, penalized: PenalizedLogits
     ) -> RowSelection:
         """Select rows of the table.
 
@@ -84,9 +84,9 @@ class RowSelection(NamedTuple):
             table: the whole batch.
             rows: the rows, ascending, (R,).
             temperature: that of each row, (R,).
-            penalised: the penalties of the whole batch, before the temperature.
+            penalized: the penalties of the whole batch, before the temperature.
         """
-        own = penalised if rows.size == table.height else penalised.of(rows)
+        own = penalized if rows.size == table.height else penalized.of(rows)
         divisor = temperature[own.rows]
         return cls(table, rows, temperature, own._replace(old=own.old / divisor, new=own.new / divisor))
 
@@ -95,7 +95,7 @@ class RowSelection(NamedTuple):
         if positions.size == self.rows.size:
             return self
         return RowSelection(
-            self.table, self.rows[positions], self.temperature[positions], self.penalised.of(positions)
+            self.table, self.rows[positions], self.temperature[positions], self.penalized.of(positions)
         )
 
     def scaled_rows(self) -> Iterator[ScaledRows]:
@@ -106,8 +106,8 @@ class RowSelection(NamedTuple):
             selection = self.of(positions)
             logits, highest = self.table.take_rows(selection.rows)
             scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
-            if selection.penalised.rows.size:
-                scaled[selection.penalised.rows, selection.penalised.ids] = selection.penalised.new
+            if selection.penalized.rows.size:
+                scaled[selection.penalized.rows, selection.penalized.ids] = selection.penalized.new
                 highest = scaled.max(axis=1)
             is_finite = np.isfinite(highest)
             if is_finite.all():

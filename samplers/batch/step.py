@@ -19,7 +19,7 @@ from .candidates import TopCandidates, count_reaching_p, find_top_candidates, se
 from .logits import LogitTable
 from .penalties import (
     NO_PENALTIES,
-    PenalisedLogits,
+    PenalizedLogits,
     RequestTokenCache,
     RowSelection,
     TokenCounts,
@@ -57,13 +57,13 @@ def sample(
     table = LogitTable(logits, data.to_tensor or param.to_tensor)
     plan = RowPlan.from_param(param, table.height, table.width)
     _check_rows(data, plan, table.height)
-    counts = _count_penalised(data, plan, table)
+    counts = _count_penalized(data, plan, table)
     if not table.height:
         return np.empty(0, np.int64), None
-    penalised = NO_PENALTIES if counts is None else compute_penalties(table, counts, plan)
-    if not plan.do_sample.any() and not penalised.rows.size:
+    penalized = NO_PENALTIES if counts is None else compute_penalties(table, counts, plan)
+    if not plan.do_sample.any() and not penalized.rows.size:
         return table.best()[0], None
-    step = _BatchStep(table, plan, penalised, _row_numbers(data, plan, table))
+    step = _BatchStep(table, plan, penalized, _row_numbers(data, plan, table))
     # Finite logits may lie further apart than float32 reaches; each part of the step handles that.
     with np.errstate(over="ignore", under="ignore"):
         step.choose_tokens(np.arange(table.height))
@@ -100,9 +100,9 @@ def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
             raise SamplingError(f"{name}: row {row} has a {parameter}, which needs them{after}")
 
 
-def _count_penalised(data: SamplingData, plan: RowPlan, table: LogitTable) -> TokenCounts | None:
+def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> TokenCounts | None:
     """Count the tokens that the penalties of each row use; None if there are none."""
-    rows = plan.penalised.nonzero()[0]
+    rows = plan.penalized.nonzero()[0]
     texts = (data.all_input_ids, data.output_ids)
     if not rows.size or all(ids is None for ids in texts):
         return None
@@ -134,8 +134,8 @@ class _BatchStep:
     Results: ``tokens``, int64 (B,), and ``values``, float32 (B,), the logits or logprobs that `sample` returns.
     """
 
-    def __init__(self, table: LogitTable, plan: RowPlan, penalised: PenalisedLogits, u: Doubles) -> None:
-        self._table, self._plan, self._penalised, self._u = table, plan, penalised, u
+    def __init__(self, table: LogitTable, plan: RowPlan, penalized: PenalizedLogits, u: Doubles) -> None:
+        self._table, self._plan, self._penalized, self._u = table, plan, penalized, u
         self.tokens = np.zeros(table.height, np.int64)
         self.values = np.full(table.height, np.nan, np.float32)
 
@@ -151,7 +151,7 @@ class _BatchStep:
             if is_chosen.any():
                 chosen_rows = rows[is_chosen]
                 temperature = plan.temperature[chosen_rows]
-                choose(RowSelection.create(self._table, chosen_rows, temperature, self._penalised))
+                choose(RowSelection.create(self._table, chosen_rows, temperature, self._penalized))
         # With a temperature so low that the highest quotient is beyond float32, only the likeliest token remains.
         without_token = rows[np.isnan(self.values[rows])]
         if without_token.size:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, BuildContext, Selection, Selector
+from ..base import BuildContext, SamplerInfo, Selection, Selector
 from ..candidates import Candidates
 from ..kernels import Floats
 from ..mersenne_twister import MersenneTwister
@@ -32,16 +32,16 @@ class AdaptiveP(Selector):
     MrJackSpade and ddh0. Equals llama.cpp's ``adaptive_p``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="adaptive_p",
         summary="draw tokens whose probability lies near a moving target",
         formula="logit_i = 5 - 10 d^2 / (1 + d),  d = |p_i - t| / 0.3,  t = clip(2 target - mean p, 0, 1)",
         reference="MrJackSpade & ddh0 2025, llama.cpp `adaptive_p`, PR 17927",
         llama_cpp="equal: the same seed draws the same tokens",
-        main="target",
+        main_parameter="target",
         example=0.3,
         aliases=("adaptive", "power_law"),
-        selects=True,
+        is_selector=True,
     )
 
     target: float = Field(default=-1.0, ge=-1, le=1, description="probability to aim at; below 0 = a plain draw")
@@ -72,7 +72,7 @@ class AdaptiveP(Selector):
                 np.float32(0),
                 np.float32(1),
             )
-            candidates.replace(_transformed(probs - adapted, candidates.logits))
+            candidates.set_logits(_transformed(probs - adapted, candidates.logits))
         position = self._random.discrete(candidates)
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from ..base import About, BuildContext, ListParameter, Sampler, Stage, need_vocabulary
+from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..stages import dropped_tokens
-from ..tokens import PieceIndex, TextCompletions, encode_utf8, token_of
+from ..tokens import TextCompletions, TokenBytesIndex, encode_utf8, token_of
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -51,15 +51,15 @@ class Ban(Sampler):
     the last token of it is refused. llama.cpp: tokens equal its ``logit_bias`` of -inf, strings are not in it.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="ban",
         summary="never write these tokens, nor these strings",
         formula="drop i if it is banned, or if text + piece(i) would contain a banned string",
         reference="KoboldCpp `banned_tokens`, `banned_strings`; YALS `banned_strings`",
         llama_cpp="tokens: its `logit_bias` of -inf; strings: not in llama.cpp",
-        main="tokens",
+        main_parameter="tokens",
         example=["\n"],
-        neutral={"tokens": [], "strings": []},
+        off_values={"tokens": [], "strings": []},
         aliases=("bans", "banned", "banned_tokens"),
         stage=Stage.LOGIT_BIAS - 1,
         is_bias=True,
@@ -88,7 +88,7 @@ class Ban(Sampler):
             pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
             texts = [encode_utf8(text, "ban.strings") for text in self.strings]
-            index = PieceIndex(self._pieces)
+            index = TokenBytesIndex(self._pieces)
             self._completions = [
                 TextCompletions(text.lower() if self.ignore_case else text, index) for text in texts
             ]
@@ -111,17 +111,17 @@ class Ban(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the tokens that are banned at this position."""
-        if self._table.size != candidates.vocabulary:
-            self._table = self._fill(candidates.vocabulary)
+        if self._table.size != candidates.vocab_size:
+            self._table = self._fill(candidates.vocab_size)
         table = self._table
         completing = [ids for text in self._completions for ids in text.completing(self._tail)]
         if completing:
             table = table.copy()
             table[np.concatenate(completing)] = True
-        allowed = ~(table if candidates.is_whole else table[candidates.ids])
+        allowed = ~(table if candidates.is_full_vocabulary else table[candidates.ids])
         if not (candidates.logits[allowed] > -np.inf).any():
             raise SamplingError("ban: every candidate left is banned")
-        candidates.keep(allowed)
+        candidates.filter_rows(allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that were dropped."""

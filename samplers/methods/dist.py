@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..base import About, BuildContext, Selection, Selector
+from ..base import BuildContext, SamplerInfo, Selection, Selector
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
 from ..stages import token_count
@@ -23,14 +23,14 @@ class Dist(Selector):
     It selects, so it has no neutral value. Equals llama.cpp's ``dist``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="dist",
         summary="draw a token with the probabilities that are left",
         formula="first i with sum_{j<=i} p_j >= u,  u from MT19937(seed)",
         reference="llama.cpp `dist`",
         llama_cpp="equal: the same seed draws the same tokens",
         aliases=("distribution", "multinomial"),
-        selects=True,
+        is_selector=True,
     )
 
     __slots__ = ("_random",)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, BuildContext, ListParameter, Sampler, Stage, Vocabulary, need_vocabulary
+from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, Vocabulary, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Floats
@@ -43,15 +43,15 @@ class Dry(Sampler):
     with the window besides. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="dry",
         summary="make tokens less likely that would continue a repetition",
         formula="logit_i - multiplier * base^(n - allowed_length),  n >= allowed_length tokens repeated so far",
         reference="p-e-w 2024, DRY, text-generation-webui PR 5677; pi6am, KoboldCpp PR 982",
         llama_cpp="equal with match: overlap",
-        main="multiplier",
+        main_parameter="multiplier",
         example=0.8,
-        neutral={"multiplier": 0.0},
+        off_values={"multiplier": 0.0},
         aliases=("dry_multiplier",),
         stage=Stage.DRY,
     )
@@ -118,10 +118,10 @@ class Dry(Sampler):
         window = size if self.last_n < 0 else min(size, self.last_n)
         if window <= self.allowed_length:
             return
-        self._check(candidates.vocabulary)
+        self._check(candidates.vocab_size)
         limit = self._last_breaker.distance(window)
         if limit >= self.allowed_length:
-            self._penalise(candidates, self._repeats.followers(limit, self.allowed_length))
+            self._lower_logits(candidates, self._repeats.followers(limit, self.allowed_length))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would continue a repetition."""
@@ -137,7 +137,7 @@ class Dry(Sampler):
         if self._breakers.vocab_size not in (0, size):
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.vocab_size}")
 
-    def _penalise(self, candidates: Candidates, lengths: dict[int, int]) -> None:
+    def _lower_logits(self, candidates: Candidates, lengths: dict[int, int]) -> None:
         """Subtract the penalties; ``lengths``: by token, the length of the repetition that it would continue."""
         if not self._breakers.single.isdisjoint(lengths):
             lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single}
@@ -150,7 +150,7 @@ class Dry(Sampler):
         if longest >= self._penalties.size:
             self._penalties = self._compute_penalties(2 * longest)
         penalties = self._penalties[np.fromiter(lengths.values(), np.intp, len(lengths))[order]]
-        candidates.change(positions, candidates.logits[positions] - penalties)
+        candidates.set_logits_at(positions, candidates.logits[positions] - penalties)
 
     def _compute_penalties(self, longest: int) -> Floats:
         """The penalties for repetitions of ``allowed_length`` to ``longest`` tokens, by their length: float32."""

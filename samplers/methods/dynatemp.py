@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
-from ..kernels import HIGHEST, llama_cpp_entropy, logarithms
+from ..kernels import MAX_FLOAT32, llama_cpp_entropy, logarithms
 from ..stages import short_number
 from .temperature import divide, division_note
 
@@ -29,21 +29,21 @@ class Dynatemp(Sampler):
     Equals llama.cpp's ``temp_ext``, except that tokens banned before do not count in n.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="dynatemp",
         summary="cool where the model is sure, hot where it is not",
         formula="logit_i / t,  t = lo + (hi - lo) * (H / ln n)^exponent,  lo, hi = temperature -+ range",
         reference="Kalomaze 2023, Dynamic Temperature Sampling; llama.cpp `temp_ext`",
         llama_cpp="equal; n counts the candidates in play, not those that were banned",
-        main="range",
+        main_parameter="range",
         example=0.5,
-        neutral={"temperature": 1.0, "range": 0.0},
-        idle={"exponent": "range"},
+        off_values={"temperature": 1.0, "range": 0.0},
+        inactive_while_off={"exponent": "range"},
         aliases=("dynamic_temperature", "dynatemp_range", "temp_ext"),
         stage=Stage.TEMPERATURE + 1,
-        keeps_likeliest=True,
+        keeps_top_token=True,
         family="temperature",
-        stands_for={"temperature": {"t": "temperature"}},
+        covered_samplers={"temperature": {"t": "temperature"}},
     )
 
     temperature: float = Field(default=0.8, ge=0, description="the middle of the range")
@@ -59,14 +59,14 @@ class Dynatemp(Sampler):
         count = len(candidates) + candidates.masked_count
         if count <= 1:
             return
-        candidates.order()
+        candidates.sort_descending()
         probs = candidates.llama_cpp_probs()
         max_entropy = np.float32(-math.log(np.float32(1) / np.float32(count)))
         share = llama_cpp_entropy(probs, logarithms(probs)) / max_entropy
-        low, high = max(np.float32(0), middle - reach), min(middle + reach, HIGHEST)
+        low, high = max(np.float32(0), middle - reach), min(middle + reach, MAX_FLOAT32)
         # A float32 power is a float64 one, rounded.
         power = np.float64(share) ** np.float64(np.float32(self.exponent))
-        divide(candidates, min(low + (high - low) * np.float32(power), HIGHEST))
+        divide(candidates, min(low + (high - low) * np.float32(power), MAX_FLOAT32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say which temperature follows from which entropy."""

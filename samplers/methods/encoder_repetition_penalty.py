@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import logit_changes
 from ..tokens import token_table
@@ -28,15 +28,15 @@ class EncoderRepetitionPenalty(Sampler):
     text-generation-webui. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="encoder_repetition_penalty",
         summary="make the tokens of the prompt more likely, against invention",
         formula="token in the prompt: l < 0: l / penalty, else l * penalty",
         reference="transformers `EncoderRepetitionPenaltyLogitsProcessor`; text-generation-webui",
         llama_cpp="not in llama.cpp",
-        main="penalty",
+        main_parameter="penalty",
         example=1.2,
-        neutral={"penalty": 1.0},
+        off_values={"penalty": 1.0},
         aliases=("encoder_rep_pen", "hallucination_penalty"),
         stage=Stage.PENALTIES - 1,
     )
@@ -52,15 +52,15 @@ class EncoderRepetitionPenalty(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Raise the logits of the prompt's tokens."""
-        if self._table.size != candidates.vocabulary:
-            self._table = token_table("encoder_repetition_penalty", self._prompt, candidates.vocabulary)
-        touched = candidates.where(self._table)
+        if self._table.size != candidates.vocab_size:
+            self._table = token_table("encoder_repetition_penalty", self._prompt, candidates.vocab_size)
+        touched = candidates.positions_where(self._table)
         if touched.size:
             old = candidates.logits[touched]
             penalty = np.float32(self.penalty)
             # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                candidates.change(touched, np.where(old < 0, old / penalty, old * penalty))
+                candidates.set_logits_at(touched, np.where(old < 0, old / penalty, old * penalty))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import short_number
 
@@ -41,7 +41,7 @@ class ProbabilityCutoff(Sampler):
         """Drop the rows below the floor."""
         floor = np.float32(self.floor(candidates))
         probs = candidates.probs()
-        candidates.keep(probs >= min(floor, np.maximum.reduce(probs)))
+        candidates.filter_rows(probs >= min(floor, np.maximum.reduce(probs)))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
@@ -66,18 +66,18 @@ class EpsilonCutoff(ProbabilityCutoff):
     2022. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="epsilon_cutoff",
         summary="keep tokens with a probability of at least epsilon",
         formula="keep i if p_i >= epsilon",
         reference="Hewitt, Manning & Liang 2022, Truncation Sampling as Language Model Desmoothing",
         llama_cpp="not in llama.cpp",
-        main="epsilon",
+        main_parameter="epsilon",
         example=3e-4,
-        neutral={"epsilon": 0.0},
+        off_values={"epsilon": 0.0},
         aliases=("epsilon",),
         stage=Stage.MIN_P + 2,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     def floor(self, candidates: Candidates) -> float:

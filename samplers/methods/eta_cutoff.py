@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..base import About, Stage
+from ..base import SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import entropy_terms
 from ..stages import short_number
@@ -28,18 +28,18 @@ class EtaCutoff(ProbabilityCutoff):
     2022. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="eta_cutoff",
         summary="keep tokens above a floor that sinks as the entropy rises",
         formula="keep i if p_i >= min(epsilon, sqrt(epsilon) * exp(-H))",
         reference="Hewitt, Manning & Liang 2022, Truncation Sampling as Language Model Desmoothing",
         llama_cpp="not in llama.cpp",
-        main="epsilon",
+        main_parameter="epsilon",
         example=6e-4,
-        neutral={"epsilon": 0.0},
+        off_values={"epsilon": 0.0},
         aliases=("eta",),
         stage=Stage.MIN_P + 3,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     def floor(self, candidates: Candidates) -> float:

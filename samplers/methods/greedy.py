@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..base import About, Selector
+from ..base import SamplerInfo, Selector
 from ..candidates import Candidates
 from ..stages import short_number
 
@@ -22,20 +22,20 @@ class Greedy(Selector):
     No parameters, no random numbers. Equals llama.cpp's ``greedy``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="greedy",
         summary="the most likely token, always",
         formula="argmax_i logit_i",
         reference="llama.cpp `greedy`",
         llama_cpp="equal",
         aliases=("argmax",),
-        selects=True,
-        takes_likeliest=True,
+        is_selector=True,
+        is_greedy=True,
     )
 
     def select(self, candidates: Candidates) -> int:
         """Return the id of the highest row."""
-        candidates.take(np.array([candidates.best()]), is_ordered=True)
+        candidates.select_rows(np.array([candidates.top_position()]), is_ordered=True)
         return int(candidates.ids[0])
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import About, BuildContext, Sampler, Stage, Vocabulary, need_vocabulary
+from ..base import BuildContext, Sampler, SamplerInfo, Stage, Vocabulary, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Positions
@@ -28,7 +28,7 @@ class IgnoreEos(Sampler):
     -inf.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="ignore_eos",
         summary="never end by an end-of-generation token",
         formula="drop i if i ends a generation",
@@ -74,12 +74,12 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
     ``name``: the sampler's, for messages.
     """
     size = ends.table.size
-    if candidates.vocabulary != size:
-        raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {size}")
-    if candidates.is_whole and ends.ids.size < candidates.vocabulary:
+    if candidates.vocab_size != size:
+        raise SamplingError(f"{name}: the row has {candidates.vocab_size} logits, the vocabulary {size}")
+    if candidates.is_full_vocabulary and ends.ids.size < candidates.vocab_size:
         candidates.drop(ends.ids)
         return
     rows = ends.table[candidates.ids]
     if rows.all():
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
-    candidates.keep(~rows)
+    candidates.filter_rows(~rows)

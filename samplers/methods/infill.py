@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..base import About, BuildContext, Sampler, need_vocabulary
+from ..base import BuildContext, Sampler, SamplerInfo, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Floats, sequential_sum
@@ -36,7 +36,7 @@ class Infill(Sampler):
     grammar forbids that.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="infill",
         summary="fill-in-the-middle: end early, merge tokens that begin alike",
         formula="3 n p_end > p_text: end tokens only; else merge prefixes, drop p < 0.2, drop p < 1 / (m + 1)",
@@ -59,17 +59,17 @@ class Infill(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the rows that are worth drawing from."""
-        if candidates.vocabulary != self._is_end.size:
+        if candidates.vocab_size != self._is_end.size:
             raise SamplingError(
-                f"infill: the row has {candidates.vocabulary} logits, the vocabulary {self._is_end.size}"
+                f"infill: the row has {candidates.vocab_size} logits, the vocabulary {self._is_end.size}"
             )
-        candidates.order()
+        candidates.sort_descending()
         probs = candidates.llama_cpp_probs()
         is_end = self._is_end[candidates.ids]
         is_text = ~is_end
         ending, writing = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
         if np.float32(3) * ending * np.float32(candidates.llama_cpp_count) > writing:
-            candidates.keep(is_end)
+            candidates.filter_rows(is_end)
             self._keep_masked_ends(candidates)
             return
         probs = self._merged(candidates, probs)
@@ -79,7 +79,7 @@ class Infill(Sampler):
             self._stop(candidates)
             return
         share = probs / sequential_sum(probs[kept])
-        candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
+        candidates.filter_rows(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
         self._keep_masked_ends(candidates)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
@@ -121,10 +121,10 @@ class Infill(Sampler):
     def _stop(self, candidates: Candidates) -> None:
         """Keep the end-of-turn token alone, or the likeliest row if the grammar forbids the end."""
         end = self._end
-        if end is not None and (candidates.allowed is None or candidates.allowed[end]):
-            candidates.only(end, 1.0)
+        if end is not None and (candidates.grammar_mask is None or candidates.grammar_mask[end]):
+            candidates.replace_with_single_row(end, 1.0)
         else:
-            candidates.top(1)
+            candidates.keep_top_rows(1)
 
 
 def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:

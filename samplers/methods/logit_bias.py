@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator
 
-from ..base import FLOAT32_MAX, About, BuildContext, Sampler, Stage
+from ..base import FLOAT32_MAX, BuildContext, Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..kernels import Floats, Positions
@@ -71,18 +71,18 @@ class LogitBias(Sampler):
     count as unsorted after it.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="logit_bias",
         summary="raise, lower or ban chosen tokens",
         formula="logit_i + bias_i;  -inf or false: drop i",
         reference="llama.cpp `logit_bias`; OpenAI API `logit_bias`",
         llama_cpp="equal; a ban drops the token instead of setting it to -inf",
-        main="bias",
+        main_parameter="bias",
         example={42: -1.5},
-        neutral={"bias": {}},
+        off_values={"bias": {}},
         stage=Stage.LOGIT_BIAS,
         is_bias=True,
-        merged=("bias",),
+        mergeable_parameters=("bias",),
     )
 
     bias: dict[int | str, Bias] = Field(
@@ -111,16 +111,16 @@ class LogitBias(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Add the biases and drop the banned tokens."""
-        if self._tables is None or self._tables[0].size != candidates.vocabulary:
-            self._tables = self._fill(candidates.vocabulary)
+        if self._tables is None or self._tables[0].size != candidates.vocab_size:
+            self._tables = self._fill(candidates.vocab_size)
         added, banned, changed = self._tables
-        touched = changed if candidates.is_whole else candidates.where(added)
+        touched = changed if candidates.is_full_vocabulary else candidates.positions_where(added)
         if touched.size:
-            candidates.change(touched, candidates.logits[touched] + added[candidates.tokens(touched)])
-        allowed = ~(banned if candidates.is_whole else banned[candidates.ids])
+            candidates.set_logits_at(touched, candidates.logits[touched] + added[candidates.tokens(touched)])
+        allowed = ~(banned if candidates.is_full_vocabulary else banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
-        candidates.keep(allowed)
+        candidates.filter_rows(allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed, and those that were banned."""

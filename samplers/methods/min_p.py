@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import short_number, token_count
 
@@ -26,16 +26,16 @@ class MinP(Sampler):
     Range: p 0..1, min_keep >= 1; neutral at p = 0. Source: Nguyen et al. 2024. Equals llama.cpp's ``min_p``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="min_p",
         summary="keep tokens at least p times as likely as the best one",
         formula="keep i if p_i >= p * p_max",
         reference="Nguyen et al. 2024, Turning Up the Heat: Min-p Sampling",
         llama_cpp="equal",
-        main="p",
-        neutral={"p": 0.0},
+        main_parameter="p",
+        off_values={"p": 0.0},
         stage=Stage.MIN_P,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     p: float = Field(default=0.05, ge=0, le=1, description="fraction of the best probability; 0 = off")
@@ -53,9 +53,9 @@ class MinP(Sampler):
             return
         mask = logits >= threshold
         if int(np.count_nonzero(mask)) < self.min_keep:
-            candidates.top(self.min_keep)
+            candidates.keep_top_rows(self.min_keep)
         else:
-            candidates.keep(mask)
+            candidates.filter_rows(mask)
             candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

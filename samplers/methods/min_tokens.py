@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
+from ..base import BuildContext, Sampler, SamplerInfo, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..stages import dropped_tokens, token_count
 from .ignore_eos import drop_ends, end_tokens
@@ -26,15 +26,15 @@ class MinTokens(Sampler):
     token remains. Source: ``min_tokens`` of vLLM and Aphrodite. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="min_tokens",
         summary="no end-of-generation token before n tokens were made",
         formula="drop i if i ends a generation and fewer than n tokens were made",
         reference="vLLM, Aphrodite `min_tokens`",
         llama_cpp="not in llama.cpp",
-        main="n",
+        main_parameter="n",
         example=20,
-        neutral={"n": 0},
+        off_values={"n": 0},
         aliases=("min_length", "min_new_tokens"),
         stage=Stage.IGNORE_EOS + 1,
         is_bias=True,

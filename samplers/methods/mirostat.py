@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, BuildContext, Selection, Selector
+from ..base import BuildContext, SamplerInfo, Selection, Selector
 from ..candidates import Candidates
 from ..kernels import Floats, sequential_sum
 from ..mersenne_twister import MersenneTwister
@@ -53,7 +53,7 @@ class MirostatBase(Selector):
 
     def select(self, candidates: Candidates) -> int:
         """Cut, draw one of the remaining rows, and correct mu."""
-        candidates.order()
+        candidates.sort_descending()
         before = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
         position = self._random.discrete(candidates)
@@ -97,14 +97,14 @@ class Mirostat(MirostatBase):
     Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="mirostat",
         summary="hold the surprise of the text near tau bits; draws the token",
         formula="k from a Zipf law and mu; draw from the top k;  mu <- mu - eta (surprise - tau)",
         reference="Basu et al. 2021, Mirostat",
         llama_cpp="equal with surprise: truncated and, once k overflows an int, overflow: one (x86)",
-        main="tau",
-        selects=True,
+        main_parameter="tau",
+        is_selector=True,
         family="mirostat",
     )
 
@@ -127,7 +127,7 @@ class Mirostat(MirostatBase):
             s_hat = sequential_sum(t * b) / sequential_sum(t * t)
             epsilon = s_hat - np.float32(1)
             spread = epsilon * _power(np.float32(2), self.mu)
-            share = np.float32(1) - _power(np.float32(candidates.vocabulary), -epsilon)
+            share = np.float32(1) - _power(np.float32(candidates.vocab_size), -epsilon)
             k = _power(spread / share, np.float32(1) / s_hat)
         if math.isnan(k) or (k >= _INT_END and self.overflow == "one"):
             candidates.truncate(1)

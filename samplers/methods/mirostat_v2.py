@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..base import About
+from ..base import SamplerInfo
 from ..candidates import Candidates
 from .mirostat import MirostatBase, surprises
 
@@ -26,16 +26,16 @@ class MirostatV2(MirostatBase):
     llama.cpp's ``mirostat_v2`` with surprise: truncated.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="mirostat_v2",
         summary="hold the surprise of the text near tau bits, the simpler way; draws the token",
         formula="keep i if -log2 p_i <= mu; draw;  mu <- mu - eta (surprise - tau)",
         reference="Basu et al. 2021, Mirostat; llama.cpp `mirostat-v2`",
         llama_cpp="equal with surprise: truncated, the same seed draws the same tokens",
-        main="tau",
-        selects=True,
+        main_parameter="tau",
+        is_selector=True,
         family="mirostat",
-        stands_for={"mirostat": {}},
+        covered_samplers={"mirostat": {}},
     )
 
     def cut(self, candidates: Candidates) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import token_count
 from ..tokens import check_tokens
@@ -28,15 +28,15 @@ class NoRepeatNgram(Sampler):
     Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="no_repeat_ngram",
         summary="drop tokens that would repeat an n-gram of the text so far",
         formula="drop i if the last n - 1 tokens followed by i occur in the text already",
         reference="Paulus, Xiong & Socher 2017; transformers `no_repeat_ngram_size`",
         llama_cpp="not in llama.cpp",
-        main="n",
+        main_parameter="n",
         example=4,
-        neutral={"n": 0},
+        off_values={"n": 0},
         aliases=("no_repeat_ngram_size",),
         stage=Stage.DRY + 1,
     )
@@ -65,10 +65,10 @@ class NoRepeatNgram(Sampler):
         if not followers:
             return
         tokens = list(followers)
-        check_tokens("no_repeat_ngram", tokens, candidates.vocabulary)
+        check_tokens("no_repeat_ngram", tokens, candidates.vocab_size)
         allowed = ~candidates.mask_of(tokens)
         if (candidates.logits[allowed] > -np.inf).any():
-            candidates.keep(allowed)
+            candidates.filter_rows(allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would repeat an n-gram."""

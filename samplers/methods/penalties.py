@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
+from ..base import BuildContext, Sampler, SamplerInfo, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..kernels import Floats, Positions
 from ..stages import logit_changes
@@ -47,15 +47,15 @@ class Penalties(Sampler):
     penalize_newline: true.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="penalties",
         summary="make tokens less likely that occur among the last n",
         formula="l > 0: l / repeat, else l * repeat;  then l - (count * frequency + presence)",
         reference="Keskar et al. 2019, CTRL; OpenAI API `frequency_penalty`, `presence_penalty`",
         llama_cpp="equal with scope: all and penalize_newline: true",
-        main="repeat",
+        main_parameter="repeat",
         example=1.1,
-        neutral={"repeat": 1.0, "frequency": 0.0, "presence": 0.0},
+        off_values={"repeat": 1.0, "frequency": 0.0, "presence": 0.0},
         aliases=("penalty", "repeat_penalty"),
         stage=Stage.PENALTIES,
     )
@@ -69,7 +69,7 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
 
-    __slots__ = ("_amounts", "_counts", "_newline", "_penalised", "_prompt_count", "_stale", "_window")
+    __slots__ = ("_amounts", "_counts", "_newline", "_penalized", "_prompt_count", "_stale", "_window")
 
     @property
     def is_neutral(self) -> bool:
@@ -92,15 +92,15 @@ class Penalties(Sampler):
         # What frequency and presence subtract from each token's logit, float32 (V,); but not yet for the stale.
         self._amounts: Floats | None = None
         self._stale: list[int] = []
-        self._penalised: Positions | None = None
+        self._penalized: Positions | None = None
 
     def accept(self, token: int) -> None:
         """Move the window by one token."""
         if self._counts is not None:
             in_window, in_output = self._counts
             check_token("penalties", token, in_window.size)
-            if self._penalised is not None and not in_window[token]:
-                self._penalised = np.append(self._penalised, token)
+            if self._penalized is not None and not in_window[token]:
+                self._penalized = np.append(self._penalized, token)
             in_window[token] += 1
             in_output[token] += 1
             self._note_change(token)
@@ -110,8 +110,8 @@ class Penalties(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the window."""
-        if self._counts is None or self._counts[0].size != candidates.vocabulary:
-            self._counts, self._amounts, self._stale = self._count(candidates.vocabulary), None, []
+        if self._counts is None or self._counts[0].size != candidates.vocab_size:
+            self._counts, self._amounts, self._stale = self._count(candidates.vocab_size), None, []
         touched = self._touched(candidates, self._counts.window)
         if not touched.size:
             return
@@ -125,7 +125,7 @@ class Penalties(Sampler):
                 new = np.minimum(multiplied, divided) if is_lower else np.where(old <= 0, multiplied, divided)
             if self.frequency or self.presence:
                 new = new - self._subtracted(self._counts).take(candidates.tokens(touched))
-        candidates.change(touched, new)
+        candidates.set_logits_at(touched, new)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""
@@ -133,12 +133,12 @@ class Penalties(Sampler):
 
     def _touched(self, candidates: Candidates, in_window: Counts) -> Positions:
         """Return the positions of the rows with a penalty, in any order. Those of a whole row are kept."""
-        if not candidates.is_whole:
-            touched = candidates.where(in_window)
-        elif self._penalised is None:
-            touched = self._penalised = candidates.where(in_window)
+        if not candidates.is_full_vocabulary:
+            touched = candidates.positions_where(in_window)
+        elif self._penalized is None:
+            touched = self._penalized = candidates.positions_where(in_window)
         else:
-            touched = self._penalised
+            touched = self._penalized
         return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
 
     def _subtracted(self, counts: _WindowCounts) -> Floats:
@@ -171,8 +171,8 @@ class Penalties(Sampler):
         if self._counts is not None:
             in_window, in_output = self._counts
             in_window[token] -= 1
-            if self._penalised is not None and not in_window[token]:
-                self._penalised = self._penalised[self._penalised != token]
+            if self._penalized is not None and not in_window[token]:
+                self._penalized = self._penalized[self._penalized != token]
             in_output[token] -= not from_prompt
             self._note_change(token)
 

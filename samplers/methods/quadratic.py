@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import clamp_to_finite
 from ..stages import short_number
@@ -27,15 +27,15 @@ class Quadratic(Sampler):
     text-generation-webui, KoboldCpp and Aphrodite agree on it. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="quadratic",
         summary="bend the logits along a parabola: closer at the top, steeper below",
         formula="max - k f d^2 + s f d^3,  d = logit - max, k = (3 - c) / 2, s = (c - 1) / 2",
         reference="Kalomaze 2024, Quadratic / Smooth Sampling, text-generation-webui PR 5403",
         llama_cpp="not in llama.cpp",
-        main="factor",
+        main_parameter="factor",
         example=0.25,
-        neutral={"factor": 0.0},
+        off_values={"factor": 0.0},
         aliases=("smoothing", "smoothing_factor", "smooth_sampling"),
         stage=Stage.XTC + 1,
     )
@@ -52,7 +52,7 @@ class Quadratic(Sampler):
         quadratic, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
         with np.errstate(over="ignore", invalid="ignore"):
             bent = candidates.max + self.factor * depth * depth * (cubic * depth - quadratic)
-        candidates.replace(clamp_to_finite(bent, old), monotone=self.curve <= 3)
+        candidates.set_logits(clamp_to_finite(bent, old), monotone=self.curve <= 3)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say how far the second token lies below the first."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import logit_changes
 from ..tokens import LastPositions
@@ -36,15 +36,15 @@ class RepetitionPenalty(Sampler):
     with repeat: penalty.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="repetition_penalty",
         summary="KoboldAI's penalty on past tokens, sloping with their distance",
         formula="l > 0: l / r, else l * r;  r = 1 + (y + 1) / 2 * (penalty - 1), y a sigmoid of the distance",
         reference="Keskar et al. 2019, CTRL; KoboldAI wiki, Repetition penalty",
         llama_cpp="with slope 0 it is llama.cpp's `penalties` with repeat: penalty, last_n: range (0 is -1 there)",
-        main="penalty",
+        main_parameter="penalty",
         example=1.1,
-        neutral={"penalty": 1.0},
+        off_values={"penalty": 1.0},
         aliases=("rep_pen", "repetition"),
         stage=Stage.PENALTIES - 2,
     )
@@ -68,16 +68,16 @@ class RepetitionPenalty(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in range."""
-        positions = self._last_positions.table(candidates.vocabulary)
+        positions = self._last_positions.table(candidates.vocab_size)
         count = len(self._last_positions)
-        touched = candidates.where(positions >= max(count - (self.range or count), 0))
+        touched = candidates.positions_where(positions >= max(count - (self.range or count), 0))
         if not touched.size:
             return
         old = candidates.logits[touched]
         factor = self._factor(count - 1 - positions[candidates.tokens(touched)])
         # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            candidates.change(touched, np.where(old <= 0, old * factor, old / factor))
+            candidates.set_logits_at(touched, np.where(old <= 0, old * factor, old / factor))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import short_number
 
@@ -27,15 +27,15 @@ class Skew(Sampler):
     Range: -20..20; neutral at 0. Source: Aphrodite and exllamav2. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="skew",
         summary="shift probability along the tokens by a power of the cumulative sum",
         formula="p_i' = c_i^k - c_(i-1)^k,  k = e^skew, c the running sum of p",
         reference="Aphrodite `skew`; exllamav2 `skew`",
         llama_cpp="not in llama.cpp",
-        main="skew",
+        main_parameter="skew",
         example=0.5,
-        neutral={"skew": 0.0},
+        off_values={"skew": 0.0},
         stage=Stage.TEMPERATURE + 2,
     )
 
@@ -49,16 +49,16 @@ class Skew(Sampler):
         if not self.skew:
             return
         if self.order == "probability":
-            candidates.order()
-        elif not candidates.is_whole:
-            candidates.take(candidates.ids.argsort())
+            candidates.sort_descending()
+        elif not candidates.is_full_vocabulary:
+            candidates.select_rows(candidates.ids.argsort())
         weights = candidates.weights().astype(np.float64)
         cumulative = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)
         cumulative[-1] = 1.0
         shifted = np.diff(cumulative ** math.exp(self.skew), prepend=0.0)
         with np.errstate(divide="ignore"):
-            candidates.replace(np.log(shifted).astype(np.float32))
-        candidates.keep(shifted > 0)
+            candidates.set_logits(np.log(shifted).astype(np.float32))
+        candidates.filter_rows(shifted > 0)
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

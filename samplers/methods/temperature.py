@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import as_float32
 from ..stages import short_number
@@ -27,17 +27,17 @@ class Temperature(Sampler):
     t = 0 llama.cpp sets the other rows to -inf; here they are dropped, and count as those of `top_n_sigma` do.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="temperature",
         summary="sharpen (< 1) or flatten (> 1) the distribution",
         formula="logit_i / t;  t = 0: only the most likely token is kept",
         reference="Ackley, Hinton & Sejnowski 1985, A Learning Algorithm for Boltzmann Machines",
         llama_cpp="equal; at t = 0 the others are dropped, and later steps still count them",
-        main="t",
-        neutral={"t": 1.0},
+        main_parameter="t",
+        off_values={"t": 1.0},
         aliases=("temp",),
         stage=Stage.TEMPERATURE,
-        keeps_likeliest=True,
+        keeps_top_token=True,
         family="temperature",
     )
 
@@ -58,7 +58,7 @@ def divide(candidates: Candidates, t: np.float32) -> None:
         highest = candidates.max / t  # the highest quotient: rounding keeps the order
         if math.isfinite(highest):
             scaled = np.divide(candidates.logits, t, dtype=np.float32)
-            candidates.replace(scaled, monotone=True, highest=highest)
+            candidates.set_logits(scaled, monotone=True, highest=highest)
             return
     candidates.mask_except_best()
 

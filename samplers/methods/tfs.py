@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import mass_at
 
@@ -32,18 +32,18 @@ class Tfs(Sampler):
     Range: z 0..1; neutral at 1. Source: Bricken 2019. Not in llama.cpp since 2024.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="tfs",
         summary="cut the tail where the sorted probabilities stop bending",
         formula="keep i if sum_{j<i} |p''_j| / sum |p''| <= z  (p sorted, p'' second differences)",
         reference="Bricken 2019, Tail Free Sampling; KoboldAI",
         llama_cpp="not in llama.cpp since 2024; pad: false is what it and KoboldCpp do",
-        main="z",
+        main_parameter="z",
         example=0.95,
-        neutral={"z": 1.0},
+        off_values={"z": 1.0},
         aliases=("tfs_z", "tail_free", "tail_free_sampling"),
         stage=Stage.TOP_P + 1,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     z: float = Field(default=1.0, ge=0, le=1, description="share of the curvature to keep; 1 = off")
@@ -54,7 +54,7 @@ class Tfs(Sampler):
         size = len(candidates)
         if self.z >= 1 or size == 1 or (size == 2 and not self.pad):
             return
-        candidates.order()
+        candidates.sort_descending()
         weights = candidates.weights().astype(np.float64)
         bends = np.abs(np.diff(weights / weights.sum(), n=2))
         candidates.truncate(max(self._padded(bends) if self.pad else self._unpadded(bends), 1))

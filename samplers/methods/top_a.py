@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import short_number
 
@@ -25,17 +25,17 @@ class TopA(Sampler):
     Aphrodite agree on it. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_a",
         summary="keep tokens with p at least a * p_max squared",
         formula="keep i if p_i >= a * p_max^2",
         reference="BlinkDL, RWKV-LM, the top-a sampling method; KoboldAI",
         llama_cpp="not in llama.cpp",
-        main="a",
+        main_parameter="a",
         example=0.2,
-        neutral={"a": 0.0},
+        off_values={"a": 0.0},
         stage=Stage.TOP_K + 1,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     a: float = Field(default=0.0, ge=0, description="factor of the squared best probability; 0 = off")
@@ -44,7 +44,7 @@ class TopA(Sampler):
         """Drop the rows below the threshold."""
         probs = candidates.probs()
         best = np.maximum.reduce(probs)
-        candidates.keep(probs >= min(np.float32(self.a) * best * best, best))
+        candidates.filter_rows(probs >= min(np.float32(self.a) * best * best, best))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import entropy_terms
 from ..stages import StageCandidates, short_number
@@ -22,17 +22,17 @@ class TopH(Sampler):
     Top-H Decoding, as transformers implements it with top_n 100. Not in llama.cpp.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_h",
         summary="keep tokens while their entropy stays within h of the whole",
         formula="keep the largest n with sum_{i<=n} -p_(i) ln p_(i) <= h * H",
         reference="Baghaei Potraghloo et al. 2025, Top-H Decoding; transformers `TopHLogitsWarper`",
         llama_cpp="not in llama.cpp",
-        main="h",
+        main_parameter="h",
         example=0.4,
-        neutral={"h": 0.0},
+        off_values={"h": 0.0},
         stage=Stage.MIN_P + 1,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     h: float = Field(default=0.0, ge=0, le=1, description="share of the entropy to keep; 0 = off")
@@ -43,9 +43,9 @@ class TopH(Sampler):
         if not self.h:
             return
         if self.top_n:
-            candidates.top(self.top_n)
+            candidates.keep_top_rows(self.top_n)
         else:
-            candidates.order()
+            candidates.sort_descending()
         weights = candidates.weights().astype(np.float64)
         terms = entropy_terms(weights / weights.sum())
         cumulative = np.add.accumulate(terms)

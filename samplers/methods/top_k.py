@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..stages import mass_at
 
@@ -24,16 +24,16 @@ class TopK(Sampler):
     except for equal logits at the edge, of which llama.cpp's partial sort keeps any.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_k",
         summary="keep the k most likely tokens",
         formula="keep i if rank(logit_i) <= k",
         reference="Fan, Lewis & Dauphin 2018, Hierarchical Neural Story Generation",
         llama_cpp="equal; of equal logits the lower id is kept, where llama.cpp's sort is unstable",
-        main="k",
-        neutral={"k": 0},
+        main_parameter="k",
+        off_values={"k": 0},
         stage=Stage.TOP_K,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     k: int = Field(default=40, ge=-1, description="how many tokens to keep; 0 or -1 = off")
@@ -46,7 +46,7 @@ class TopK(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Keep the k highest rows."""
         if self.k > 0:
-            candidates.top(self.k)
+            candidates.keep_top_rows(self.k)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say which mass was kept."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import sequential_sum, sequential_sum_of_squares
 from ..stages import short_number
@@ -30,18 +30,18 @@ class TopNSigma(Sampler):
     dropped: counted.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_n_sigma",
         summary="keep logits within n standard deviations of the best",
         formula="keep i if logit_i >= max - n * sigma",
         reference="Tang et al. 2024, Top-n-sigma: Not All Logits Are You Need",
         llama_cpp="equal with dropped: counted",
-        main="n",
+        main_parameter="n",
         example=1.0,
-        neutral={"n": 0.0},
+        off_values={"n": 0.0},
         aliases=("nsigma", "n_sigma", "top_nsigma"),
         stage=Stage.TOP_N_SIGMA,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     n: float = Field(default=0.0, ge=-1, description="how many standard deviations; 0 or -1 = off")
@@ -71,7 +71,7 @@ class TopNSigma(Sampler):
             if self.dropped == "counted":
                 candidates.mask_except(is_kept)
             else:
-                candidates.keep(is_kept)
+                candidates.filter_rows(is_kept)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say which logit was needed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import Floats, Positions, as_float32, descending
 from ..stages import mass_at
@@ -37,17 +37,17 @@ class TopP(Sampler):
     ``top_p``.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_p",
         summary="keep the most likely tokens until their mass reaches p",
         formula="keep the smallest n with p_(1) + … + p_(n) >= p  (boundary include)",
         reference="Holtzman et al. 2020, The Curious Case of Neural Text Degeneration",
         llama_cpp="equal with boundary: include",
-        main="p",
-        neutral={"p": 1.0},
+        main_parameter="p",
+        off_values={"p": 1.0},
         aliases=("nucleus",),
         stage=Stage.TOP_P,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
 
     p: float = Field(default=0.95, ge=0, le=1, description="mass to keep; 1 = off")
@@ -71,7 +71,7 @@ class TopP(Sampler):
             # A head that is kept whole may fall short of the mass; then a longer one is needed.
             if count < head.size:
                 break
-        candidates.take(head[:count], is_ordered=True)
+        candidates.select_rows(head[:count], is_ordered=True)
         if candidates.masked_count:
             candidates.truncate(count)
 

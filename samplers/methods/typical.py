@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Stage
+from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
 from ..kernels import Floats, highest_rows, llama_cpp_entropy, logarithms
 from ..stages import mass_at, short_number
@@ -34,15 +34,15 @@ class Typical(Sampler):
     and NaN in llama.cpp, which then keeps rows by chance.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="typical",
         summary="keep the tokens about as surprising as the distribution expects",
         formula="sort by |-ln p_i - H|; keep the smallest n with mass > p  (boundary include)",
         reference="Meister, Pimentel, Wiher & Cotterell 2022, Locally Typical Sampling",
         llama_cpp="equal with boundary: include; 0 ln 0 is 0, not NaN; equal scores keep the likelier first",
-        main="p",
+        main_parameter="p",
         example=0.9,
-        neutral={"p": 1.0},
+        off_values={"p": 1.0},
         aliases=("typical_p", "typ_p", "locally_typical"),
         stage=Stage.TYPICAL,
     )
@@ -57,7 +57,7 @@ class Typical(Sampler):
         """Keep the rows nearest to the entropy."""
         if np.float32(self.p) >= 1:
             return
-        candidates.order()
+        candidates.sort_descending()
         probs = candidates.llama_cpp_probs()
         logs = logarithms(probs)
         nearness = -np.abs(-logs - llama_cpp_entropy(probs, logs))
@@ -69,7 +69,7 @@ class Typical(Sampler):
             if count < count_sorted or count_sorted == size:
                 break
             count_sorted = min(size, _GROWTH * count_sorted)
-        candidates.take(positions[:count])
+        candidates.select_rows(positions[:count])
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

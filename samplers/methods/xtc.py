@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
+from ..base import BuildContext, Sampler, SamplerInfo, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
 from ..stages import comparison, token_count
@@ -32,15 +32,15 @@ class Xtc(Sampler):
     does not count as likely at threshold 0.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="xtc",
         summary="at random, drop all likely tokens except the least likely of them",
         formula="if u <= probability: of those with p_i >= threshold keep only the last",
         reference="p-e-w 2024, Exclude Top Choices, text-generation-webui PR 6335",
         llama_cpp="equal with keep_special: false, the random numbers too",
-        main="probability",
+        main_parameter="probability",
         example=0.5,
-        neutral={"probability": 0.0},
+        off_values={"probability": 0.0},
         aliases=("exclude_top_choices", "xtc_probability"),
         stage=Stage.XTC,
     )
@@ -86,7 +86,7 @@ class Xtc(Sampler):
             self._chance = self._random.uniform_float()
         if self._chance > np.float32(self.probability):
             return
-        candidates.order()
+        candidates.sort_descending()
         drop = self._likely_count(candidates) - 1
         if drop < 1 or candidates.llama_cpp_count - drop < self.min_keep:
             return
@@ -96,7 +96,7 @@ class Xtc(Sampler):
         mask = np.arange(len(candidates)) >= drop
         mask[:drop] = np.isin(candidates.ids[:drop], self._special)
         if self.keep_special != "cancel" or not mask[:drop].any():
-            candidates.keep(mask)
+            candidates.filter_rows(mask)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say what was rolled, and what was dropped."""

@@ -185,11 +185,11 @@ def test_sampler_by_alias_and_ranges(gen):
     assert "include or exclude" in gen("samplers", "top_p").out
 
 
-@pytest.mark.parametrize("name", [name for name, cls in catalogue().items() if cls.about.main])
+@pytest.mark.parametrize("name", [name for name, cls in catalogue().items() if cls.about.main_parameter])
 def test_the_example_of_a_preset_is_read_as_the_value_that_it_shows(gen, name):
     cls = catalogue()[name]
     (shown,) = re.findall(r"^in a preset: (.*)$", gen("samplers", name).out, re.MULTILINE)
-    default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
+    default = cls.model_fields[cls.about.main_parameter].get_default(call_default_factory=True)
     assert parse_yaml_scalar(shown) == {name: default if cls.about.example is None else cls.about.example}
 
 

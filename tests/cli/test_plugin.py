@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("with_pruned_model")
 MODULE = '''
 from typing import ClassVar
 
-from logitsmith.samplers import About, Sampler
+from logitsmith.samplers import SamplerInfo, Sampler
 from pydantic import Field
 
 print("even_only was loaded", flush=True)
@@ -21,24 +21,24 @@ print("even_only was loaded", flush=True)
 class EvenOnly(Sampler):
     """Keep the tokens whose id is a multiple of the step."""
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="even_only",
         summary="keep every n-th token id",
         formula="keep i if i mod step == 0",
         reference="nobody",
         llama_cpp="not in llama.cpp",
-        main="step",
+        main_parameter="step",
     )
     step: int = Field(default=2, ge=1, description="the modulus")
 
     def apply(self, candidates):
         divisible = candidates.ids % self.step == 0
         if divisible.any():
-            candidates.keep(divisible)
+            candidates.filter_rows(divisible)
 
 
 class Boom(Sampler):
-    about: ClassVar[About] = About(name="boom", summary="s", formula="f", reference="r", llama_cpp="l")
+    about: ClassVar[SamplerInfo] = SamplerInfo(name="boom", summary="s", formula="f", reference="r", llama_cpp="l")
 
     def apply(self, candidates):
         raise ValueError("kaput")

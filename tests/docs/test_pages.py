@@ -41,7 +41,9 @@ def test_the_table_of_samplers_has_a_row_for_each():
     rows = samplers_table().splitlines()[2:]
     assert len(rows) == len(catalogue())
     for row, (name, cls) in zip(rows, catalogue().items(), strict=True):
-        assert row.startswith(f"| [`{name}`](#{name}) | {f'`{cls.about.main}`' if cls.about.main else ''} |")
+        assert row.startswith(
+            f"| [`{name}`](#{name}) | {f'`{cls.about.main_parameter}`' if cls.about.main_parameter else ''} |"
+        )
         assert plain(cls.about.summary).replace("|", r"\|") in row
 
 

@@ -26,7 +26,7 @@ from logitsmith.engine import (
 )
 from logitsmith.engine.native.binding import lib
 from logitsmith.grammars import GrammarError, resolve_grammar
-from logitsmith.samplers import About, Sampler, build, parse_chain
+from logitsmith.samplers import Sampler, SamplerInfo, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
 
 SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
@@ -295,7 +295,7 @@ def test_an_abort_loses_nothing(model):
 
 def test_a_row_that_requests_share_cannot_be_written(model):
     class Reversing(Sampler):
-        about = About(
+        about = SamplerInfo(
             name="reversing", summary="writes into the logits", formula="", reference="", llama_cpp="none"
         )
 

@@ -193,6 +193,6 @@ def test_which_masked_rows_a_cut_leaves_is_left_to_llama_cpps_sort():
     """Only infill can tell them apart, by whether they end a text. Here the lowest ids stay."""
     candidates = Candidates(np.array([0, 5, 0, 0, 1, 0], dtype=np.float32))
     candidates.mask_except(np.array([False, True, False, False, True, False]))
-    candidates.top(4)
+    candidates.keep_top_rows(4)
     assert candidates.masked_ids().tolist() == [0, 2]
     assert candidates.llama_cpp_count == 4

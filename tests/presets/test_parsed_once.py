@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from logitsmith.presets import Preset, load_preset, resolve_settings
-from logitsmith.samplers import About, Sampler, build, registry
+from logitsmith.samplers import Sampler, SamplerInfo, build, registry
 from pydantic import Field, model_validator
 
 created: list[int] = []
@@ -18,8 +18,8 @@ created: list[int] = []
 class Counted(Sampler):
     """Notes each time that its parameters are checked."""
 
-    about: ClassVar[About] = About(
-        name="counted", summary="s", formula="f", reference="r", llama_cpp="l", main="param"
+    about: ClassVar[SamplerInfo] = SamplerInfo(
+        name="counted", summary="s", formula="f", reference="r", llama_cpp="l", main_parameter="param"
     )
     param: int = Field(default=0, description="any number")
 

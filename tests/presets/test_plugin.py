@@ -9,22 +9,22 @@ from typing import ClassVar
 import pytest
 from logitsmith.presets import PresetError, resolve_settings
 from logitsmith.presets.overrides import arrange_by_samplers
-from logitsmith.samplers import About, Sampler, Stage, registry
+from logitsmith.samplers import Sampler, SamplerInfo, Stage, registry
 from pydantic import Field
 
 
 class Plug(Sampler):
     """Does nothing, in the middle of the truncations."""
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="plug",
         summary="s",
         formula="f",
         reference="r",
         llama_cpp="l",
-        main="param",
+        main_parameter="param",
         stage=Stage.TOP_P + 5,
-        keeps_likeliest=True,
+        keeps_top_token=True,
     )
     param: int = Field(default=0, description="any number")
 
@@ -32,13 +32,13 @@ class Plug(Sampler):
 class PlugBias(Sampler):
     """Does nothing, like a bias."""
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="plug_bias",
         summary="s",
         formula="f",
         reference="r",
         llama_cpp="l",
-        main="param",
+        main_parameter="param",
         stage=Stage.LOGIT_BIAS + 1,
         is_bias=True,
     )
@@ -48,8 +48,8 @@ class PlugBias(Sampler):
 class PlugLast(Sampler):
     """Does nothing, and names no stage."""
 
-    about: ClassVar[About] = About(
-        name="plug_last", summary="s", formula="f", reference="r", llama_cpp="l", main="param"
+    about: ClassVar[SamplerInfo] = SamplerInfo(
+        name="plug_last", summary="s", formula="f", reference="r", llama_cpp="l", main_parameter="param"
     )
     param: int = Field(default=0, description="any number")
 

@@ -16,7 +16,7 @@ from ..oracle.native import Left, NativeChain
 
 Row = NDArray[np.float32]
 NEG = -math.inf
-LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
+MIN_FLOAT32, MAX_FLOAT32 = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
 
 def row(*values: float) -> Row:

@@ -7,7 +7,7 @@ from logitsmith.samplers import SamplingError, build
 from .rows import LARGE, NEG, FakeVocabulary, refuses, row, rows, run, table
 
 
-class PieceIndex:
+class TokenBytesIndex:
     """A vocabulary of these pieces, some of them control tokens."""
 
     eog = frozenset[int]()
@@ -25,7 +25,7 @@ class PieceIndex:
         return [self.pieces.index(bytes([byte])) for byte in data]
 
 
-WORDS = PieceIndex(b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"<s>", b"AB", "é".encode(), control={7})
+WORDS = TokenBytesIndex(b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"<s>", b"AB", "é".encode(), control={7})
 
 # what is banned, prompt, output, pieces that are dropped
 WORKED = {
@@ -86,7 +86,7 @@ def test_a_control_token_parts_no_string(prompt):
 @pytest.mark.parametrize("letter", ["É", "é", "\N{KELVIN SIGN}", "ß"])
 def test_ignore_case_is_for_a_to_z_only(letter):
     pieces = [letter, *{letter.lower(), letter.upper()} - {letter}]
-    chain = make({"strings": [letter], "ignore_case": True}, PieceIndex(*map(str.encode, pieces)))
+    chain = make({"strings": [letter], "ignore_case": True}, TokenBytesIndex(*map(str.encode, pieces)))
     assert chain.apply(row(*range(len(pieces)))).ids.tolist() == list(range(1, len(pieces)))
 
 
@@ -118,7 +118,7 @@ def test_brute_force_on_a_random_vocabulary(data, ignore_case, seed):
     strings = data.draw(st.lists(TEXT, max_size=4))
     prompt = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=8))
     params = {"tokens": sorted(tokens), "strings": strings, "ignore_case": ignore_case}
-    chain = make(params, PieceIndex(*pieces, control=control), seed)
+    chain = make(params, TokenBytesIndex(*pieces, control=control), seed)
     written = [b"" if i in control else folded(piece, ignore_case) for i, piece in enumerate(pieces)]
     banned = [folded(text.encode(), ignore_case) for text in strings]
     rng = np.random.default_rng(seed)

@@ -261,7 +261,7 @@ def test_greedy_rows_stand_beside_sampled_ones():
     logits = row(1, 3, 3, 2)
     greedy = Row(logits, {"repetition_penalty": 2.0}, [1], sampled=False)
     tokens, values = agrees([greedy, Row(logits, {"temperature": 5.0}, seed=4), greedy, Row(logits, seed=5)])
-    assert tokens[0] == tokens[2] == 2  # token 1 has been penalised
+    assert tokens[0] == tokens[2] == 2  # token 1 has been penalized
     assert values[0] == values[2] == 3.0
     assert values[1] < 0
     assert values[3] < 0

@@ -14,7 +14,7 @@ from logitsmith.samplers.batch import candidates as nucleus
 from logitsmith.samplers.batch import step as random_draw
 from logitsmith.samplers.batch.candidates import find_top_candidates
 from logitsmith.samplers.batch.logits import BLOCK_COUNT, LogitTable
-from logitsmith.samplers.batch.penalties import NO_PENALTIES, PenalisedLogits, RowSelection
+from logitsmith.samplers.batch.penalties import NO_PENALTIES, PenalizedLogits, RowSelection
 from logitsmith.samplers.batch.step import draw_from_rows, uniform_numbers
 from logitsmith.samplers.mersenne_twister import MersenneTwister
 
@@ -118,7 +118,7 @@ def test_heads_of_long_rows(style, counts):
     rows_, ids = np.repeat(np.arange(3), [len(it) for it in ids]), np.concatenate(ids)
     old = logits[rows_, ids]
     new = np.where(np.isneginf(old), old, old + rng.normal(0, 3, old.size)).astype(np.float32)
-    for touched in (NO_PENALTIES, PenalisedLogits(rows_, ids, old, new)):
+    for touched in (NO_PENALTIES, PenalizedLogits(rows_, ids, old, new)):
         check_heads(logits, ints(*counts), touched, [1, 0.7, 30])
 
 
@@ -292,6 +292,6 @@ def test_rows_whose_quotients_overflow_are_left_out():
 
 
 def test_a_not_a_number_that_a_penalty_covers_is_found():
-    touched = PenalisedLogits(ints(0), ints(1), row(np.nan), row(0))
+    touched = PenalizedLogits(ints(0), ints(1), row(np.nan), row(0))
     with pytest.raises(SamplingError, match="row 0: there is a NaN"):
         list(part_of(np.array([[0, np.nan]], np.float32), 1.0, touched).scaled_rows())

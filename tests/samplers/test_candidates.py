@@ -38,8 +38,8 @@ def test_refusal(logits, message):
 def test_starts_as_the_whole_vocabulary_without_a_copy():
     logits = row(1, 3, 2)
     candidates = Candidates(logits)
-    assert len(candidates) == candidates.vocabulary == 3
-    assert candidates.is_whole
+    assert len(candidates) == candidates.vocab_size == 3
+    assert candidates.is_full_vocabulary
     assert not candidates.is_ordered
     assert candidates.logits is logits
     assert candidates.ids.tolist() == [0, 1, 2]
@@ -49,7 +49,7 @@ def test_starts_as_the_whole_vocabulary_without_a_copy():
 
 def test_a_row_with_steps_between_its_numbers():
     candidates = Candidates(row(*range(600))[::2])
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.ids[0] == 299
     assert candidates.logits[0] == 598
 
@@ -57,13 +57,13 @@ def test_a_row_with_steps_between_its_numbers():
 @given(rows())
 def test_order_is_a_stable_descending_sort(logits):
     candidates = Candidates(logits)
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.ids.tolist() == ranked(logits)
     assert candidates.is_ordered
-    assert not candidates.is_whole
+    assert not candidates.is_full_vocabulary
     np.testing.assert_array_equal(candidates.logits, logits[candidates.ids])
     before = candidates.ids
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.ids is before
 
 
@@ -71,15 +71,15 @@ def test_order_is_a_stable_descending_sort(logits):
 def test_leading_is_the_head_of_the_order(logits, count):
     candidates = Candidates(logits)
     assert candidates.top_positions(count).tolist() == ranked(logits)[:count]
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.top_positions(count).tolist() == list(range(min(count, logits.size)))
 
 
 @given(rows(), st.integers(1, 6000))
 def test_top_is_order_and_truncate(logits, count):
     quick, slow = Candidates(logits), Candidates(logits)
-    quick.top(count)
-    slow.order()
+    quick.keep_top_rows(count)
+    slow.sort_descending()
     slow.truncate(count)
     assert table(quick) == table(slow)
     assert quick.is_ordered
@@ -89,8 +89,8 @@ def test_top_is_order_and_truncate(logits, count):
 def test_top_keeps_one_row_at_least(ordered):
     candidates = Candidates(row(1, 3, 2))
     if ordered:
-        candidates.order()
-    candidates.top(0)
+        candidates.sort_descending()
+    candidates.keep_top_rows(0)
     assert table(candidates) == [(1, 3.0)]
 
 
@@ -99,36 +99,36 @@ def test_keep(logits, data):
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=logits.size, max_size=logits.size)))
     mask[data.draw(st.integers(0, logits.size - 1))] = True
     candidates = Candidates(logits)
-    candidates.keep(mask)
+    candidates.filter_rows(mask)
     assert table(candidates) == [
         entry for entry, kept in zip(enumerate(logits.tolist()), mask, strict=True) if kept
     ]
-    assert candidates.is_whole == bool(mask.all())
+    assert candidates.is_full_vocabulary == bool(mask.all())
 
 
 def test_keep_of_ordered_rows_stays_ordered():
     candidates = Candidates(row(1, 3, 2))
-    candidates.order()
-    candidates.keep(np.array([True, False, True]))
+    candidates.sort_descending()
+    candidates.filter_rows(np.array([True, False, True]))
     assert candidates.is_ordered
     assert table(candidates) == [(1, 3.0), (0, 1.0)]
 
 
 def test_take():
     candidates = Candidates(row(1, 3, 2))
-    candidates.take(np.array([2, 0]))
+    candidates.select_rows(np.array([2, 0]))
     assert table(candidates) == [(2, 2.0), (0, 1.0)]
     assert not candidates.is_ordered
-    assert candidates.vocabulary == 3
+    assert candidates.vocab_size == 3
     assert candidates.max == 2
 
 
 def test_replace_forgets_the_order_unless_told():
     candidates = Candidates(row(1, 3, 2))
-    candidates.order()
-    candidates.replace(candidates.logits * 2, monotone=True)
+    candidates.sort_descending()
+    candidates.set_logits(candidates.logits * 2, monotone=True)
     assert candidates.is_ordered
-    candidates.replace(candidates.logits[::-1])
+    candidates.set_logits(candidates.logits[::-1])
     assert not candidates.is_ordered
     assert candidates.max == 6
 
@@ -136,7 +136,7 @@ def test_replace_forgets_the_order_unless_told():
 def test_change_copies_holds_overflow_and_leaves_minus_inf():
     logits = row(1, 3, NEG, 2)
     candidates = Candidates(logits)
-    candidates.change(np.array([1, 2, 3]), row(math.inf, 5, NEG))
+    candidates.set_logits_at(np.array([1, 2, 3]), row(math.inf, 5, NEG))
     limits = np.finfo(np.float32)
     assert table(candidates) == [(0, 1.0), (1, float(limits.max)), (2, NEG), (3, float(limits.min))]
     assert logits.tolist() == [1.0, 3.0, NEG, 2.0]
@@ -144,17 +144,17 @@ def test_change_copies_holds_overflow_and_leaves_minus_inf():
 
 def test_best_is_the_first_of_the_highest():
     candidates = Candidates(row(1, 3, 3))
-    assert candidates.best() == 1
-    candidates.order()
-    assert candidates.best() == 0
+    assert candidates.top_position() == 1
+    candidates.sort_descending()
+    assert candidates.top_position() == 0
 
 
 def test_where():
     candidates = Candidates(row(1, 3, 2))
     marks = np.array([0, 5, 1])
-    assert candidates.where(marks).tolist() == [1, 2]
-    candidates.take(np.array([2, 0]))
-    assert candidates.where(marks).tolist() == [0]
+    assert candidates.positions_where(marks).tolist() == [1, 2]
+    candidates.select_rows(np.array([2, 0]))
+    assert candidates.positions_where(marks).tolist() == [0]
 
 
 @given(rows(300))
@@ -181,7 +181,7 @@ def test_probabilities_sum_to_one(logits):
 @pytest.mark.parametrize("logits", LARGE)
 def test_probabilities_sum_to_one_on_a_large_vocabulary(logits):
     candidates = Candidates(logits)
-    candidates.order()
+    candidates.sort_descending()
     assert math.fsum(candidates.probs().tolist()) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -190,10 +190,10 @@ def test_probabilities_follow_the_rows():
     assert candidates.probs().tolist() == [0.25] * 4
     candidates.truncate(2)
     assert candidates.probs().tolist() == [0.5] * 2
-    candidates.order()
+    candidates.sort_descending()
     candidates.truncate(1)
     assert candidates.probs().tolist() == [1.0]
-    candidates.replace(row(1))
+    candidates.set_logits(row(1))
     assert candidates.probs().tolist() == [1.0]
 
 
@@ -210,7 +210,7 @@ def test_the_softmax_of_llama_cpps_truncating_samplers(logits):
 def test_where_the_algorithm_changes(size):
     logits = make_row("ties", size, 9)
     candidates = Candidates(logits)
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.ids.tolist() == ranked(logits)
     weights = candidates.weights().astype(np.float64)
     for u in np.linspace(0.001, 0.999, 50):
@@ -237,7 +237,11 @@ def test_a_draw_next_to_the_border_of_two_rows_is_that_of_the_exact_weights(styl
 
 
 def test_what_was_known_of_the_old_rows_is_forgotten():
-    for drop in (lambda it: it.top(3), lambda it: it.keep(it.logits > 0), lambda it: it.take(np.array([1, 2]))):
+    for drop in (
+        lambda it: it.keep_top_rows(3),
+        lambda it: it.filter_rows(it.logits > 0),
+        lambda it: it.select_rows(np.array([1, 2])),
+    ):
         candidates = Candidates(make_row("normal", 1_000, 1))
         before = candidates.probs()
         drop(candidates)
@@ -250,14 +254,14 @@ def test_what_was_known_of_the_old_rows_is_forgotten():
 def test_leading_none(ordered):
     candidates = Candidates(row(1, 3, 2))
     if ordered:
-        candidates.order()
+        candidates.sort_descending()
     assert candidates.top_positions(0).tolist() == candidates.top_positions(-1).tolist() == []
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_keep_takes_a_mask_of_all_rows(size):
     with pytest.raises(ValueError, match="for 3 rows"):
-        Candidates(row(1, 2, 3)).keep(np.ones(size, np.bool_))
+        Candidates(row(1, 2, 3)).filter_rows(np.ones(size, np.bool_))
 
 
 @pytest.mark.slow
@@ -279,13 +283,13 @@ def test_rows_that_are_dropped_leave_when_somebody_looks():
     assert candidates.max == 5
     assert candidates.ids.tolist() == [0, 3, 4, 5]
     assert candidates.logits.tolist() == [5, 2, 1, 0]
-    assert not candidates.is_whole
+    assert not candidates.is_full_vocabulary
 
 
 def test_rows_that_are_dropped_do_not_count_among_the_highest():
     candidates = Candidates(row(5, 4, 3, 2, 1, 0))
     candidates.drop(np.array([1, 2]))
-    candidates.top(3)
+    candidates.keep_top_rows(3)
     assert candidates.ids.tolist() == [0, 3, 4]
     assert candidates.ids.dtype == np.int32
     assert candidates.logits.tolist() == [5, 2, 1]
@@ -301,21 +305,23 @@ def test_a_dropped_row_that_was_the_highest():
 def test_new_logits_after_a_drop():
     candidates = Candidates(row(3, 1, 2))
     candidates.drop(np.array([1]))
-    candidates.replace(row(7, 8))
+    candidates.set_logits(row(7, 8))
     assert candidates.ids.tolist() == [0, 2]
     assert candidates.logits.tolist() == [7, 8]
 
 
 LOOKS = {
-    "top": lambda candidates, count: candidates.top(count),
-    "top positions": lambda candidates, count: candidates.take(candidates.top_positions(count), is_ordered=True),
-    "order": lambda candidates, count: candidates.order(),
+    "top": lambda candidates, count: candidates.keep_top_rows(count),
+    "top positions": lambda candidates, count: candidates.select_rows(
+        candidates.top_positions(count), is_ordered=True
+    ),
+    "order": lambda candidates, count: candidates.sort_descending(),
     "truncate": lambda candidates, count: candidates.truncate(count),
-    "change": lambda candidates, count: candidates.change(np.array([0]), row(9)),
+    "change": lambda candidates, count: candidates.set_logits_at(np.array([0]), row(9)),
     "drop again": lambda candidates, count: candidates.drop(np.array([0])),
     "only the best": lambda candidates, count: candidates.mask_except_best(),
     "snapshot": lambda candidates, count: candidates.snapshot(),
-    "where": lambda candidates, count: candidates.where(np.ones(candidates.vocabulary)),
+    "where": lambda candidates, count: candidates.positions_where(np.ones(candidates.vocab_size)),
     "pick": lambda candidates, count: candidates.pick(0.5),
     "pick a position": lambda candidates, count: candidates.pick_position(0.5),
     "the highest probability": lambda candidates, count: int(candidates.llama_cpp_highest_prob() * 2**24),
@@ -351,7 +357,7 @@ def test_the_highest_of_a_row_are_the_same_whether_they_are_expected(expects_top
     candidates = Candidates(logits, expects_top=expects_top)
     assert candidates.max == logits.max()
     assert candidates.top_positions(count).tolist() == best.tolist()
-    candidates.top(count)
+    candidates.keep_top_rows(count)
     assert candidates.ids.tolist() == best.tolist()
     assert candidates.logits.tolist() == logits[best].tolist()
 
@@ -373,5 +379,5 @@ def test_the_highest_of_a_long_row_without_some_of_its_highest(count, expects_to
     best = np.argsort(-logits, kind="stable")
     candidates = Candidates(logits, expects_top=expects_top)
     candidates.drop(np.sort(best[[1, 7, 50]]))
-    candidates.top(count)
+    candidates.keep_top_rows(count)
     assert candidates.ids.tolist() == np.delete(best, [1, 7, 50])[:count].tolist()

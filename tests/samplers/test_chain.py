@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from logitsmith.samplers import (
     SEED_MAX,
-    About,
     BuildContext,
     Candidates,
     Chain,
     Sampler,
+    SamplerInfo,
     SamplingError,
     Selector,
     StepError,
@@ -50,16 +50,16 @@ def test_leading_rows_are_those_of_the_logits(steps, size, count):
     candidates = chain.apply(logits)
     chain.draw(candidates)
     if count is None:
-        assert candidates.leading is None
+        assert candidates.top_rows is None
     else:
-        ids, values = candidates.leading
+        ids, values = candidates.top_rows
         assert ids.tolist() == ranked(logits)[:count]
         assert values.tolist() == logits[ids].tolist()
 
 
 def test_no_leading_rows_under_a_mask():
     chain, logits = build("top_k5", seed=1), make_row("normal", 5000, 1)
-    assert chain.apply(logits, np.arange(5000) % 2 == 0).leading is None
+    assert chain.apply(logits, np.arange(5000) % 2 == 0).top_rows is None
 
 
 def test_dist_is_appended():
@@ -180,7 +180,7 @@ def test_the_mask_goes_first():
     left = build([{"top_k": 2}]).apply(logits, mask)
     assert table(left) == [(2, 3.0), (3, 2.0)]
     assert left.probs().sum() == pytest.approx(1.0, abs=1e-6)
-    assert left.vocabulary == 4
+    assert left.vocab_size == 4
     assert build(["greedy"]).sample(logits, mask) == 2
 
 
@@ -235,7 +235,7 @@ def test_a_step_that_leaves_no_finite_logit_is_named(value):
         )
 
         def apply(self, candidates):
-            candidates.replace(np.full_like(candidates.logits, value))
+            candidates.set_logits(np.full_like(candidates.logits, value))
 
     with pytest.raises(SamplingError, match=r"^broken: left no finite logit$"):
         build([Broken()]).apply(row(1, 2))
@@ -327,8 +327,8 @@ def failing(verb, error):
     """A step that raises in one of its verbs."""
 
     class Failing(Selector if verb == "select" else Sampler):
-        about = About(
-            name="failing", summary="s", formula="f", reference="r", llama_cpp="l", selects=verb == "select"
+        about = SamplerInfo(
+            name="failing", summary="s", formula="f", reference="r", llama_cpp="l", is_selector=verb == "select"
         )
 
     def fail(self, _):
@@ -356,10 +356,10 @@ def test_whatever_a_step_raises_is_told_with_its_name(verb):
 @pytest.mark.parametrize("before", [[], ["top_k"]], ids=["unordered", "ordered"])
 def test_a_step_that_leaves_nothing_is_told_by_name(before):
     class Nothing(Sampler):
-        about = About(name="nothing", summary="s", formula="f", reference="r", llama_cpp="l")
+        about = SamplerInfo(name="nothing", summary="s", formula="f", reference="r", llama_cpp="l")
 
         def apply(self, candidates):
-            candidates.keep(np.zeros(len(candidates), dtype=bool))
+            candidates.filter_rows(np.zeros(len(candidates), dtype=bool))
 
     with pytest.raises(SamplingError, match=r"^nothing: left no candidate$"):
         build([*before, Nothing(), "top_p"]).apply(row(1, 2))
@@ -367,7 +367,9 @@ def test_a_step_that_leaves_nothing_is_told_by_name(before):
 
 def test_a_selected_token_is_one_of_the_vocabulary():
     class Beyond(Selector):
-        about = About(name="beyond", summary="s", formula="f", reference="r", llama_cpp="l", selects=True)
+        about = SamplerInfo(
+            name="beyond", summary="s", formula="f", reference="r", llama_cpp="l", is_selector=True
+        )
 
         def select(self, candidates):
             return 9

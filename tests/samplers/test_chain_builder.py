@@ -1,7 +1,15 @@
 from types import MappingProxyType
 
 import pytest
-from logitsmith.samplers import About, Sampler, SamplingError, allowed_values, build, make_sampler, parse_chain
+from logitsmith.samplers import (
+    Sampler,
+    SamplerInfo,
+    SamplingError,
+    allowed_values,
+    build,
+    make_sampler,
+    parse_chain,
+)
 from pydantic import Field
 
 from .rows import row
@@ -80,7 +88,7 @@ def test_a_table_of_tokens_may_stand_alone_or_under_its_parameter():
 class Ranges(Sampler):
     """A sampler with a parameter of each kind of range."""
 
-    about = About(name="ranges", summary="s", formula="f", reference="r", llama_cpp="l")
+    about = SamplerInfo(name="ranges", summary="s", formula="f", reference="r", llama_cpp="l")
 
     closed: float = Field(default=0, ge=0, le=1)
     right_open: float = Field(default=0, ge=0, lt=1)

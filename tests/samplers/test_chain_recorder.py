@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from logitsmith.samplers import (
-    About,
     Candidates,
     ChainRecorder,
     Sampler,
+    SamplerInfo,
     SamplingError,
     Selector,
     StageCandidates,
@@ -167,16 +167,16 @@ def test_the_roll_of_xtc_is_recorded():
 class Plain(Sampler):
     """A step of another package, without a note."""
 
-    about = About("plain", "", "", "", "")
+    about = SamplerInfo("plain", "", "", "", "")
 
     def apply(self, candidates):
-        candidates.keep(candidates.logits > 1)
+        candidates.filter_rows(candidates.logits > 1)
 
 
 class Careless(Plain):
     """A step whose note fails."""
 
-    about = About("careless", "", "", "", "")
+    about = SamplerInfo("careless", "", "", "", "")
 
     def note(self, before, after):
         return f"{1 / (len(after) - len(after))}"
@@ -185,7 +185,7 @@ class Careless(Plain):
 class Last(Selector):
     """A selector of another package that draws nothing by chance."""
 
-    about = About("last", "", "", "", "", selects=True)
+    about = SamplerInfo("last", "", "", "", "", is_selector=True)
 
     def select(self, candidates):
         return int(candidates.ids[-1])

@@ -130,7 +130,7 @@ def test_any_text_is_read_or_refused(text):
         assert len(parse_notation(text)) <= text.count(">") + 1
 
 
-MAIN = {name: cls for name, cls in catalogue().items() if cls.about.main}
+MAIN = {name: cls for name, cls in catalogue().items() if cls.about.main_parameter}
 
 
 @pytest.mark.parametrize("name", MAIN)
@@ -139,11 +139,11 @@ def test_every_main_parameter(name):
     if name == "logit_bias":  # its main parameter is a table
         assert parse_chain("logit_bias(7=1)")[0].bias == {7: 1}
         return
-    default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
+    default = cls.model_fields[cls.about.main_parameter].get_default(call_default_factory=True)
     value = 7 if default == [] else default
     for text in (f"{name}{value}", f"{name} {value}", f"{name}={value}"):
         (sampler,) = parse_chain(text)
-        assert getattr(sampler, cls.about.main) == ([7] if default == [] else value)
+        assert getattr(sampler, cls.about.main_parameter) == ([7] if default == [] else value)
 
 
 @pytest.mark.parametrize("name", catalogue())

@@ -28,7 +28,7 @@ ZEROS = row(*[0.0] * 128)
 PLAIN = {"multiplier": 1.0, "base": 2.0, "allowed_length": 2, "breakers": []}
 
 
-def penalised(params, text, output=""):
+def penalized(params, text, output=""):
     """The letters whose logit is lowered after a text, and by how much."""
     left = run({"dry": PLAIN | params}, ZEROS, text.encode(), output.encode())
     assert left.is_whole
@@ -59,7 +59,7 @@ WORKED = {
     "a breaker stops it": ({"breakers": [":"]}, "a:bcxa:bc", {"x": 1}),
     "just behind a breaker": ({"breakers": [":"]}, "abc:xabc:", {}),
     "a breaker further back": ({"breakers": [":"]}, ":abcxabc", {"x": 2}),
-    "a breaker is never penalised": ({"breakers": [":"]}, "abc:abc", {}),
+    "a breaker is never penalized": ({"breakers": [":"]}, "abc:abc", {}),
     "a breaker of two letters may be": ({"breakers": [":y"]}, "abc:abc", {":": 2}),
     "and stops it as a whole": ({"breakers": [":y"]}, "a:ycdxa:ycd", {"x": 1}),
     "but not in part": ({"breakers": [":y"]}, "a:cdxa:cd", {"x": 4}),
@@ -67,18 +67,18 @@ WORKED = {
     "an empty one is none": ({"breakers": [""]}, "abc:xabc:", {"x": 4}),
     "overlap: both letters": ({"breakers": ["ab"], "match": "overlap"}, "xbcyxbc", {"y": 2}),
     "last_token: the last one": ({"breakers": ["ab"], "match": "last_token"}, "xbcyxbc", {}),
-    "last_token is never penalised": ({"breakers": ["ab"], "match": "last_token"}, "xcbxc", {}),
+    "last_token is never penalized": ({"breakers": ["ab"], "match": "last_token"}, "xcbxc", {}),
 }
 
 
 @pytest.mark.parametrize(("params", "text", "expected"), WORKED.values(), ids=WORKED)
 def test_worked_example(params, text, expected):
-    assert penalised(params, text) == expected
+    assert penalized(params, text) == expected
 
 
 @pytest.mark.parametrize(("text", "output"), [("", "abcxabc"), ("abcx", "abc"), ("abcxab", "c"), ("abcxabc", "")])
 def test_prompt_and_output_are_one_text(text, output):
-    assert penalised({}, text, output) == {"x": 2}
+    assert penalized({}, text, output) == {"x": 2}
 
 
 def test_the_default_breakers():

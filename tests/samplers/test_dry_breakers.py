@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
 from logitsmith.samplers.methods.dry import LastBreakerTracker, SequenceBreakers
-from logitsmith.samplers.tokens import PieceIndex, TextCompletions, tokens_starting
+from logitsmith.samplers.tokens import TextCompletions, TokenBytesIndex, tokens_starting
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary
@@ -74,7 +74,7 @@ def test_heads_by_brute_force(text, pieces):
 
 @given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
 def test_overlaps_by_brute_force(text, pieces, tail):
-    completions = TextCompletions(text, PieceIndex(pieces))
+    completions = TextCompletions(text, TokenBytesIndex(pieces))
     assert completions.text == text
     assert completions.single_tokens == [token for token, piece in enumerate(pieces) if text in piece]
     found = {token for ids in completions.completing(tail) for token in ids.tolist()}

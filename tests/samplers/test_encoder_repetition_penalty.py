@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import HIGHEST, LARGE, LOWEST, NEG, refuses, row, rows, run, table, within
+from .rows import LARGE, MAX_FLOAT32, MIN_FLOAT32, NEG, refuses, row, rows, run, table, within
 
 LOGITS = row(4, -4, 0, 8, NEG)
 
@@ -19,10 +19,10 @@ WORKED = {
     "no prompt": (2.0, LOGITS, [], [0, 1], [4, -4, 0, 8, NEG]),
     "below one makes them less likely": (0.5, LOGITS, [0, 1], [], [2, -8, 0, 8, NEG]),
     "-inf stays -inf": (2.0, LOGITS, [4], [], [4, -4, 0, 8, NEG]),
-    "overflow is held finite": (8.0, row(3e38, -3e38), [0], [], [HIGHEST, -3e38]),
-    "overflow below is held finite": (0.125, row(3e38, -3e38), [1], [], [3e38, LOWEST]),
+    "overflow is held finite": (8.0, row(3e38, -3e38), [0], [], [MAX_FLOAT32, -3e38]),
+    "overflow below is held finite": (0.125, row(3e38, -3e38), [1], [], [3e38, MIN_FLOAT32]),
     "the largest penalty": (3e38, row(1, -1, 0), [0, 1, 2], [], [3e38, -1 / 3e38, 0]),
-    "a penalty that is zero in float32": (1e-50, row(1, 0, -1, NEG), [0, 1, 2, 3], [], [0, 0, LOWEST, NEG]),
+    "a penalty that is zero in float32": (1e-50, row(1, 0, -1, NEG), [0, 1, 2, 3], [], [0, 0, MIN_FLOAT32, NEG]),
     # float32 holds 1e-40, but not 1 / 1e-40.
     "a penalty without a reciprocal": (1e-40, row(1e10, -1e-10), [0, 1], [], [1e-30, -1e30]),
 }
@@ -41,7 +41,7 @@ def by_hand(logits, prompt, penalty):
     for token, value in enumerate(logits.tolist()):
         if token in prompt and value != NEG:
             raised = value / penalty if value < 0 else value * penalty
-            expected.append(min(max(raised, LOWEST), HIGHEST))
+            expected.append(min(max(raised, MIN_FLOAT32), MAX_FLOAT32))
         else:
             expected.append(value)
     return expected

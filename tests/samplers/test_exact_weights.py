@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from logitsmith.samplers.candidates import Candidates
-from logitsmith.samplers.kernels import LONG_ROW, exact_weights, offsets_that_count
+from logitsmith.samplers.kernels import LONG_ROW, exact_weights, offsets_affecting_sum
 
 SIZE = 3 * LONG_ROW
 EDGE = -24 * np.log(2)
@@ -39,7 +39,7 @@ def looped_total(candidates):
 def made(offsets, is_ordered):
     candidates = Candidates(offsets + np.float32(11.25))
     if is_ordered:
-        candidates.order()
+        candidates.sort_descending()
     return candidates
 
 
@@ -75,12 +75,12 @@ def test_probabilities_follow_the_rows():
     candidates = made(ROWS["peaked"], is_ordered=False)
     for change in (
         lambda: candidates.drop(candidates.top_positions(3)[2:]),
-        candidates.order,
+        candidates.sort_descending,
         lambda: candidates.truncate(SIZE - 1_000),
         lambda: candidates.drop_first(3),
-        lambda: candidates.replace(candidates.logits / np.float32(3), monotone=True),
+        lambda: candidates.set_logits(candidates.logits / np.float32(3), monotone=True),
         lambda: candidates.truncate(100),
-        lambda: candidates.keep(np.arange(100) % 2 == 0),
+        lambda: candidates.filter_rows(np.arange(100) % 2 == 0),
     ):
         candidates.llama_cpp_highest_prob()  # its total must not be used again
         change()
@@ -92,9 +92,9 @@ def test_probabilities_follow_the_rows():
 @pytest.mark.parametrize("name", ["peaked", "mostly lost", "two are best", "some of no weight"])
 def test_few_rows_count(name):
     logits = ROWS[name]
-    assert offsets_that_count(logits, np.float32(0), is_ordered=False).size < SIZE / 2
+    assert offsets_affecting_sum(logits, np.float32(0), is_ordered=False).size < SIZE / 2
 
 
 @pytest.mark.parametrize("name", ["the best last", "flat"])
 def test_most_rows_count(name):
-    assert offsets_that_count(ROWS[name], np.float32(0), is_ordered=False) is None
+    assert offsets_affecting_sum(ROWS[name], np.float32(0), is_ordered=False) is None

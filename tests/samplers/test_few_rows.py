@@ -63,7 +63,7 @@ def test_a_certain_draw_is_the_exact_one(logits, share):
 @np.errstate(over="ignore")
 def test_top_p_keeps_what_float32_sums_keep(logits, p, boundary):
     candidates = Candidates(logits)
-    candidates.order()
+    candidates.sort_descending()
     mass = np.add.accumulate(candidates.llama_cpp_probs())
     crossing = int(mass.searchsorted(np.float32(p), "left" if boundary == "include" else "right"))
     kept = candidates.snapshot()
@@ -74,9 +74,9 @@ def test_top_p_keeps_what_float32_sums_keep(logits, p, boundary):
 
 def test_sums_hold_while_ordered_rows_are_dropped_from_the_end():
     candidates = Candidates(row(4, 3, 2, 1))
-    candidates.order()
+    candidates.sort_descending()
     assert candidates.certain_position(0.99) == 3
     candidates.truncate(2)
     assert candidates.certain_position(0.99) == 1
-    candidates.replace(row(0, 9))
+    candidates.set_logits(row(0, 9))
     assert candidates.certain_position(0.5) == 1

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
 from .rows import (
-    HIGHEST,
     LARGE,
     LARGEST,
-    LOWEST,
+    MAX_FLOAT32,
+    MIN_FLOAT32,
     NEG,
     FakeVocabulary,
     agree,
@@ -35,11 +35,11 @@ WORKED = {
     "zero": ({1: 0.0}, row(1, 3, 2), [(0, 1.0), (1, 3.0), (2, 2.0)]),
     "-inf stays -inf": ({0: 100.0}, row(NEG, 3), [(0, NEG), (1, 3.0)]),
     "a byte's text": ({"\x01": 2.0}, row(1, 3, 2), [(0, 1.0), (1, 5.0), (2, 2.0)]),
-    "overflow is held finite": ({0: 3e38}, row(3e38, 3), [(0, HIGHEST), (1, 3.0)]),
+    "overflow is held finite": ({0: 3e38}, row(3e38, 3), [(0, MAX_FLOAT32), (1, 3.0)]),
     "overflow below is held finite": (
         {0: -3e38},
         row(-3e38, 3),
-        [(0, LOWEST), (1, 3.0)],
+        [(0, MIN_FLOAT32), (1, 3.0)],
     ),
 }
 

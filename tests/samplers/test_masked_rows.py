@@ -166,7 +166,7 @@ def test_erased_rows_do_not_count():
 def test_masked_rows_of_two_steps():
     candidates = Candidates(row(4, -2, 2, 0, 1))
     candidates.mask_except(np.array([True, False, True, True, True]))
-    candidates.top(3)
+    candidates.keep_top_rows(3)
     candidates.mask_except_best()
     assert candidates.masked_ids().tolist() == [2, 4]
     assert candidates.ids.tolist() == [0]
@@ -180,7 +180,7 @@ def test_masked_rows_of_an_earlier_step_that_are_gone():
     assert candidates.masked_ids().size == 0
     candidates.mask_except_best()
     assert candidates.masked_ids().tolist() == [2, 3, 4]
-    candidates.only(3, 1.0)
+    candidates.replace_with_single_row(3, 1.0)
     assert candidates.llama_cpp_count == 1
 
 

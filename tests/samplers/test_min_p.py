@@ -45,7 +45,7 @@ def test_exactly_at_the_threshold():
 
 def run_ordered(params, logits):
     candidates = Candidates(logits)
-    candidates.order()
+    candidates.sort_descending()
     with np.errstate(over="ignore"):
         make_sampler({"min_p": params}, "step").apply(candidates)
     return candidates
@@ -61,7 +61,7 @@ def test_exactly_at_the_threshold_of_ordered_rows():
 def test_ordered_rows_are_cut_as_others_are(logits, p, min_keep):
     params = {"p": p, "min_keep": min_keep}
     left = run({"min_p": params}, logits)
-    left.order()
+    left.sort_descending()
     assert table(run_ordered(params, logits)) == table(left)
 
 

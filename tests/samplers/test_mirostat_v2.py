@@ -61,13 +61,13 @@ def test_the_edge_is_where_the_first_row_surprises_more_than_mu(style):
     logits = make_row(style, 3_000, 5)
     step = build([{"mirostat_v2": 5.0}]).steps[-1]
     whole = Candidates(logits)
-    whole.order()
+    whole.sort_descending()
     bits = surprises(whole.llama_cpp_probs())
     edges = [edge for bit in bits[::40] for edge in (np.nextafter(bit, NEG), bit, np.nextafter(bit, np.inf))]
     for mu in [*edges, np.float32(-3), np.float32(np.inf)]:
         step._mu = np.float32(mu)
         left = Candidates(logits)
-        left.order()
+        left.sort_descending()
         step.cut(left)
         beyond = (bits > mu).nonzero()[0]
         assert len(left) == max(beyond[0] if beyond.size else bits.size, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.tokens import PieceIndex, TextCompletions
+from logitsmith.samplers.tokens import TextCompletions, TokenBytesIndex
 
 PIECES = [b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"", b"bcab"]
 
@@ -30,7 +30,7 @@ def completing(overlaps, tail):
 
 @pytest.mark.parametrize(("text", "tail", "pieces"), WORKED.values(), ids=WORKED)
 def test_worked_example(text, tail, pieces):
-    found = completing(TextCompletions(text, PieceIndex(PIECES)), tail)
+    found = completing(TextCompletions(text, TokenBytesIndex(PIECES)), tail)
     assert sorted(PIECES[token] for token in found) == sorted(pieces)
 
 
@@ -44,7 +44,7 @@ def test_worked_example(text, tail, pieces):
     ],
 )
 def test_tokens_that_contain_all_of_it(text, pieces):
-    overlaps = TextCompletions(text, PieceIndex(PIECES))
+    overlaps = TextCompletions(text, TokenBytesIndex(PIECES))
     assert overlaps.text == text
     assert [PIECES[token] for token in overlaps.single_tokens] == pieces
 
@@ -65,7 +65,7 @@ ANY = st.just(b"") | TEXT
 @given(TEXT, st.lists(ANY, max_size=12), st.lists(ANY, max_size=6))
 def test_brute_force(text, pieces, written):
     tail = b"".join(written)
-    overlaps = TextCompletions(text, PieceIndex(pieces))
+    overlaps = TextCompletions(text, TokenBytesIndex(pieces))
     assert overlaps.single_tokens == [token for token, piece in enumerate(pieces) if piece.count(text)]
     across = [i for i, piece in enumerate(pieces) if begins_before_and_ends_within(text, tail, piece)]
     assert sorted(set(completing(overlaps, tail))) == across
@@ -76,14 +76,14 @@ def test_brute_force(text, pieces, written):
 def test_a_large_vocabulary():
     pieces = [i.to_bytes(3, "big") for i in range(200_000)]
     text = b"\x01\x02\x03\x04"
-    overlaps = TextCompletions(text, PieceIndex(pieces))
+    overlaps = TextCompletions(text, TokenBytesIndex(pieces))
     for tail in (b"", b"\x01", b"\x01\x02", b"\x01\x02\x03", b"\x02"):
         across = [i for i, piece in enumerate(pieces) if begins_before_and_ends_within(text, tail, piece)]
         assert sorted(set(completing(overlaps, tail))) == across
 
 
 def test_many_texts_cost_one_arrangement_of_the_vocabulary():
-    known = PieceIndex([i.to_bytes(3, "big") for i in range(49_152)])
+    known = TokenBytesIndex([i.to_bytes(3, "big") for i in range(49_152)])
     began = perf_counter()
     for number in range(300):
         TextCompletions(number.to_bytes(2, "big") + b"banned", known)
@@ -91,12 +91,12 @@ def test_many_texts_cost_one_arrangement_of_the_vocabulary():
 
 
 def test_no_pieces():
-    assert TextCompletions(b"ab", PieceIndex([])).single_tokens == []
-    assert completing(TextCompletions(b"ab", PieceIndex([])), b"a") == []
+    assert TextCompletions(b"ab", TokenBytesIndex([])).single_tokens == []
+    assert completing(TextCompletions(b"ab", TokenBytesIndex([])), b"a") == []
 
 
 def test_ids_may_index_a_table():
-    (ids,) = TextCompletions(b"ab", PieceIndex(PIECES)).completing(b"a")
+    (ids,) = TextCompletions(b"ab", TokenBytesIndex(PIECES)).completing(b"a")
     table = np.zeros(len(PIECES), dtype=np.bool_)
     table[ids] = True
     assert table.sum() == len(ids) == 4

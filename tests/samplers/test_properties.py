@@ -11,7 +11,7 @@ from logitsmith.samplers import SamplingError, build, catalogue
 from .rows import FakeVocabulary, make_row, rows, run
 
 SAMPLERS = catalogue()
-SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.selects]
+SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.is_selector]
 OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
 
 MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban"}
@@ -180,7 +180,7 @@ def test_apply_changes_no_state(chosen, seed, data):
 @pytest.mark.parametrize("name", OTHERS)
 @given(logits=rows(300), history=histories)
 def test_a_neutral_sampler_is_the_identity(name, logits, history):
-    neutral = SAMPLERS[name].about.neutral
+    neutral = SAMPLERS[name].about.off_values
     if not neutral:
         return
     # Not in a chain, which drops it.

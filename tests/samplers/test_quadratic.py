@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import HIGHEST, LARGE, LOWEST, NEG, refuses, row, rows, run, table
+from .rows import LARGE, MAX_FLOAT32, MIN_FLOAT32, NEG, refuses, row, rows, run, table
 
 # factor, curve, logits, logits afterwards
 WORKED = {
@@ -24,8 +24,8 @@ WORKED = {
     "all of the best stay": (2.0, 2.0, row(3, 3, 2), [3, 3, 1]),
     "-inf stays -inf": (1.0, 2.0, row(NEG, 3, 2), [NEG, 3, 2]),
     "-inf stays -inf beyond 3": (1.0, 9.0, row(NEG, 3), [NEG, 3]),
-    "overflow below is held finite": (1.0, 1.0, row(3e38, 0), [float(np.float32(3e38)), LOWEST]),
-    "overflow above is held finite": (1e38, 1e30, row(1, 0.5), [1, HIGHEST]),
+    "overflow below is held finite": (1.0, 1.0, row(3e38, 0), [float(np.float32(3e38)), MIN_FLOAT32]),
+    "overflow above is held finite": (1e38, 1e30, row(1, 0.5), [1, MAX_FLOAT32]),
     "one candidate": (5.0, 2.0, row(-3), [-3]),
 }
 
@@ -47,7 +47,7 @@ def check(logits, factor, curve):
             continue
         d = value - highest
         parabola, cubic = k * factor * d**2, s * factor * d**3
-        expected = min(max(highest - parabola + cubic, LOWEST), HIGHEST)
+        expected = min(max(highest - parabola + cubic, MIN_FLOAT32), MAX_FLOAT32)
         # Where the terms cancel out, what is left is as exact as doubles of their size are.
         terms = abs(highest) + abs(parabola) + abs(cubic)
         assert math.isclose(new, expected, rel_tol=1e-6, abs_tol=1e-14 * terms + 1e-44)

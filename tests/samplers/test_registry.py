@@ -2,8 +2,8 @@ import sys
 
 import pytest
 from logitsmith.samplers import (
-    About,
     Sampler,
+    SamplerInfo,
     SamplingError,
     build,
     catalogue,
@@ -11,7 +11,7 @@ from logitsmith.samplers import (
     list_plugins,
     registry,
 )
-from logitsmith.samplers.registry import builtin_names, normal
+from logitsmith.samplers.registry import builtin_names, normalize_name
 
 ENTRIES = catalogue()
 
@@ -31,7 +31,7 @@ def test_every_sampler_says_what_it_is(name):
     assert cls.__doc__
     assert cls.__doc__.strip()
     for alias in about.aliases:
-        assert normal(alias) == alias
+        assert normalize_name(alias) == alias
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -45,12 +45,12 @@ def test_every_parameter_has_a_default_and_a_description(name):
 def test_main_and_neutral_are_parameters(name):
     cls = ENTRIES[name]
     fields = set(cls.model_fields)
-    assert cls.about.main is None or cls.about.main in fields
-    assert set(cls.about.neutral) <= fields
-    assert set(cls.about.idle) <= fields
-    assert set(cls.about.idle.values()) <= set(cls.about.neutral)
-    if cls.about.neutral:
-        assert cls(**cls.about.neutral).is_neutral
+    assert cls.about.main_parameter is None or cls.about.main_parameter in fields
+    assert set(cls.about.off_values) <= fields
+    assert set(cls.about.inactive_while_off) <= fields
+    assert set(cls.about.inactive_while_off.values()) <= set(cls.about.off_values)
+    if cls.about.off_values:
+        assert cls(**cls.about.off_values).is_neutral
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -82,24 +82,24 @@ def test_the_stages_are_llama_cpps_order():
     staged = [ENTRIES[name].about for name in NAMED if ENTRIES[name].about.stage is not None]
     assert len({about.stage for about in staged}) == len(staged)
     assert [about.name for about in sorted(staged, key=lambda about: about.stage)] == ORDER.split()
-    assert {name for name in NAMED if ENTRIES[name].about.selects} == SELECTORS
+    assert {name for name in NAMED if ENTRIES[name].about.is_selector} == SELECTORS
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_selector_has_no_stage(name):
     about = ENTRIES[name].about
-    assert not about.selects or about.stage is None
+    assert not about.is_selector or about.stage is None
 
 
 def test_facts_that_presets_go_by():
     abouts = {name: ENTRIES[name].about for name in NAMED}
-    assert sorted(name for name, about in abouts.items() if about.keeps_likeliest) == LIKELIEST_STAYS.split()
+    assert sorted(name for name, about in abouts.items() if about.keeps_top_token) == LIKELIEST_STAYS.split()
     biases = {name for name, about in abouts.items() if about.is_bias}
     assert biases == {"ban", "ignore_eos", "logit_bias", "min_tokens"}
     assert {name: about.family for name, about in abouts.items() if about.family} == FAMILIES
-    assert {name for name, about in abouts.items() if about.takes_likeliest} == {"greedy"}
+    assert {name for name, about in abouts.items() if about.is_greedy} == {"greedy"}
     for about in abouts.values():
-        for other, names in about.stands_for.items():
+        for other, names in about.covered_samplers.items():
             assert abouts[other].family == about.family
             assert ENTRIES[other].model_fields.keys() >= names.keys()
             assert ENTRIES[about.name].model_fields.keys() >= set(names.values())
@@ -155,22 +155,22 @@ def test_an_unknown_step_names_its_place():
 # Samplers of other packages
 
 PLUGIN = '''
-from logitsmith.samplers import About, Sampler, Selector
+from logitsmith.samplers import SamplerInfo, Sampler, Selector
 from pydantic import Field
 
 def about(name, **rest):
-    return About(name=name, summary="s", formula="f", reference="r", llama_cpp="l", **rest)
+    return SamplerInfo(name=name, summary="s", formula="f", reference="r", llama_cpp="l", **rest)
 
 class Odd(Sampler):
     """Keep the tokens with an odd id."""
 
-    about = About(name="odd_ids", summary="s", formula="f", reference="r", llama_cpp="l", main="base")
+    about = SamplerInfo("odd_ids", summary="s", formula="f", reference="r", llama_cpp="l", main_parameter="base")
     base: int = Field(default=2, ge=2, description="the modulus")
 
     def apply(self, candidates):
         odd = candidates.ids % self.base == 1
         if odd.any():
-            candidates.keep(odd)
+            candidates.filter_rows(odd)
 
 class Nameless(Sampler):
     pass
@@ -187,16 +187,16 @@ class OtherName(Sampler):
     about = about("another")
 
 class NoMain(Sampler):
-    about = about("no_main", main="nope")
+    about = about("no_main", main_parameter="nope")
 
 class NoNeutral(Sampler):
-    about = about("no_neutral", neutral={"zz": 1})
+    about = about("no_neutral", off_values={"zz": 1})
 
 class SilentSelector(Selector):
     about = about("silent_selector")
 
 class LoudStep(Sampler):
-    about = about("loud_step", selects=True)
+    about = about("loud_step", is_selector=True)
 
 class TextStage(Sampler):
     about = about("text_stage", stage="early")
@@ -311,7 +311,7 @@ class TestPlugins:
     @pytest.mark.parametrize(
         ("name", "fault"),
         [
-            ("text_about", "its `about` is 'hello', not an About"),
+            ("text_about", "its `about` is 'hello', not a SamplerInfo"),
             ("number_name", "name, summary, formula, reference and llama_cpp of its `about` must be texts"),
             (
                 "other_name",
@@ -338,7 +338,9 @@ def test_without_the_package_the_name_is_unknown():
 
 def test_two_samplers_with_one_alias_are_told_apart_at_once(monkeypatch):
     class Clone(Sampler):
-        about = About(name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",))
+        about = SamplerInfo(
+            name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",)
+        )
 
     classes = {"clone": Clone, "top_p": ENTRIES["top_p"]}
     monkeypatch.setattr(registry, "builtin_names", lambda: tuple(classes))

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 
 from .rows import (
-    HIGHEST,
     LARGE,
     LARGEST,
-    LOWEST,
+    MAX_FLOAT32,
+    MIN_FLOAT32,
     NEG,
     agree,
     native,
@@ -37,9 +37,9 @@ WORKED = {
     "the range is longer than the story": ({"penalty": 2.0, "range": 9}, LOGITS, [0], [2, -4, 0, 8, NEG, 4]),
     "range 0 is all of it": ({"penalty": 2.0, "range": 0}, LOGITS, [0] + [2] * 500, [2, -4, 0, 8, NEG, 4]),
     "in range by its last occurrence": ({"penalty": 2.0, "range": 2}, LOGITS, [0, 1, 0], [2, -8, 0, 8, NEG, 4]),
-    "overflow is held finite": ({"penalty": 0.125}, row(3e38, -3e38, 1), [0, 2], [HIGHEST, -3e38, 8]),
-    "overflow below is held finite": ({"penalty": 8.0}, row(3e38, -3e38, 1), [1], [3e38, LOWEST, 1]),
-    "zero in float32": ({"penalty": 1e-50}, row(1, 0, -1, NEG), [0, 1, 2, 3], [HIGHEST, 0, 0, NEG]),
+    "overflow is held finite": ({"penalty": 0.125}, row(3e38, -3e38, 1), [0, 2], [MAX_FLOAT32, -3e38, 8]),
+    "overflow below is held finite": ({"penalty": 8.0}, row(3e38, -3e38, 1), [1], [3e38, MIN_FLOAT32, 1]),
+    "zero in float32": ({"penalty": 1e-50}, row(1, 0, -1, NEG), [0, 1, 2, 3], [MAX_FLOAT32, 0, 0, NEG]),
 }
 
 SPLITS = pytest.mark.parametrize("split", [0, 1, 99], ids=["output", "both", "prompt"])
@@ -95,7 +95,7 @@ def by_hand(logits, story, penalty, window, slope):
             x = 2 * (window - 1 - d) / (window - 1) - 1
             y = slope * x / (1 - abs(x) + abs(x) * slope)  # so written, a slope of 1e-20 is not lost beside 1
             r = 1 + (y + 1) / 2 * (penalty - 1)
-        expected.append(min(max(value * r if value <= 0 else value / r, LOWEST), HIGHEST))
+        expected.append(min(max(value * r if value <= 0 else value / r, MIN_FLOAT32), MAX_FLOAT32))
     return expected
 
 

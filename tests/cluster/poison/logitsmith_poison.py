@@ -4,7 +4,7 @@ import os
 import signal
 from typing import ClassVar
 
-from logitsmith.samplers import About, Candidates, Sampler, Stage
+from logitsmith.samplers import Candidates, Sampler, SamplerInfo, Stage
 
 
 class Poison(Sampler):
@@ -13,7 +13,7 @@ class Poison(Sampler):
     Formula: none. Never neutral. Source: this test.
     """
 
-    about: ClassVar[About] = About(
+    about: ClassVar[SamplerInfo] = SamplerInfo(
         name="poison",
         summary="end the process",
         formula="none",

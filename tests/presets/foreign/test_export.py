@@ -287,7 +287,7 @@ def sayable_chains(draw):
 
 def acting(chain):
     samplers = parse_chain([{name: params} for name, params in chain])
-    return [sampler for sampler in samplers if sampler.about.selects or not sampler.is_neutral]
+    return [sampler for sampler in samplers if sampler.about.is_selector or not sampler.is_neutral]
 
 
 def is_flat(penalty, range, slope, shape):  # noqa: A002 - the parameters' names
