@@ -292,7 +292,7 @@ class ChatSession:
 def visible_text(token: Token, template: ChatTemplate) -> str:
     """The text of a token, with the tags of reasoning, which some models write as control tokens."""
     tags = template.reasoning_tags
-    if not token.special or tags is None:
+    if not token.is_control or tags is None:
         return token.text
     piece = token.data.decode("utf-8", "replace")
     return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_prefixes)) else token.text

@@ -46,6 +46,15 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "left_out": "ignored_schema_paths",
     },
     "logitsmith.grammars.spec.TriggeredConstraint": {"forced": "forced_tokens", "closing": "completion_tokens"},
+    "logitsmith.logprobs.events.BatchExactness": {
+        "largest_difference": "max_logit_difference",
+        "alone_tokens": "max_exact_tokens",
+        "of_text": "for_answer",
+    },
+    "logitsmith.logprobs.events.PromptToken": {"special": "is_control"},
+    "logitsmith.logprobs.events.Token": {"special": "is_control"},
+    "logitsmith.logprobs.records.TokenRecord": {"special": "is_control"},
+    "logitsmith.logprobs.recorded.read_stream": {"wrong": "on_error"},
     "logitsmith.logprobs.recorded.RecordedTrace": {
         "fallen_likeliest": "dropped_top_candidate",
         "likeliest": "top_candidate",

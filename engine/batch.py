@@ -40,7 +40,7 @@ class BatchAnswer:
     def exactness(self) -> BatchExactness:
         """What holds for this answer, whose length is known now."""
         exactness = self.start.batch_exactness or EXACT
-        return exactness.of_text(self.done.prompt_tokens + self.done.completion_tokens)
+        return exactness.for_answer(self.done.prompt_tokens + self.done.completion_tokens)
 
 
 @dataclass(frozen=True)

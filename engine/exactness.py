@@ -145,7 +145,7 @@ class DecodePlan:
     def copies_of_single_token(self, sequence_length: int) -> int:
         """How often a token without neighbours is read that follows ``length`` others."""
         exactness = self.exactness
-        exact_length = exactness.alone_tokens or sequence_length + 1
+        exact_length = exactness.max_exact_tokens or sequence_length + 1
         if exactness.level is not ExactnessLevel.EXACT or sequence_length >= exact_length:
             return self.single_row_copies
         return 1
@@ -225,7 +225,7 @@ def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan
     levels = {first.exactness.level, second.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
         return DecodePlan(first.exactness, counts, first.single_row_copies)
-    difference = max(first.exactness.largest_difference, second.exactness.largest_difference)
+    difference = max(first.exactness.max_logit_difference, second.exactness.max_logit_difference)
     return _rounding_plan(slots, difference)
 
 
@@ -347,7 +347,7 @@ def probe_decode_plan(
         return _rounding_plan(slots, 0.0)
     if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
         # Then `generate`, which reads a token alone, gets another kernel of flash attention.
-        plan.exactness = replace(plan.exactness, alone_tokens=_CONTEXT_TOKENS)
+        plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)
     return plan
 
 

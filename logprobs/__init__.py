@@ -1,4 +1,4 @@
-"""Logprob records, and their formats as JSON: ours, OpenAI's, Together's, and that of llama.cpp's server."""
+"""Logprob records, and their JSON in the formats of logitsmith, OpenAI, Together and llama.cpp's server."""
 
 from __future__ import annotations
 

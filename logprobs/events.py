@@ -1,6 +1,7 @@
-"""The events of a run, in order: `Start`, a `PromptToken` each with ``echo``, a `Token` each, `Done`.
+"""The events of a run.
 
-For a run that is part of a batch, `Start` also says whether other requests can change its answer.
+A run consists of a `Start`, a `PromptToken` for each token of the prompt (only with ``echo``), a `Token` for each
+generated token, and a `Done`.
 """
 
 from __future__ import annotations
@@ -10,28 +11,30 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ..common.renamed import supports_old_names
 from .records import TokenRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The prompt has been read. Holds what is needed to repeat the run.
+    """The first event of a run, after the prompt was read. Has the settings that are needed to repeat the run.
 
     Attributes:
-        model: the file's name without its suffix.
+        model: name of the model's file without its suffix.
         seed: the seed of the chain.
-        chain: its steps with their parameters.
-        grammar: the constraint's description; None without one.
-        prompt_tokens: the number of the prompt's tokens.
-        prompt_ids: their ids.
-        cached_tokens: how many of them were in the context already.
-        context: how many tokens the context holds.
-        logprobs: which logprobs the tokens have; None: none.
-        max_tokens: how many tokens are made at most; None: no limit.
-        stop: the stop texts.
-        versions: the versions of this package and of the binding.
-        batch_exactness: what holds for the answers of its batch; None without a batch.
-        trace: how many of the likeliest tokens of each stage the traces have; None: the run is not traced.
+        chain: the steps of the chain with their parameters.
+        grammar: the constraint's description; None without a constraint.
+        prompt_tokens: number of tokens of the prompt.
+        prompt_ids: ids of the prompt's tokens.
+        cached_tokens: number of prompt tokens that the context already contained.
+        context: length of the context, tokens.
+        logprobs: the logprobs that the tokens have: ``from``, the source, ``top``, the number of most probable
+            tokens, and others; None if the tokens have no logprobs.
+        max_tokens: maximum number of generated tokens; None = no limit.
+        stop: the stop strings.
+        versions: the versions of logitsmith and of llama-cpp-python.
+        batch_exactness: whether other requests of the batch can change the answer; None without a batch.
+        trace: number of most probable tokens of each stage in a trace; None if the run is not traced.
     """
 
     model: str
@@ -50,19 +53,28 @@ class Start:
     trace: int | None = None
 
 
+@supports_old_names
 @dataclass(frozen=True, slots=True)
 class PromptToken(TokenRecord):
-    """A token of the prompt. The first one has no distribution, since nothing comes before it."""
+    """A token of the prompt. The first one has no distribution, because no token precedes it."""
 
 
+@supports_old_names
 @dataclass(frozen=True, slots=True)
 class Token(TokenRecord):
-    """A token that was generated."""
+    """A generated token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds: for reading the prompt; for all generated tokens; of the latter, in the chain and the grammar."""
+    """The duration of each part of a run, seconds.
+
+    Attributes:
+        prompt: time for reading the prompt.
+        generation: time for all generated tokens.
+        chain: the part of ``generation`` that the chain took.
+        grammar: the part of ``generation`` that the grammar took.
+    """
 
     prompt: float
     generation: float
@@ -72,23 +84,23 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The run is over.
+    """The last event of a run.
 
     Attributes:
-        finish_reason: ``stop`` (the model ended its text, or a stop text appeared), ``grammar`` (the text is a
-            complete sentence that nothing can follow), ``length`` (``max_tokens`` reached), ``context`` (the
+        finish_reason: ``stop`` (the model ended its text, or a stop string appeared), ``grammar`` (the text is a
+            complete sentence that no text can follow), ``length`` (``max_tokens`` reached), ``context`` (the
             context is full) or ``interrupted``.
-        complete: True if the text is a complete sentence of the grammar; None without one.
-        text: the whole text.
-        rest: its end, which was held back until now.
-        stop: the stop text that appeared; None if none did.
-        prompt_tokens: the number of the prompt's tokens.
-        completion_tokens: the number of the generated tokens.
-        forced_tokens: how many of these the grammar forced.
-        drafted_tokens: how many tokens the lookup guessed; None without a lookup.
-        accepted_tokens: how many of these guesses were right; None without a lookup.
-        timings: seconds.
-        context_shifts: how often older tokens were discarded because the context was full; None without
+        complete: True if the text is a complete sentence of the grammar; None without a grammar.
+        text: the complete text.
+        rest: the end of the text, which no token's ``text`` has because it was held back.
+        stop: the stop string that ended the text; None if no stop string appeared.
+        prompt_tokens: number of tokens of the prompt.
+        completion_tokens: number of generated tokens.
+        forced_tokens: number of generated tokens that the grammar forced.
+        drafted_tokens: number of tokens that the lookup guessed; None without a lookup.
+        accepted_tokens: number of guessed tokens that were right; None without a lookup.
+        timings: the duration of each part of the run.
+        context_shifts: number of times that older tokens were discarded because the context was full; None without
             ``keep_on_shift``.
     """
 
@@ -109,8 +121,8 @@ class Done:
 Event = Start | PromptToken | Token | Done
 
 
-def take_start(events: Iterator[Event]) -> Start:
-    """Return the first event of a run. Raises ``ValueError`` if it is none that begins a run."""
+def read_start(events: Iterator[Event]) -> Start:
+    """Return the first event of a run. Raises ``ValueError`` if it is not a `Start`."""
     start = next(events, None)
     if not isinstance(start, Start):
         raise ValueError(f"a run begins with a Start event, not with {start!r}")
@@ -118,23 +130,24 @@ def take_start(events: Iterator[Event]) -> Start:
 
 
 def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...], tuple[Token, ...], Done]:
-    """Return the events of a whole run by their kinds.
+    """Return the events of a complete run, grouped by kind.
 
-    Raises ``ValueError`` if it does not begin with a `Start` and end with a `Done`.
+    Raises ``ValueError`` if the run does not begin with a `Start` or does not end with a `Done`.
     """
-    start, *others = events
-    if not isinstance(start, Start) or not others or not isinstance(done := others[-1], Done):
-        raise ValueError("a whole run begins with a Start event and ends with a Done event")
-    prompt_tokens = tuple(event for event in others if isinstance(event, PromptToken))
-    return start, prompt_tokens, tuple(event for event in others if isinstance(event, Token)), done
+    start, *later_events = events
+    if not isinstance(start, Start) or not later_events or not isinstance(done := later_events[-1], Done):
+        raise ValueError("a complete run begins with a Start event and ends with a Done event")
+    prompt_tokens = tuple(event for event in later_events if isinstance(event, PromptToken))
+    return start, prompt_tokens, tuple(event for event in later_events if isinstance(event, Token)), done
 
 
 class ExactnessLevel(Enum):
-    """How far the answers of a batch can be relied on.
+    """A degree of independence of a batch's answers from the other requests in the batch.
 
-    ``EXACT``: each answer is what the request gets alone. ``AMONG_THEMSELVES``: each answer is the same for every
-    number of slots from 2 on, every order and all other requests, but differs from what the request gets alone.
-    ``ROUNDING``: other requests may move the logits by a rounding error, which may change a token.
+    ``EXACT``: each answer is the one that the request gets alone. ``AMONG_THEMSELVES``: each answer is the same
+    for any number of slots above 1, any order and any other requests, but may differ from the answer that the
+    request gets alone. ``ROUNDING``: other requests may change the logits by a rounding error, which may change a
+    token.
     """
 
     EXACT = "exact"
@@ -142,32 +155,36 @@ class ExactnessLevel(Enum):
     ROUNDING = "to rounding"
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class BatchExactness:
-    """What holds for the answers of a batch.
+    """The extent to which other requests of a batch can change an answer.
 
-    Attributes: ``level``; ``largest_difference``, the largest difference between logits that were computed with
-    other numbers of rows than the batch relies on, as far as it was measured; 0 if none was seen;
-    ``alone_tokens``, how many tokens a prompt and its answer may have together to be exact; longer ones are exact
-    among themselves. None: any number.
+    Attributes:
+        level: the degree of independence.
+        max_logit_difference: the largest measured difference between the logits of one token that were decoded
+            with different numbers of rows in the batch; 0 if there was no difference.
+        max_exact_tokens: maximum number of tokens of a prompt with its answer that are exact; longer
+            answers are exact among themselves. None = no limit.
     """
 
     level: ExactnessLevel
-    largest_difference: float = 0.0
-    alone_tokens: int | None = None
+    max_logit_difference: float = 0.0
+    max_exact_tokens: int | None = None
 
-    def of_text(self, tokens: int) -> BatchExactness:
-        """What holds for one answer; ``tokens``: how many it has together with its prompt."""
-        if self.level is not ExactnessLevel.EXACT or self.alone_tokens is None:
+    def for_answer(self, token_count: int) -> BatchExactness:
+        """Return the exactness of one answer, by the number of tokens of its prompt and the answer."""
+        if self.level is not ExactnessLevel.EXACT or self.max_exact_tokens is None:
             return self
-        level = ExactnessLevel.EXACT if tokens <= self.alone_tokens else ExactnessLevel.AMONG_THEMSELVES
-        return BatchExactness(level, self.largest_difference)
+        is_exact = token_count <= self.max_exact_tokens
+        level = ExactnessLevel.EXACT if is_exact else ExactnessLevel.AMONG_THEMSELVES
+        return BatchExactness(level, self.max_logit_difference)
 
     def __str__(self) -> str:
-        if self.level is not ExactnessLevel.ROUNDING or not self.largest_difference:
+        if self.level is not ExactnessLevel.ROUNDING or not self.max_logit_difference:
             return self.level.value
-        return f"{self.level.value} ({self.largest_difference:.0e})".replace("e-0", "e-")
+        return f"{self.level.value} ({self.max_logit_difference:.0e})".replace("e-0", "e-")
 
 
 EXACT = BatchExactness(ExactnessLevel.EXACT)
-"""What holds for requests that are computed one by one."""
+"""The exactness of requests that are decoded one by one."""

@@ -1,6 +1,6 @@
-"""The lines of the ``jsonl`` format, of runs and of a batch's results, and the next token before it is drawn.
+"""The lines of the ``jsonl`` format: the events of a run, the results of a batch, and the output of ``gen next``.
 
-A line is one strict JSON object; that of a run has its kind in ``event``.
+A line is one object of strict JSON. In the line of an event, the field ``event`` is the kind of the event.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from functools import cache
 from typing import Any
 
 from ..common.strict_json import encode_json
-from .events import Done, Event, PromptToken, Start, Token, split_events, take_start
+from .events import Done, Event, PromptToken, Start, Token, read_start, split_events
 from .openai import usage
 from .records import Distribution, TokenLogprob, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
 
 
 def start_line(content: Mapping[str, Any]) -> str:
-    """Return the first line: everything that is needed to repeat the run."""
+    """Return the first line of a run, which has all that is needed to repeat the run."""
     return _line("start", content)
 
 
 def prompt_line(token: TokenRecord) -> str:
-    """Return a token of the prompt, with the fields of `token_line`. The first token has no logprob."""
+    """Return the line of a token of the prompt. For the fields see `token_members`; the first logprob is null."""
     return f'{{"event": "prompt", {token_members(token)}}}\n'
 
 
 def token_line(token: TokenRecord) -> str:
-    """Return a token that was written; for the fields see `token_members`."""
+    """Return the line of a generated token. For the fields see `token_members`."""
     return f'{{"event": "token", {token_members(token)}}}\n'
 
 
 def done_line(content: Mapping[str, Any]) -> str:
-    """Return the last line: ``finish_reason, text, usage, timings``."""
+    """Return the last line of a run, which has ``finish_reason, text, usage, timings``."""
     return _line("done", content)
 
 
@@ -43,24 +43,25 @@ def _line(event: str, content: Mapping[str, Any]) -> str:
 
 
 def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator[str]:
-    """Yield ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
+    """Yield the lines of a run.
 
-    The texts of the ``token`` lines joined are the text of the run: the line of a token whose text is held back
-    waits for the next event.
+    The lines are ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each generated token,
+    and ``done``. The joined texts of the ``token`` lines are the text of the run. So the line of a token whose
+    text is held back waits for the next event.
 
     Args:
         events: the events of the run.
-        prompt: the text before its chat template.
-        command: what makes the run again.
+        prompt: the prompt, before a chat template is applied.
+        command: the shell command that repeats the run.
     """
     events = iter(events)
-    start = take_start(events)
+    start = read_start(events)
     yield start_line({**_start_fields(start), "prompt": prompt, "command": command})
     held_back = HeldBackText()
     waiting: Token | None = None
     for event in events:
         if waiting is not None:
-            # At the end of the run the text that was held back is the last token's.
+            # Text that is still held back at the end of the run is added to the last token.
             rest = event.rest if isinstance(event, Done) else ""
             yield token_line(replace(waiting, text=waiting.text + rest) if rest else waiting)
             waiting = None
@@ -114,19 +115,19 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     exactness: str,
     worker: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return our line of a batch's answer.
+    """Return the line of an answer in a batch's results.
 
-    It has ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness, error``, and
-    ``complete``, ``tokens`` and ``worker`` where there are any. ``tokens`` have the fields of the stream's
-    tokens; they are left out if they have neither logprobs nor a trace.
+    It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
+    error``. ``complete`` is added under a grammar, ``tokens`` if they have logprobs or traces, and ``worker`` on a
+    cluster. Each of ``tokens`` has the fields of `token_members`.
 
     Args:
-        events: the run.
+        events: the events of the run.
         name: the request's id.
-        line: the line of the request, from 1.
+        line: number of the request's line in the input, counted from 1.
         answer_id: the answer's id, see `batch_id`.
-        exactness: whether other requests can have changed the answer.
-        worker: what computed the answer; None on one machine.
+        exactness: whether other requests can have changed the answer, as text.
+        worker: description of the worker that computed the answer; None on one machine.
     """
     start, _, tokens, done = split_events(events)
     has_tokens = start.logprobs is not None or any(token.trace for token in tokens)
@@ -143,7 +144,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         "usage": usage(done),
         "batch_exactness": exactness,
     }
-    objects = [f"{{{token_members(token)}}}" for token in _whole_texts(tokens, done)] if has_tokens else []
+    objects = [f"{{{token_members(token)}}}" for token in _add_rest_to_last(tokens, done)] if has_tokens else []
     members = [
         encode_json(fields)[1:-1],
         *([f'"tokens": [{", ".join(objects)}]'] if has_tokens else []),
@@ -153,40 +154,44 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     return f"{{{', '.join(members)}}}"
 
 
-def _whole_texts(tokens: Sequence[Token], done: Done) -> list[Token]:
-    """Return the tokens; what was held back until the end of the run is added to the text of the last one."""
-    whole = list(tokens)
-    rest = done.text[sum(len(token.text) for token in whole) :]
-    if whole and rest:
-        whole[-1] = replace(whole[-1], text=whole[-1].text + rest)
-    return whole
+def _add_rest_to_last(tokens: Sequence[Token], done: Done) -> list[Token]:
+    """Return the tokens. The last one also gets the text that was held back until the end of the run."""
+    completed = list(tokens)
+    rest = done.text[sum(len(token.text) for token in completed) :]
+    if completed and rest:
+        completed[-1] = replace(completed[-1], text=completed[-1].text + rest)
+    return completed
 
 
 def failure_line(name: str, error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our line of a request without an answer; ``error`` is made by `batch_error`."""
+    """Return the line of a request without an answer in a batch's results.
+
+    Args:
+        name: the request's id.
+        error: an object that `batch_error` returns.
+    """
     return {"id": name, "line": error["line"], "error": error}
 
 
-# A line is written between two tokens, when the processor's caches are empty. So the numbers are put into a text,
-# and the JSON of a token's bytes is made once: an encoder that walks over objects takes more than twice as long.
+# A line is written between two tokens, when the processor's caches hold none of its data. So the numbers are
+# formatted into a string, and the JSON of a token's bytes is cached. An encoder of objects takes twice as long.
 def token_members(token: TokenRecord) -> str:
-    """The fields of a token, as the members of a JSON object without its braces.
+    """Return the JSON fields of a token, as the members of an object without its braces.
 
-    ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
-    where requested ``logprob_of[]`` and ``row``; ``text``, the text that can be shown once the token is there.
-    With two sources these fields are the model's, and ``chain`` holds the chain's. ``trace``, if the run is
-    traced.
+    The fields are ``index, id, token, bytes``, the source ``logprobs_from``, the values of this source ``logprob,
+    top_logprobs[], entropy`` and if requested ``logprob_of[]`` and ``row``, and ``text``, the text that can be
+    shown after the token. If two sources were read, these values are the model's, and ``chain`` is an object with
+    the values of the chain. A token of a traced run also has ``trace``.
     """
-    first, others = '"logprob": null, "top_logprobs": []', ""
+    logprobs, second_logprobs = '"logprob": null, "top_logprobs": []', ""
     if token.distributions:
-        main, *rest = token.distributions
-        first = f'"logprobs_from": "{main.source}", {_distribution_members(main)}'
-        others = "".join(f', "{other.source}": {{{_distribution_members(other)}}}' for other in rest)
-    if token.trace is not None:
-        others += f', "trace": {encode_json(token.trace.as_json())}'
-    text = encode_json(token.text)
+        first, *others = token.distributions
+        logprobs = f'"logprobs_from": "{first.source}", {_distribution_members(first)}'
+        second_logprobs = "".join(f', "{other.source}": {{{_distribution_members(other)}}}' for other in others)
+    trace = "" if token.trace is None else f', "trace": {encode_json(token.trace.as_json())}'
     return (
-        f'"index": {token.index}, "id": {token.id}, {_piece_members(token.data)}, {first}, "text": {text}{others}'
+        f'"index": {token.index}, "id": {token.id}, {_bytes_members(token.data)}, {logprobs}, '
+        f'"text": {encode_json(token.text)}{second_logprobs}{trace}'
     )
 
 
@@ -204,14 +209,14 @@ def _distribution_members(distribution: Distribution) -> str:
 
 def _token_array(tokens: tuple[TokenLogprob, ...]) -> str:
     objects = [
-        f'{{"id": {token.id}, {_piece_members(token.data)}, "logprob": {_number(token.logprob)}}}'
+        f'{{"id": {token.id}, {_bytes_members(token.data)}, "logprob": {_number(token.logprob)}}}'
         for token in tokens
     ]
     return f"[{', '.join(objects)}]"
 
 
-@cache  # as many as the vocabularies have pieces
-def _piece_members(data: bytes) -> str:
+@cache  # at most one entry for each token of the loaded vocabularies
+def _bytes_members(data: bytes) -> str:
     return f'"token": {encode_json(display_text(data))}, "bytes": {list(data)}'
 
 
@@ -222,7 +227,13 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class TracedChain:
-    """A chain under the name that the user gave it, with its trace; ``steps``: as in `Start.chain`."""
+    """A chain with a trace of the next token.
+
+    Attributes:
+        name: the chain as the user typed it: a preset's name or a compact notation.
+        steps: the steps with their parameters, as in `Start.chain`.
+        trace: what the steps did to the candidates.
+    """
 
     name: str
     steps: Sequence[Mapping[str, Any]]
@@ -231,12 +242,12 @@ class TracedChain:
 
 @dataclass(frozen=True)
 class ChainDistance:
-    """How far what a chain leaves is from what the first chain leaves.
+    """The distance between the distributions that two chains draw from: the first chain and a compared one.
 
     Attributes:
-        total_variation: within 0..1.
-        divergence: KL(first || this) in nats; may be infinite.
-        reverse_divergence: KL(this || first), likewise.
+        total_variation: the total variation distance, from 0 (equal) to 1.
+        divergence: KL(first || compared), nats; may be infinite.
+        reverse_divergence: KL(compared || first), nats; may be infinite.
     """
 
     total_variation: float
@@ -245,32 +256,32 @@ class ChainDistance:
 
 
 def next_token_fields(
-    head: Mapping[str, Any],
-    first: TracedChain,
-    forced: bytes | None = None,
-    against: Sequence[tuple[TracedChain, ChainDistance]] = (),
+    run_fields: Mapping[str, Any],
+    first_chain: TracedChain,
+    forced_token: bytes | None = None,
+    compared_chains: Sequence[tuple[TracedChain, ChainDistance]] = (),
 ) -> dict[str, Any]:
-    """One object: the head, ``chain, stages[], candidates[]``; ``forced`` and ``against[]`` if there are any.
+    """Return the JSON fields of the next token before it is drawn, as ``gen next`` writes them.
 
-    A chain of ``against`` has ``name, chain, total_variation, kl, reverse_kl, stages[], candidates[]``; a
-    divergence that is infinite is null.
+    The fields are those of the run and ``chain, stages[], candidates[]``, with ``forced`` and ``against[]`` unless
+    they are empty. An entry of ``against`` has ``name, chain, total_variation, kl, reverse_kl, stages[],
+    candidates[]``. An infinite divergence is null.
 
     Args:
-        head: what is known of the model and the prompt, ``prompt_tokens`` among it.
-        first: the chain of the command line.
-        forced: the bytes of the token that the grammar leaves no choice about; None if there is a choice.
-        against: the other chains.
+        run_fields: fields of the model and the prompt, such as ``prompt_tokens``.
+        first_chain: the chain of the command line.
+        forced_token: bytes of the only token that the grammar allows; None if the grammar allows several tokens.
+        compared_chains: the chains of ``--against``, with their distances from the first chain.
     """
-    return {
-        **head,
-        "chain": list(first.steps),
-        **_trace_fields(first.trace),
-        **({} if forced is None else {"forced": {"token": display_text(forced), "bytes": list(forced)}}),
-        **({"against": [_against_fields(chain, distance) for chain, distance in against]} if against else {}),
-    }
+    fields = {**run_fields, "chain": list(first_chain.steps), **_trace_fields(first_chain.trace)}
+    if forced_token is not None:
+        fields["forced"] = {"token": display_text(forced_token), "bytes": list(forced_token)}
+    if compared_chains:
+        fields["against"] = [_comparison_fields(chain, distance) for chain, distance in compared_chains]
+    return fields
 
 
-def _against_fields(chain: TracedChain, distance: ChainDistance) -> dict[str, Any]:
+def _comparison_fields(chain: TracedChain, distance: ChainDistance) -> dict[str, Any]:
     return {
         "name": chain.name,
         "chain": list(chain.steps),

@@ -1,6 +1,6 @@
-"""The completions of Together and of llama.cpp's server.
+"""The completion formats of Together and of llama.cpp's server.
 
-Together's has plain lists of tokens and logprobs, also for the prompt. The server's has
+Together's format has lists of tokens and logprobs, also for the prompt. The server's format has
 ``completion_probabilities``.
 """
 
@@ -16,7 +16,7 @@ from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
 from .text_tokens import tokens_of_text
 
 
-def together_completion(  # noqa: PLR0913 - what the format depends on
+def together_completion(  # noqa: PLR0913 - the format depends on all of them
     events: Iterable[Event],
     answer_id: str,
     *,
@@ -25,19 +25,19 @@ def together_completion(  # noqa: PLR0913 - what the format depends on
     chat: bool = False,
     created: int | None = None,
 ) -> Json:
-    """Return a whole run. With ``echo``, ``prompt`` holds the prompt with its logprobs; otherwise it is empty.
+    """Return a run in Together's format.
 
-    The tokens are those of the text, see `tokens_of_text`. Tokens of the prompt lack the space of the tokenizer.
-    Two fields are ours: ``logprobs_from``, and ``top_logprobs`` where more than the chosen token's logprobs are
+    The tokens are those of `tokens_of_text`. Tokens of the prompt lack the space that the tokenizer adds.
+    Logitsmith adds two fields: ``logprobs_from``, and ``top_logprobs`` if the logprobs of more than one token are
     requested.
 
     Args:
-        events: the run.
+        events: the events of the run.
         answer_id: the answer's id.
-        prompt: the prompt's text.
-        echo: True if the prompt is part of the answer.
-        chat: True if the text stands in a message.
-        created: seconds since 1970; None: now.
+        prompt: the prompt.
+        echo: True to return the prompt with its logprobs in the field ``prompt``, which is empty otherwise.
+        chat: True to return the text as a message.
+        created: the answer's time in seconds since 1970; None = now.
     """
     start, prompt_tokens, tokens, done = split_events(events)
 
@@ -77,13 +77,17 @@ _STOP_TYPES = {"grammar": "eos", "length": "limit", "context": "limit", "interru
 
 
 def llama_server_completion(events: Iterable[Event], *, prompt: str = "") -> Json:
-    """Return a whole run.
+    """Return a run in the format of llama.cpp's server.
 
-    From the chain, probabilities take the place of logprobs, as the server writes them with
-    ``post_sampling_probs``. One field is ours: ``logprobs_from``. A missing logprob is null, where the server
-    writes the lowest float32. The tokens are those of the text, see `tokens_of_text`. As with the server, the
-    token that ended the text is one of them, without text and bytes; a stop text is not. ``tokens`` has all ids.
-    ``prompt``: the prompt's text.
+    If the logprobs are those of the chain, probabilities are written instead, as the server does with
+    ``post_sampling_probs``. Logitsmith adds the field ``logprobs_from``. A missing logprob is null, where the
+    server writes the lowest float32. ``completion_probabilities`` has the tokens of `tokens_of_text` and, as the
+    server does, the end-of-generation token without text and bytes. ``tokens`` has the ids of all generated
+    tokens.
+
+    Args:
+        events: the events of the run.
+        prompt: the prompt.
     """
     start, _, tokens, done = split_events(events)
     is_post_sampling = logprob_source(start) == "chain"
@@ -117,7 +121,7 @@ def llama_server_completion(events: Iterable[Event], *, prompt: str = "") -> Jso
 
 
 def _settings(start: Start) -> Json:
-    """Return the settings of the run, under the server's names where it has them."""
+    """Return the settings of the run. Settings that the server has, too, have the server's names."""
     return {
         "seed": start.seed,
         "n_predict": -1 if start.max_tokens is None else start.max_tokens,
@@ -130,7 +134,7 @@ def _settings(start: Start) -> Json:
 
 
 def _timings(done: Done) -> Json:
-    """Return counts, milliseconds and speeds, as the server names them."""
+    """Return the server's ``timings``: numbers of tokens, milliseconds, and tokens per second."""
     times = done.timings
     fields: dict[str, float] = {}
     for name, count, seconds in (
@@ -158,5 +162,5 @@ def _token(token: TokenLogprob, value_name: str) -> Json:
     value = finite_or_none(token.logprob)
     if value_name == "prob":
         value = 0.0 if value is None else exp(value)
-    text = token.data.decode("utf-8", "ignore")  # the server leaves out bytes that are not text
+    text = token.data.decode("utf-8", "ignore")  # the server leaves out bytes that are not UTF-8
     return {"id": token.id, "token": text, "bytes": list(token.data), value_name: value}

@@ -1,6 +1,6 @@
-"""Recorded ``jsonl`` streams, read again, with their traces. A stream may be cut off.
+"""The reader of recorded ``jsonl`` streams, with their traces. A stream may end in the middle of a line.
 
-The lines of a batch's results are read as the events of their runs.
+A line of a batch's results is read as the events of one run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RecordedDraw(BaseModel):
 
 @supports_old_names
 class RecordedTrace(BaseModel):
-    """How a token was chosen; see `Trace`."""
+    """The record of how a token was chosen; see `Trace`."""
 
     stages: Annotated[list[RecordedStage], Field(min_length=1)]
     candidates: list[RecordedCandidate]
@@ -70,27 +70,27 @@ class RecordedTrace(BaseModel):
         count = len(self.stages)
         for candidate in self.candidates:
             if len(candidate.logits) != count or len(candidate.probs) != count:
-                raise ValueError(f"candidate {candidate.id} has not one logit and one probability per stage")
+                raise ValueError(f"candidate {candidate.id} does not have one logit and one probability per stage")
             if candidate.dropped_by is not None and not 0 <= candidate.dropped_by < count:
-                raise ValueError(f"candidate {candidate.id}: dropped_by names no stage")
+                raise ValueError(f"candidate {candidate.id}: dropped_by is not the index of a stage")
         return self
 
     def candidate(self, token_id: int | None) -> RecordedCandidate | None:
-        """The candidate with this id, None if the trace does not have it."""
+        """Return the candidate with this id; None if the trace does not have one."""
         return next((candidate for candidate in self.candidates if candidate.id == token_id), None)
 
     def top_candidate(self) -> RecordedCandidate | None:
-        """The likeliest candidate of the first stage, the model; None if there are no candidates."""
+        """Return the most probable candidate of the first stage, the model; None if there are no candidates."""
         return max(self.candidates, key=lambda candidate: candidate.probs[0] or 0.0, default=None)
 
     def dropped_top_candidate(self) -> RecordedCandidate | None:
-        """The model's likeliest token if a stage dropped it, so that it could not be drawn; None otherwise."""
+        """Return the model's most probable token if a stage dropped it before the draw, otherwise None."""
         top = self.top_candidate()
         return None if top is None or top.dropped_by is None else top
 
 
 class RecordedToken(BaseModel):
-    """A token by its id and bytes (``data``), with its logprob in nats; None where there is none."""
+    """A token with its logprob; see `TokenLogprob`."""
 
     id: int | None = None
     data: Annotated[list[Byte], Field(alias="bytes")]
@@ -98,7 +98,7 @@ class RecordedToken(BaseModel):
 
 
 class RecordedDistribution(BaseModel):
-    """What a line holds of one distribution; ``entropy`` in nats."""
+    """The values of one distribution that a line has. ``entropy`` is in nats."""
 
     logprob: Logprob | None = None
     top_logprobs: list[RecordedToken] = []
@@ -106,7 +106,7 @@ class RecordedDistribution(BaseModel):
 
 
 class RecordedStart(BaseModel, extra="allow"):
-    """The first line of a run. A line of a batch's results gives one too: ``id`` is then its request's."""
+    """The first event of a run. If the run is a line of a batch's results, ``id`` is the request's id."""
 
     event: Literal["start"] = "start"
     model: str = "?"
@@ -115,7 +115,7 @@ class RecordedStart(BaseModel, extra="allow"):
 
 
 class RecordedTokenLine(RecordedToken, RecordedDistribution):
-    """A token of the prompt, or one that was written."""
+    """A token of the prompt, or a generated token."""
 
     event: Literal["prompt", "token"] = "token"
     text: str = ""
@@ -124,9 +124,10 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
     trace: RecordedTrace | None = None
 
     def distribution(self, source: LogprobSource) -> RecordedDistribution | None:
-        """The distribution of this source, None if it was not recorded. A line without a source is the model's.
+        """Return the distribution of this source; None if the line does not have it.
 
-        What is missing comes from a trace: the model's from its first stage, the chain's from its last one.
+        Values that the line lacks are taken from its trace: the model's from the first stage, the chain's from the
+        last stage. The logprobs of a line without ``logprobs_from`` are the model's.
         """
         recorded = self._recorded_distribution(source)
         if self.trace is None:
@@ -141,14 +142,17 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
         )
 
     def _traced_distribution(self, trace: RecordedTrace, stage: int) -> RecordedDistribution:
-        """The distribution at a stage of the trace."""
-        candidate = trace.candidate(self.id)
-        present = [other for other in trace.candidates if other.probs[stage] is not None]
+        """Return the distribution after the stage of the trace that has this index."""
+        chosen = trace.candidate(self.id)
+        remaining = [candidate for candidate in trace.candidates if candidate.probs[stage] is not None]
+        remaining.sort(key=lambda candidate: -(candidate.probs[stage] or 0.0))
         return RecordedDistribution.model_construct(
-            logprob=None if candidate is None else _logprob(candidate.probs[stage]),
+            logprob=None if chosen is None else _logprob(chosen.probs[stage]),
             top_logprobs=[
-                RecordedToken.model_construct(id=other.id, data=other.data, logprob=_logprob(other.probs[stage]))
-                for other in sorted(present, key=lambda other: -(other.probs[stage] or 0.0))
+                RecordedToken.model_construct(
+                    id=candidate.id, data=candidate.data, logprob=_logprob(candidate.probs[stage])
+                )
+                for candidate in remaining
             ],
             entropy=trace.stages[stage].entropy,
         )
@@ -164,7 +168,7 @@ def _logprob(probability: float | None) -> float | None:
 
 
 class RecordedDone(BaseModel, extra="allow"):
-    """The last line."""
+    """The last event of a run."""
 
     event: Literal["done"] = "done"
     finish_reason: str | None = None
@@ -175,9 +179,10 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discrimina
 
 
 class StreamError(Exception):
-    """A line that is no event of the format, with its number.
+    """A line that cannot be read as events. The message has the line's number.
 
-    ``request``: of a line of a batch's results that has no tokens, the request's id.
+    Attributes:
+        request: the request's id, if the line is a batch's result without tokens; otherwise None.
     """
 
     def __init__(self, message: str, request: str | None = None) -> None:
@@ -185,13 +190,19 @@ class StreamError(Exception):
         self.request = request
 
 
+@supports_old_names
 def read_stream(
-    lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None
+    lines: Iterable[bytes], on_error: Callable[[StreamError], object] | None = None
 ) -> Iterator[RecordedEvent]:
-    """Read the events of a stream, one per line. A last line that was cut off ends the stream.
+    """Read the events of a stream.
 
-    A line of a batch's results gives the events of a run. ``wrong`` is called with the error of any other line
-    that is no event; then reading goes on. Without ``wrong`` such a line raises ``StreamError``.
+    Each line has one event, or is a batch's result, which yields all events of a run. An incomplete last line ends
+    the stream.
+
+    Args:
+        lines: the lines of the stream.
+        on_error: called with the error of each other line, which is then skipped; None: such a line raises
+            ``StreamError``.
     """
     for number, line in enumerate(lines, 1):
         data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -207,15 +218,15 @@ def read_stream(
             problem = StreamError(f"line {number}: {error}", error.request)
         else:
             continue
-        if wrong is None:
+        if on_error is None:
             raise problem from None
-        wrong(problem)
+        on_error(problem)
 
 
 def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEvent]]:
-    """Split events into those of each run, which a `RecordedStart` begins.
+    """Split events into runs. A `RecordedStart` begins a run.
 
-    The events of a run have to be taken before the next run.
+    All events of a run must be read before the next run is requested.
     """
     numbers = count()
     number = next(numbers)
@@ -231,7 +242,7 @@ def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEve
 
 
 def _read_line(data: bytes) -> Sequence[RecordedEvent]:
-    """The events of a line. Raises ``ValidationError``, or ``StreamError`` for a batch's line without tokens."""
+    """Return the events of a line. Raises ``ValidationError``, or ``StreamError`` for a result without tokens."""
     try:
         return (_EVENT.validate_json(data),)
     except ValidationError as error:
@@ -248,11 +259,11 @@ def _read_line(data: bytes) -> Sequence[RecordedEvent]:
 
 
 _SURROGATE = b"\\ud"
-"""How the escape of a half of a surrogate pair begins; pydantic refuses it, Python's json reads it."""
+"""The beginning of an escaped half of a surrogate pair. Pydantic rejects it, Python's json module reads it."""
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """The JSON value with U+FFFD for each half of a surrogate pair, in all its texts."""
+    """Return the JSON value with U+FFFD for each half of a surrogate pair in its strings."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):
@@ -274,14 +285,19 @@ class _BatchLine(BaseModel, extra="allow"):
     error: Any = None
 
 
-def _batch_line(data: bytes, no_event: ValidationError) -> _BatchLine:
-    """Read a line of a batch's results. Raises ``no_event`` if it is none, ``StreamError`` for wrong tokens."""
+def _batch_line(data: bytes, event_error: ValidationError) -> _BatchLine:
+    """Read a line of a batch's results. Raises ``StreamError`` for wrong tokens.
+
+    Args:
+        data: the line.
+        event_error: the error of reading the line as an event, which is raised if it is not a result, either.
+    """
     try:
         return _BatchLine.model_validate_json(data)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         if problem["loc"][:1] != ("tokens",):
-            raise no_event from None
+            raise event_error from None
         raise StreamError(problem_sentence(problem["loc"], problem_message(problem))) from None
 
 
@@ -302,7 +318,7 @@ def _is_cut_off(error: ValidationError, line: bytes) -> bool:
     return error.errors()[0]["type"] == "json_invalid" and line.startswith(b"{") and not line.endswith(b"\n")
 
 
-_NO_EVENT_ERRORS = (
+_NOT_AN_EVENT_ERRORS = (
     "union_tag_not_found",
     "union_tag_invalid",
     "model_attributes_type",
@@ -314,6 +330,6 @@ _NO_EVENT_ERRORS = (
 
 def _stream_error(error: ValidationError, number: int) -> StreamError:
     problem = error.errors(include_url=False)[0]
-    if problem["type"] in _NO_EVENT_ERRORS and len(problem["loc"]) == 0:
-        return StreamError(f"line {number}: it is no event of a jsonl stream")
+    if problem["type"] in _NOT_AN_EVENT_ERRORS and len(problem["loc"]) == 0:
+        return StreamError(f"line {number}: it is not an event of a jsonl stream")
     return StreamError(f"line {number}: {problem_sentence(problem['loc'][1:], problem_message(problem))}")

@@ -1,7 +1,7 @@
-"""Records of a token, and their JSON.
+"""Records of tokens, and their JSON.
 
-A record has the distributions that the token was drawn from, and the trace: what each stage of a chain did to the
-candidates for this token.
+The record of a token has the logprobs that were read at its step, and optionally a trace. The trace shows what
+each stage did to the candidates: the model, the grammar and the steps of the chain.
 """
 
 from __future__ import annotations
@@ -10,13 +10,25 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..common.renamed import supports_old_names
+
 LogprobSource = Literal["model", "chain"]
-"""``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
+"""The logits that logprobs are computed from, by log-softmax.
+
+``model``: the model's logits, before the chain. ``chain``: the logits after the chain, from which the token is
+drawn.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token by id and bytes, with its log-probability in nats; None where there is none."""
+    """A token with its logprob.
+
+    Attributes:
+        id: the token's id.
+        data: the token's bytes.
+        logprob: the natural logarithm of the token's probability; None if there is no logprob.
+    """
 
     id: int
     data: bytes
@@ -24,11 +36,11 @@ class TokenLogprob:
 
     @property
     def text(self) -> str:
-        """The bytes as text; see `display_text` for bytes that are not."""
+        """The bytes as a string. Bytes that are not UTF-8 are escaped, see `display_text`."""
         return display_text(self.data)
 
     def as_json(self) -> dict[str, object]:
-        """``id, token, bytes, logprob``."""
+        """Return the JSON fields ``id, token, bytes, logprob``."""
         return {
             "id": self.id,
             "token": self.text,
@@ -39,15 +51,16 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What was read of one distribution over the vocabulary; logprobs and entropy in nats.
+    """The values that were read from one distribution over the vocabulary.
 
     Attributes:
-        source: which distribution it is.
-        logprob: the chosen token's; None if the chain removed it.
-        top: the likeliest tokens, from high to low.
+        source: the logits that the distribution is computed from.
+        logprob: logprob of the chosen token, nats; None if the chain removed the token.
+        top: the most probable tokens, in descending order of their probability.
         named: the tokens whose logprobs were requested by id.
-        entropy: the entropy; None if it was not computed.
-        row: every token's logprob by id, float32 in little-endian bytes; -inf for tokens that the chain removed.
+        entropy: the distribution's entropy, nats; None if the entropy was not computed.
+        row: the logprob of each token, in the order of the ids, as little-endian float32; -inf for tokens that the
+            chain removed. None if the row was not requested.
     """
 
     source: LogprobSource
@@ -58,27 +71,28 @@ class Distribution:
     row: bytes | None = None
 
 
+@supports_old_names
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """One token of a text, with the distributions that it came from, if they were read.
+    """One token of a text, with the distributions that were read at its step.
 
     Attributes:
-        index: its position in the text, from 0.
-        id: its id.
-        data: its bytes.
-        text: the text that can be shown once the token is there; it may lag behind the bytes.
-        special: True for a control token that is not part of the text.
-        distributions: one per source.
-        added_bytes: how many of the first bytes the tokenizer added: the space that SentencePiece puts before a
-            text.
-        trace: how it was chosen; None if the run is not traced.
+        index: the token's position in the text, counted from 0.
+        id: the token's id.
+        data: the token's bytes.
+        text: the text that can be shown after this token; less than the bytes if a character is incomplete or a
+            stop string may have begun.
+        is_control: True for a control token, whose bytes are not part of the text.
+        distributions: the distributions that were read, one for each source; empty if none was read.
+        added_bytes: number of leading bytes that the tokenizer added. SentencePiece adds a space before a text.
+        trace: the record of how the token was chosen; None if the run is not traced.
     """
 
     index: int
     id: int
     data: bytes
     text: str
-    special: bool
+    is_control: bool
     distributions: tuple[Distribution, ...] = ()
     added_bytes: int = 0
     trace: Trace | None = None
@@ -89,31 +103,31 @@ class TokenRecord:
         return self.data[self.added_bytes :]
 
     def without_added_bytes(self) -> TokenRecord:
-        """Return the token with its own bytes alone."""
+        """Return the token without the bytes that the tokenizer added."""
         return replace(self, data=self.own_data, added_bytes=0) if self.added_bytes else self
 
     @property
     def chosen(self) -> TokenLogprob:
-        """The token with its logprob in the first distribution, None if there is none."""
+        """The token with its logprob in the first distribution; the logprob is None without a distribution."""
         return TokenLogprob(self.id, self.data, self.distributions[0].logprob if self.distributions else None)
 
     @property
     def top(self) -> tuple[TokenLogprob, ...]:
-        """The likeliest tokens of the first distribution."""
+        """The most probable tokens of the first distribution; empty without a distribution."""
         return self.distributions[0].top if self.distributions else ()
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStage:
-    """A stage: the model, the grammar's mask, a step of the chain, and last what the token was drawn from.
+    """A stage of a trace: the model, the grammar's mask or a step of the chain.
 
     Attributes:
         name: ``model``, ``grammar`` or the sampler's name.
         step: the step's index in the chain, as in `Start.chain`; None for the model and the grammar.
-        kept: how many candidates there are after it.
-        entropy: theirs, in nats.
-        note: what the step did, in words and numbers; None where there is nothing to add.
-        roll: the random number that decided whether the step acts (``xtc``); None for steps without one.
+        kept: number of candidates after the stage.
+        entropy: entropy of the candidates after the stage, nats.
+        note: what the step did, in words and numbers; None if the sampler writes no note.
+        roll: the random number that decided whether the step acts (``xtc``); None for steps without such a number.
     """
 
     name: str
@@ -124,7 +138,7 @@ class TraceStage:
     roll: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """``name, step, kept, entropy, note``, and ``roll`` if there is one."""
+        """Return the JSON fields ``name, step, kept, entropy, note``, and ``roll`` unless it is None."""
         return {
             "name": self.name,
             "step": self.step,
@@ -137,14 +151,15 @@ class TraceStage:
 
 @dataclass(frozen=True, slots=True)
 class TraceCandidate:
-    """A token at every stage.
+    """A token with its logit and probability after each stage of a trace.
 
     Attributes:
-        id: its id.
-        data: its bytes.
-        logits: one a stage, in nats; None where it is not among the candidates.
-        probs: its probability at each stage; likewise.
-        dropped_by: the index of the stage that dropped it; None if it is among the last stage's candidates.
+        id: the token's id.
+        data: the token's bytes.
+        logits: the token's logit after each stage, nats; None after a stage that leaves the token out.
+        probs: the token's probability after each stage; None after a stage that leaves the token out.
+        dropped_by: index of the stage that dropped the token; None if the token is a candidate after the last
+            stage.
     """
 
     id: int
@@ -154,7 +169,7 @@ class TraceCandidate:
     dropped_by: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """``id, token, bytes, logits, probs, dropped_by``. A logit of -inf is null, its probability 0."""
+        """Return the JSON fields ``id, token, bytes, logits, probs, dropped_by``. A logit of -inf becomes null."""
         return {
             "id": self.id,
             "token": display_text(self.data),
@@ -167,10 +182,14 @@ class TraceCandidate:
 
 @dataclass(frozen=True, slots=True)
 class TraceDraw:
-    """A draw: the random number ``u``, and the interval of the cumulative distribution in which it lies.
+    """A draw: the random number, and the interval of the cumulative distribution that contains the number.
 
-    The interval is the token's: ``low`` is the probability of all candidates before it, in the order of the last
-    stage, and ``high`` adds its own. ``low < u <= high``; for the first candidate ``u`` may be 0.
+    The candidates are in the order of the last stage. ``low < u <= high``; for the first candidate ``u`` may be 0.
+
+    Attributes:
+        u: the random number, between 0 and 1.
+        low: cumulative probability of the candidates that precede the chosen token.
+        high: ``low`` plus the probability of the chosen token.
     """
 
     u: float
@@ -178,19 +197,20 @@ class TraceDraw:
     high: float
 
     def as_json(self) -> dict[str, float]:
-        """``u, low, high``."""
+        """Return the JSON fields ``u, low, high``."""
         return {"u": self.u, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """How a token was chosen.
+    """The record of how a token was chosen.
 
     Attributes:
-        stages: from the model's logits to the draw.
-        candidates: the likeliest at any stage and the chosen one, by the model's logits from high to low.
-        draw: None if the token was not drawn by chance.
-        forced: True if the grammar left no choice, and what the chain drew does not count.
+        stages: the stages in order, from the model to the distribution that the token is drawn from.
+        candidates: the most probable tokens of each stage and the chosen token, in descending order of the model's
+            logits.
+        draw: the random draw; None if the token was chosen without a random number.
+        forced: True if the grammar allowed only this token, so that the chain's draw was ignored.
     """
 
     stages: tuple[TraceStage, ...]
@@ -199,7 +219,7 @@ class Trace:
     forced: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """``stages[], candidates[], draw``, and ``forced`` if it is true."""
+        """Return the JSON fields ``stages[], candidates[], draw``, and ``forced`` if it is true."""
         return {
             "stages": [stage.as_json() for stage in self.stages],
             "candidates": [candidate.as_json() for candidate in self.candidates],
@@ -209,7 +229,7 @@ class Trace:
 
 
 def display_text(data: bytes) -> str:
-    """A token as text. Bytes that are not UTF-8 become ``bytes:`` and hexadecimal escapes, as with OpenAI."""
+    """Return a token's bytes as a string. Bytes that are not UTF-8 become ``bytes:\\xNN…``, as in OpenAI's API."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -217,5 +237,5 @@ def display_text(data: bytes) -> str:
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """The number if it is finite; else None, since JSON has no NaN and no Infinity."""
+    """Return the number if it is finite, otherwise None, because JSON has no NaN and no Infinity."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Sums over the logprobs of a text."""
+"""Scores: sums and means of the logprobs of a text, and their JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from .records import TokenRecord, display_text, finite_or_none
 
 @dataclass(frozen=True)
 class Score:
-    """How likely a text is, over its tokens that have a logprob: all but the first.
+    """The score of a text: the sum of its tokens' logprobs.
+
+    Tokens without a logprob are not scored. The first token of a text is one of them.
 
     Attributes:
-        sum_logprob: the sum of their logprobs, nats.
-        tokens: how many tokens were scored.
-        bytes: how many bytes of the text they have, without what the tokenizer added to it.
+        sum_logprob: sum of the logprobs of the scored tokens, nats.
+        tokens: number of scored tokens.
+        bytes: number of bytes of the scored tokens, without bytes that the tokenizer added.
     """
 
     sum_logprob: float
@@ -26,7 +28,7 @@ class Score:
 
     @classmethod
     def of(cls, tokens: Iterable[TokenRecord]) -> Score:
-        """Add up; a token of probability 0 makes the sum -inf."""
+        """Return the score of these tokens. A token of probability 0 makes the sum -inf."""
         scored = [token for token in tokens if token.distributions]
         values = [finite_or_none(token.distributions[0].logprob) for token in scored]
         total = _sum(-inf if value is None else value for value in values)
@@ -34,28 +36,28 @@ class Score:
 
     @property
     def per_token(self) -> float | None:
-        """Mean logprob of a token, nats; None where nothing was scored."""
+        """Mean logprob of a scored token, nats; None if no token was scored."""
         return self.sum_logprob / self.tokens if self.tokens else None
 
     @property
     def per_byte(self) -> float | None:
-        """Mean logprob of a byte, nats."""
+        """Mean logprob of a scored byte, nats; None if no byte was scored."""
         return self.sum_logprob / self.bytes if self.bytes else None
 
     @property
     def perplexity(self) -> float | None:
-        """exp(-sum / tokens)."""
+        """exp(-sum / tokens); None if no token was scored."""
         mean = self.per_token
         return None if mean is None else MeanSurprise(-mean).perplexity
 
     @property
     def bits_per_byte(self) -> float | None:
-        """-sum / (bytes · ln 2)."""
+        """-sum / (bytes · ln 2); None if no byte was scored."""
         mean = self.per_byte
         return None if mean is None else 0.0 - mean / log(2)
 
     def as_json(self) -> dict[str, Any]:
-        """``sum_logprob, per_token, per_byte, perplexity, bits_per_byte``, null if nothing was scored; counts."""
+        """Return the properties as JSON fields, null if no token was scored, and the two counts."""
         return {
             "sum_logprob": finite_or_none(self.sum_logprob) if self.tokens else None,
             "per_token": finite_or_none(self.per_token),
@@ -69,23 +71,27 @@ class Score:
 
 @dataclass(frozen=True)
 class MeanSurprise:
-    """The mean of some surprises or entropies, in nats."""
+    """The mean of surprises or of entropies.
+
+    Attributes:
+        nats: the mean, nats.
+    """
 
     nats: float
 
     @classmethod
     def of(cls, values: Sequence[float]) -> MeanSurprise | None:
-        """None where there are no values."""
+        """Return the mean of the values, which are in nats; None without values."""
         return cls(_sum(values) / len(values)) if values else None
 
     @property
     def bits(self) -> float:
-        """The same in bits."""
+        """The mean in bits."""
         return self.nats / log(2)
 
     @property
     def perplexity(self) -> float:
-        """exp(mean)."""
+        """exp(mean); infinite if it exceeds float64."""
         try:
             return exp(self.nats)
         except OverflowError:
@@ -93,7 +99,7 @@ class MeanSurprise:
 
 
 def _sum(values: Iterable[float]) -> float:
-    """Exact, and infinite where it is beyond float64."""
+    """Return the exact sum, rounded once; infinite if it exceeds float64."""
     values = list(values)
     try:
         return fsum(values)
@@ -102,7 +108,10 @@ def _sum(values: Iterable[float]) -> float:
 
 
 def text_score(tokens: Sequence[TokenRecord]) -> dict[str, Any]:
-    """A scored text: ``tokens[], ids[], bytes[], token_logprobs[]`` (first null), and its `Score`."""
+    """Return the JSON fields of a scored text: ``tokens[], ids[], bytes[], token_logprobs[]``, and its `Score`.
+
+    The first token's logprob is null.
+    """
     return {
         "logprobs_from": "model",
         "tokens": [display_text(token.data) for token in tokens],
@@ -116,16 +125,17 @@ def text_score(tokens: Sequence[TokenRecord]) -> dict[str, Any]:
 def choice_scores(
     choices: Sequence[tuple[str, Sequence[TokenRecord]]], truncated_tokens: Sequence[int] = ()
 ) -> list[dict[str, Any]]:
-    """Continuations of one prompt: ``text, sum_logprob, per_token, per_byte, probability`` and their tokens.
+    """Return the JSON fields of the scores of several continuations of one prompt, one object for each.
 
-    Probabilities are normalized over the choices, from the sums; None if every sum is -inf. ``tokens`` and
-    ``bytes`` joined are the choice, without a space that the tokenizer added. ``is_greedy``: True if each token is
-    the model's most likely one, so that greedy decoding writes the choice; None if tokens have no top logprobs.
+    ``probability`` is computed from ``sum_logprob`` and normalized over the choices; null if every sum is -inf.
+    ``is_greedy`` is true if each token is the model's most probable one, so that greedy decoding writes the
+    choice; null if tokens have no top logprobs. ``tokens`` and ``bytes`` leave out a space that the tokenizer
+    added.
 
     Args:
-        choices: the text of each continuation, and its tokens.
-        truncated_tokens: for each continuation, how many of the prompt's first tokens were left out; empty: there
-            is no field ``truncated_prompt_tokens``.
+        choices: the text of each continuation, with its tokens.
+        truncated_tokens: for each continuation, the number of leading prompt tokens that were left out. If this is
+            empty, the objects have no field ``truncated_prompt_tokens``.
     """
     scores = [Score.of(tokens) for _, tokens in choices]
     highest = max(score.sum_logprob for score in scores)
@@ -157,12 +167,12 @@ def choice_scores(
 def failed_score(
     message: str, line: int, name: str | int | None = None, code: str = "invalid_request"
 ) -> dict[str, Any]:
-    """A line that has no score: ``id`` if the line has one, ``line`` and ``error``, as in the results of a batch.
+    """Return the JSON fields of a task that could not be scored: ``id``, ``line`` and ``error``.
 
     Args:
-        message: why there is no score, a sentence.
-        line: number of the line in its file, from 1.
-        name: the line's ``id``; None if it has none.
+        message: the reason, as a sentence.
+        line: number of the task's line in its file, counted from 1.
+        name: the task's ``id``; None if it has none. The object then has no ``id``.
         code: the kind of the failure.
     """
     error = {"code": code, "message": f"line {line}: {message}", "line": line}

@@ -1,4 +1,7 @@
-"""Which tokens wrote a text, where each begins in it, and what of it is held back."""
+"""The tokens of a text: those that wrote the text, their offsets in it, and the tokens whose text is held back.
+
+Text is held back while it may belong to an incomplete character or to a stop string.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,24 @@ from .records import TokenRecord
 def tokens_of_text(
     tokens: Sequence[TokenRecord], text: str, stop: str | None, *, keeps_control_tokens: bool = False
 ) -> tuple[TokenRecord, ...]:
-    """Return the tokens that wrote a text; their bytes joined are the bytes of the text.
+    """Return the tokens that wrote a text. Their joined bytes are the bytes of the text.
 
-    Control tokens, such as the one that ended the text, are not in it. A token in which a stop text begins keeps
-    the bytes before the stop text, and the tokens after it are left out. Bytes that are not UTF-8 stay as they are
-    where the text has U+FFFD.
+    Control tokens, such as the end-of-generation token, are left out. If a stop string begins inside a token, the
+    token keeps the bytes before the stop string, and all later tokens are left out. Bytes that are not UTF-8
+    remain in the tokens, although the text has U+FFFD in their place.
 
     Args:
-        tokens: all tokens of a run.
+        tokens: all generated tokens of a run.
         text: the text of the run.
-        stop: the stop text that ended the run; None if the text is all that the tokens wrote.
-        keeps_control_tokens: True to return control tokens, too, without bytes.
+        stop: the stop string that ended the run; None if no stop string did.
+        keeps_control_tokens: True to return control tokens too, without bytes.
     """
     kept: list[TokenRecord] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    written = b"".join(token.data for token in tokens if not token.special)
+    written = b"".join(token.data for token in tokens if not token.is_control)
     remaining = len(written) if stop is None else _byte_length(written, text)
     for token in tokens:
-        if token.special:
+        if token.is_control:
             if keeps_control_tokens:
                 kept.append(replace(token, data=b""))
             continue
@@ -44,7 +47,10 @@ def tokens_of_text(
 
 
 def _byte_length(data: bytes, text: str) -> int:
-    """Return how many of the first bytes a text was decoded from, with U+FFFD for bytes that are not UTF-8."""
+    """Return the number of leading bytes of ``data`` that decode to ``text``.
+
+    Bytes that are not UTF-8 decode to U+FFFD.
+    """
     encoded = text.encode(errors="surrogatepass")
     if data.startswith(encoded):
         return len(encoded)
@@ -55,19 +61,19 @@ def _byte_length(data: bytes, text: str) -> int:
         if count == len(text):
             return position - unfinished
         count += len(decoder.decode(data[position : position + 1]))
-        if count > len(text):  # U+FFFD for the unfinished bytes, and the character of this byte
+        if count > len(text):  # this byte yielded U+FFFD for the unfinished bytes, and a character
             return position
     return len(data) - (len(decoder.getstate()[0]) if count == len(text) else 0)
 
 
 class TextTokenStream:
-    """Passes tokens on as soon as it is certain that they are part of the text.
+    """A filter of a run's tokens that returns each token once it is certain to be part of the text.
 
-    The tokens of a character, and those of a text that may be the beginning of a stop text, wait for one another.
-    All tokens that are passed on are those of `tokens_of_text`.
+    Tokens that share a character are returned together, and so are tokens that may contain the beginning of a stop
+    string. All returned tokens together are those of `tokens_of_text`.
 
     Attributes:
-        text_length: characters of the tokens that were passed on.
+        text_length: number of characters of the tokens that were returned so far.
     """
 
     def __init__(self) -> None:
@@ -76,13 +82,13 @@ class TextTokenStream:
         self._waiting: list[TokenRecord] = []
 
     def push(self, token: TokenRecord) -> tuple[TokenRecord, ...]:
-        """Take the next token of a run, and return the tokens that are certain now."""
+        """Add the next token of a run, and return the tokens that are now certain to be part of the text."""
         self._waiting.append(token)
         self._shown_length += len(token.text)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         length = certain = certain_length = 0
         for count, waiting in enumerate(self._waiting, 1):
-            length += 0 if waiting.special else len(decoder.decode(waiting.data))
+            length += 0 if waiting.is_control else len(decoder.decode(waiting.data))
             if self.text_length + length > self._shown_length:
                 break
             if not decoder.getstate()[0]:
@@ -90,14 +96,14 @@ class TextTokenStream:
         ready, self._waiting = self._waiting[:certain], self._waiting[certain:]
         self.text_length += certain_length
         decoder.reset()
-        return tuple(replace(one, text=decoder.decode(one.data)) for one in ready if not one.special)
+        return tuple(replace(token, text=decoder.decode(token.data)) for token in ready if not token.is_control)
 
     def finish(self, text: str, stop: str | None) -> tuple[TokenRecord, ...]:
         """Return the last tokens of the text.
 
         Args:
-            text: the whole text of the run.
-            stop: the stop text that ended the run; None if there is none.
+            text: the complete text of the run.
+            stop: the stop string that ended the run; None if no stop string did.
         """
         last = tokens_of_text(self._waiting, text[self.text_length :], stop)
         self.text_length += sum(len(token.text) for token in last)
@@ -106,35 +112,40 @@ class TextTokenStream:
 
 
 class HeldBackText:
-    """Finds whether a part of the text is held back after a token: of a character, or of a stop text perhaps."""
+    """Detects tokens after which a part of the text is held back.
+
+    The part belongs to an incomplete character, or it may be the beginning of a stop string.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._hidden_length = 0
 
     def is_held_back(self, token: TokenRecord) -> bool:
-        """Take the next token of a run. Return True if the text up to the token's end is not shown whole."""
-        if not token.special:
+        """Add the next token of a run. Return True if a part of the text up to its end is not shown yet."""
+        if not token.is_control:
             self._hidden_length += len(self._decoder.decode(token.data)) - len(token.text)
         return self._hidden_length > 0 or bool(self._decoder.getstate()[0])
 
 
 class TextOffsets:
-    """Where tokens begin in their text, in characters. A token inside a character begins where that does.
+    """Computes the offset in the text at which each token begins, in characters.
+
+    A token that begins inside a character has the offset of this character.
 
     Attributes:
-        offset: where the next token begins.
+        offset: offset of the next token.
     """
 
     def __init__(self) -> None:
         self.offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def of(self, tokens: Iterable[TokenRecord]) -> list[int]:
-        """The offsets of the next tokens."""
+    def advance(self, tokens: Iterable[TokenRecord]) -> list[int]:
+        """Return the offsets of the next tokens of the text."""
         offsets = []
         for token in tokens:
-            if token.special:
+            if token.is_control:
                 offsets.append(self.offset)
                 continue
             offsets.append(self.offset + self._replacement_length(token.data))
@@ -142,12 +153,12 @@ class TextOffsets:
         return offsets
 
     def skip_to(self, offset: int) -> None:
-        """Let the next token begin here, after a text whose length is known."""
+        """Set the offset of the next token, after a text whose length is known."""
         self.offset = offset
         self._decoder.reset()
 
     def _replacement_length(self, data: bytes) -> int:
-        """1 if these bytes break off an unfinished character, which U+FFFD then replaces; else 0."""
+        """Return 1 if these bytes cannot continue the unfinished character, which U+FFFD replaces; otherwise 0."""
         unfinished = self._decoder.getstate()[0]
         try:
             (unfinished + data[:1]).decode()

@@ -85,7 +85,7 @@ WRONG = {
         "stdin: this is no run of gen --format jsonl, nor of gen batch --format jsonl; line 1: not JSON",
     ),
     "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
-    "other JSON": (b'{"a": 1}\n', "line 1: it is no event of a jsonl stream"),
+    "other JSON": (b'{"a": 1}\n', "line 1: it is not an event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),
 }
 

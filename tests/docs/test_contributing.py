@@ -79,7 +79,7 @@ def test_the_format_works():
     names = {"__package__": "logitsmith.cli.render"}
     exec(block('"""A run as a table'), names)
     distributions = (Distribution("model", -0.5, ()),)
-    token = Token(0, 42, b" sea", " sea", special=False, distributions=distributions)
+    token = Token(0, 42, b" sea", " sea", is_control=False, distributions=distributions)
     done = Done("length", None, " sea", "", None, 3, 1, 0, None, None, Timings(0.1, 0.1, 0.01, 0.0))
     out = StringIO()
     assert names["render"]([token, done], out) is done

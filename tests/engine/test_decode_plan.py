@@ -123,8 +123,8 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
     ("exactness", "length", "rows"),
     [
         pytest.param(BatchExactness(EXACT), 9000, 1, id="a row alone agrees"),
-        pytest.param(BatchExactness(EXACT, alone_tokens=256), 255, 1, id="the last token that agrees alone"),
-        pytest.param(BatchExactness(EXACT, alone_tokens=256), 256, 2, id="another kernel of flash attention"),
+        pytest.param(BatchExactness(EXACT, max_exact_tokens=256), 255, 1, id="the last token that agrees alone"),
+        pytest.param(BatchExactness(EXACT, max_exact_tokens=256), 256, 2, id="another kernel of flash attention"),
         pytest.param(BatchExactness(AMONG), 3, 2, id="a row alone does not agree"),
         pytest.param(BatchExactness(ROUNDING), 3, 2, id="nothing agrees"),
     ],
@@ -165,12 +165,12 @@ def test_the_text_is_short(exactness, text):
 @pytest.mark.parametrize(
     ("exactness", "tokens", "text"),
     [
-        (BatchExactness(EXACT, alone_tokens=256), 256, "exact"),
-        (BatchExactness(EXACT, alone_tokens=256), 257, "exact among themselves"),
+        (BatchExactness(EXACT, max_exact_tokens=256), 256, "exact"),
+        (BatchExactness(EXACT, max_exact_tokens=256), 257, "exact among themselves"),
         (BatchExactness(EXACT), 4000, "exact"),
         (BatchExactness(AMONG), 3, "exact among themselves"),
         (BatchExactness(ROUNDING, 1e-6), 3, "to rounding (1e-6)"),
     ],
 )
 def test_a_long_text_is_not_what_it_is_alone(exactness, tokens, text):
-    assert str(exactness.of_text(tokens)) == text
+    assert str(exactness.for_answer(tokens)) == text

@@ -187,10 +187,10 @@ def sentencepiece(request, tmp_path_factory):
 def test_the_space_that_sentencepiece_adds_is_no_byte_of_the_text(sentencepiece, text):
     ids = sentencepiece.vocabulary.tokenize_prompt(text.encode())
     tokens = list(score(sentencepiece, ids))
-    own = sum(len(token.data) - token.added_bytes for token in tokens if not token.special)
+    own = sum(len(token.data) - token.added_bytes for token in tokens if not token.is_control)
     is_bos_written = sentencepiece.vocabulary.adds_bos and text.startswith("<s>")
     assert own == len(text.encode()) - (len("<s>") if is_bos_written else 0)
-    unscored = 0 if tokens[0].special else len(tokens[0].data) - tokens[0].added_bytes
+    unscored = 0 if tokens[0].is_control else len(tokens[0].data) - tokens[0].added_bytes
     assert Score.of(tokens).bytes == own - unscored
 
 

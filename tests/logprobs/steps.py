@@ -46,17 +46,17 @@ def said(logprob, *top, source="model", **rest):
     return Distribution(source, logprob, likely(*top), **rest)
 
 
-def step(data, *distributions, index=0, token=7, text=None, special=False):
+def step(data, *distributions, index=0, token=7, text=None, is_control=False):
     """One step by itself; its text is its bytes, as far as they are text."""
     shown = data.decode("utf-8", "ignore") if text is None else text
-    return TokenRecord(index, token, data, "" if special else shown, special, distributions)
+    return TokenRecord(index, token, data, "" if is_control else shown, is_control, distributions)
 
 
 def follow(*steps):
     """Steps with the index and the text that they have one after the other."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return tuple(
-        replace(one, index=index, text="" if one.special else decoder.decode(one.data))
+        replace(one, index=index, text="" if one.is_control else decoder.decode(one.data))
         for index, one in enumerate(steps)
     )
 

@@ -28,7 +28,7 @@ def whole_run(pieces, stops=(), echo=None):
             break
         text = "" if data is None else stream.push(data)
         written = b"<|im_end|>" if data is None else data
-        steps.append(step(written, said(-1.0), index=number, text=text, special=data is None))
+        steps.append(step(written, said(-1.0), index=number, text=text, is_control=data is None))
     stream.finish()
     return run(
         steps, text=stream.text, stop=stream.matched_stop, echo=echo, prompt="" if echo is None else "Hi all"

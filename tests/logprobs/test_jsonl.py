@@ -237,7 +237,7 @@ def test_text_may_lag_behind_the_bytes():
 
 
 def test_a_special_token_is_named_but_not_in_the_text():
-    found = strict(token_line(step(b"<|im_end|>", special=True)))
+    found = strict(token_line(step(b"<|im_end|>", is_control=True)))
     assert (found["token"], found["text"]) == ("<|im_end|>", "")
 
 

@@ -143,7 +143,7 @@ RUNS = {
     "no logprobs": run(follow(step(b"a"), step(b"b")), source=None, top=0),
     "no likely tokens": run(follow(step(b"a", said(-0.5))), top=0),
     "nothing written": run((), reason="length"),
-    "a special token": run((*MODEL, step(b"</s>", said(-0.5), special=True))),
+    "a special token": run((*MODEL, step(b"</s>", said(-0.5), is_control=True))),
     "every separator": run(pieces(("a\u2028b\x85\r\n\0".encode(), -1.0))),
 }
 

@@ -116,11 +116,11 @@ class ChatChunkObject(ChatObject):
 
 PLAIN = pieces((b"The", -0.5), (b" cat", -1.25), (b"\n", -0.1), (b"sat", -2.0))
 EMOJI = pieces((b"a", -0.5), (b"\xf0\x9f", -1.0), (b"\x98", -0.25), (b"\x80!", -0.125), ("é中".encode(), -3.0))
-ENDED = (*PLAIN, step(b"<|im_end|>", said(-0.75), index=4, special=True))
+ENDED = (*PLAIN, step(b"<|im_end|>", said(-0.75), index=4, is_control=True))
 HALVES = follow(step(b"a", said(-0.5)), step("é".encode()[:1], said(-0.25)))
 PROMPT = "<s>Hi 😀 there"
 ECHO = follow(
-    step(b"<s>", special=True, token=1),
+    step(b"<s>", is_control=True, token=1),
     step(b"<s>Hi", said(-4.0, (b"Hello", -1.0))),
     step(b" \xf0\x9f", said(-5.0, (b" ", -1.0))),
     step(b"\x98\x80", said(-0.25, (b"\x98\x80", -0.25))),
@@ -199,7 +199,7 @@ def test_a_text_completion_is_strict(whole):
     logprobs = found.logprobs
     assert (logprobs is None) == (whole.source is None)
     if logprobs is not None:
-        count = sum(not token.special for token in whole.tokens) + len(whole.echo or ())
+        count = sum(not token.is_control for token in whole.tokens) + len(whole.echo or ())
         lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
         assert [len(values) for values in lists] == [count] * 3
         assert (logprobs.top_logprobs is None) == (whole.top == 0)
@@ -214,7 +214,7 @@ def test_a_chat_completion_is_strict(whole):
     assert (found.logprobs is None) == (whole.source is None)
     if found.logprobs is not None:
         if whole.done.stop is None:
-            own = [one.data for one in whole.tokens if not one.special]
+            own = [one.data for one in whole.tokens if not one.is_control]
             assert [bytes(token.bytes) for token in found.logprobs.content] == own
         assert all(len(token.top_logprobs) <= whole.top for token in found.logprobs.content)
 
@@ -478,10 +478,10 @@ OFFSETS = {
 @pytest.mark.parametrize(("tokens", "wanted"), OFFSETS.values(), ids=OFFSETS)
 def test_offsets(tokens, wanted):
     steps = pieces(*((data, -1.0) for data in tokens))
-    assert TextOffsets().of(steps) == wanted
+    assert TextOffsets().advance(steps) == wanted
     assert text_completion(run(steps))["choices"][0]["logprobs"]["text_offset"] == wanted
     one_by_one = TextOffsets()
-    assert [place for one in steps for place in one_by_one.of([one])] == wanted
+    assert [place for one in steps for place in one_by_one.advance([one])] == wanted
 
 
 @given(cut_texts())
@@ -490,7 +490,7 @@ def test_a_token_begins_where_its_character_does(cut):
     steps = pieces(*((data, -1.0) for data in tokens))
     starts = [0, *accumulate(map(len, tokens))][: len(tokens)]
     wanted = [len(text.encode()[:start].decode(errors="ignore")) for start in starts]
-    assert TextOffsets().of(steps) == wanted
+    assert TextOffsets().advance(steps) == wanted
     (choice,) = text_completion(run(steps))["choices"]
     assert (choice["text"], choice["logprobs"]["text_offset"]) == (text, wanted)
     assert "".join(part["choices"][0]["text"] for part in text_parts(run(steps))) == text
@@ -517,15 +517,15 @@ def test_offsets_in_any_bytes(tokens):
     begins = [*characters(b"".join(tokens))]
     starts = [0, *accumulate(map(len, tokens))][: len(tokens)]
     wanted = [bisect_right(begins, start) - 1 for start in starts]
-    assert TextOffsets().of(pieces(*((data, -1.0) for data in tokens))) == wanted
+    assert TextOffsets().advance(pieces(*((data, -1.0) for data in tokens))) == wanted
 
 
 def test_special_tokens_are_not_in_the_text():
     steps = follow(
         step(b"a\xf0\x9f", said(-1.0)),
-        step(b"<|pad|>", said(-2.0), special=True),
+        step(b"<|pad|>", said(-2.0), is_control=True),
         step(b"\x98\x80b", said(-3.0)),
-        step(b"<|im_end|>", said(-4.0), special=True),
+        step(b"<|im_end|>", said(-4.0), is_control=True),
     )
     (choice,) = text_completion(run(steps))["choices"]
     assert choice["text"] == "a😀b"

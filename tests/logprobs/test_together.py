@@ -99,7 +99,7 @@ SHOWN_WITH_ECHO = {
 
 PLAIN = pieces((b"1", -1.0029297), (b".", -0.07861328), (b" Define", -2.1367188))
 ECHO = follow(
-    step(b"<s>", token=1, special=True), step(b"Source", said(-12.984375)), step(b":", said(-0.025985718))
+    step(b"<s>", token=1, is_control=True), step(b"Source", said(-12.984375)), step(b":", said(-0.025985718))
 )
 
 
@@ -221,7 +221,9 @@ def test_a_part_of_a_character_is_spelled():
 
 
 def test_a_special_token_is_not_in_the_text():
-    (choice,) = together_completion(run((*PLAIN, step(b"</s>", said(-0.5), special=True))), chat=False)["choices"]
+    (choice,) = together_completion(run((*PLAIN, step(b"</s>", said(-0.5), is_control=True))), chat=False)[
+        "choices"
+    ]
     assert choice["text"] == "1. Define"
     assert choice["logprobs"]["tokens"] == ["1", ".", " Define"]
 
