@@ -97,6 +97,17 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "allowed": "grammar_mask",
         "is_whole": "is_full_vocabulary",
     },
+    "logitsmith.presets": {"Exported": "ExportedPreset", "Imported": "ImportedPreset"},
+    "logitsmith.presets.foreign.conversion.ExportedPreset": {"reported": "unsupported_settings"},
+    "logitsmith.presets.foreign.conversion.ImportedPreset": {
+        "extras": "other_settings",
+        "reported": "unsupported_settings",
+        "changed": "changed_settings",
+    },
+    "logitsmith.presets.foreign.formats.LoadedPreset": {"reported": "unsupported_settings"},
+    "logitsmith.presets.search.PresetEntry": {"shadowed": "is_shadowed"},
+    "logitsmith.presets.settings.Settings": {"grammar_base": "grammar_folder", "ignored": "ignored_flags"},
+    "logitsmith.presets.settings.resolve_settings": {"arrangements": "rearrangements"},
 }
 """The old names of each package, class, function or method, and the new name of each old one.
 

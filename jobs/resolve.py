@@ -119,7 +119,7 @@ class RequestResolver:
         if value is None:
             return None
         value = batch_grammar(value, is_lenient=self._defaults.is_schema_lenient)
-        return resolve_grammar(value, grammar_folders(), settings.grammar_base)
+        return resolve_grammar(value, grammar_folders(), settings.grammar_folder)
 
     def _settings(self, parsed: ParsedRequest) -> Settings:
         has_own_chain = parsed.preset is not None or parsed.chain is not None

@@ -16,7 +16,7 @@ from ..common.files import input_name, is_stdin, read_input
 
 if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
-    from ..presets.foreign.draft import Imported, MissingSectionError
+    from ..presets.foreign.conversion import ImportedPreset, MissingSectionError
     from ..presets.preset import Preset
 
     Note = Callable[[str], object]
@@ -41,12 +41,12 @@ def open_preset(name: str, note: Note | None = None) -> Preset:
         if section is not None:
             raise PresetError(f"{file}: a model holds one preset only, and no section {section!r}")
         imported = _import_gguf(Path(file))
-        loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
+        loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.unsupported_settings))
     else:
         with _errors_that_help(file):
             loaded = load_any_preset(name)
     if loaded.format is not None and note is not None:
-        _report_import(name, loaded.format, loaded.reported, note)
+        _report_import(name, loaded.format, loaded.unsupported_settings, note)
     return loaded.preset
 
 
@@ -73,7 +73,7 @@ def preset_text(name: str, note: Note) -> str:
                     raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
                 return text
             imported = import_text(text, file, section=section)
-    _report_import(name, imported.format, imported.reported, note)
+    _report_import(name, imported.format, imported.unsupported_settings, note)
     return imported.yaml_text()
 
 
@@ -84,12 +84,12 @@ def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
     imported = import_metadata(metadata)
     if imported is None:
         return None
-    for sentence in imported.reported:
+    for sentence in imported.unsupported_settings:
         note(sentence)
     return imported.preset
 
 
-def import_file(path: Path, format_name: str | None, section: str | None) -> Imported:
+def import_file(path: Path, format_name: str | None, section: str | None) -> ImportedPreset:
     """Return the import of a file of another tool, of a GGUF, or of stdin for ``-``.
 
     Raises ``PresetError``, also for a preset of gen, and ``OSError``.
@@ -127,7 +127,7 @@ def _is_gguf(path: Path) -> bool:
         return False
 
 
-def _import_gguf(path: Path) -> Imported:
+def _import_gguf(path: Path) -> ImportedPreset:
     from ..models.gguf import read_metadata
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_metadata
@@ -162,7 +162,7 @@ def _report_import(name: str, format_name: str, sentences: Sequence[str], note: 
 def _errors_that_help(file: str) -> Iterator[None]:
     """Name in an error the command that says what the file alone does not."""
     from ..presets.errors import PresetError
-    from ..presets.foreign.draft import MissingSectionError
+    from ..presets.foreign.conversion import MissingSectionError
     from ..presets.foreign.formats import AmbiguousFormatError
 
     try:

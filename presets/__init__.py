@@ -9,7 +9,7 @@ from ..common.lazy import lazy_exports
 if TYPE_CHECKING:
     from .errors import PresetError
     from .foreign import EXPORT_FORMATS, FORMATS
-    from .foreign.draft import Exported, Imported, MissingSectionError
+    from .foreign.conversion import ExportedPreset, ImportedPreset, MissingSectionError
     from .foreign.formats import (
         AmbiguousFormatError,
         LoadedPreset,
@@ -28,8 +28,8 @@ __all__ = [
     "EXPORT_FORMATS",
     "FORMATS",
     "AmbiguousFormatError",
-    "Exported",
-    "Imported",
+    "ExportedPreset",
+    "ImportedPreset",
     "LoadedPreset",
     "MissingSectionError",
     "Override",

@@ -1,8 +1,8 @@
-"""The effect of a single flag on a chain: a parameter of a step that it sets, or an arrangement of the steps.
+"""The effect of one flag on a chain: it sets a parameter of a step, or rearranges the steps.
 
-A parameter is set by a flag of its own or by ``--set``. llama.cpp's ``--samplers``, ``--mirostat`` and
-``--adaptive-target`` arrange: they say which steps a chain has, and in which order. An order has llama.cpp's
-own notation: names joined by semicolons, or letters.
+Every parameter can be set by ``--set``, and many by a separate flag. llama.cpp's flags ``--samplers``,
+``--mirostat`` and ``--adaptive-target`` rearrange the chain: they determine which steps it has, and in which
+order. ``--samplers`` takes llama.cpp's notation: names joined by semicolons, or letters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..common.text import join_alternatives, short_repr
+from ..common.text import count_noun, join_alternatives, short_repr
 from ..samplers.base import Sampler, Stage
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
@@ -21,22 +21,22 @@ from .errors import PresetError
 from .preset import make_step
 from .yaml_reader import parse_yaml_scalar
 
-SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
-"""The settings beside the samplers' parameters."""
+SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
+"""The names of all settings other than parameters of samplers."""
 
 _TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
 
 
 @dataclass(frozen=True)
 class Override:
-    """A value that goes before the preset's.
+    """A value that takes precedence over the preset's value.
 
     Attributes:
-        origin: what the user typed, such as ``--top-k``.
-        target: ``sampler.parameter``, ``sampler`` for its main parameter, ``sampler#2.parameter`` for the second
-            step of that name, or one of `SETTINGS`.
-        value: the value. A sampler without parameters, such as ``ignore_eos``, takes true, false, or None, which
-            means true.
+        origin: the flag that the user typed, such as ``--top-k``.
+        target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
+            the second step of that name; or one of `SETTING_NAMES`.
+        value: the value. For a sampler without parameters, such as ``ignore_eos``, the value turns the step on or
+            off: True, False, or None, which means True.
     """
 
     origin: str
@@ -46,12 +46,13 @@ class Override:
 
 @dataclass(frozen=True)
 class _StepTarget:
-    """A parameter of a step.
+    """The parameter of a step that an override sets.
 
     Attributes:
-        name: the sampler.
-        occurrence: which step of that name, from 1; None: the only one.
-        parameter: None for a sampler without parameters, which is on or off.
+        name: name of the sampler.
+        occurrence: number of the step among the steps of that name, counted from 1; None if the chain must have
+            only one such step.
+        parameter: name of the parameter; None for a sampler without parameters, which is turned on or off.
     """
 
     name: str
@@ -65,31 +66,32 @@ class _StepTarget:
 
 
 def parse_set(text: str) -> Override:
-    """Return the override of a ``--set``: ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``.
+    """Return the override for an argument of ``--set``.
 
-    The value is YAML. Dashes and aliases are accepted. Raises ``PresetError`` for a text of another form, an
-    unknown sampler, and a value that is not YAML.
+    Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5`` and ``seed=7``. The value is YAML. Names may be
+    aliases, and may be written with dashes. Raises ``PresetError`` for a text of another form, an unknown sampler,
+    and a value that is not YAML.
     """
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"--set {name}"
-    target = setting_of(name) or str(_step_target(name, origin))
+    target = find_setting_name(name) or str(_step_target(name, origin))
     return Override(origin, target, parse_yaml_scalar(value, origin))
 
 
-def setting_of(target: str) -> str | None:
-    """The setting of that name, or None if the target is no setting."""
+def find_setting_name(target: str) -> str | None:
+    """Return the name of the setting that a target names; None if the target names no setting."""
     name = target.strip().lower().replace("-", "_")
-    return name if name in SETTINGS else None
+    return name if name in SETTING_NAMES else None
 
 
 def _step_target(text: str, origin: str) -> _StepTarget:
     """Return the step and the parameter that a target names.
 
-    Raises ``PresetError`` that begins with ``origin``, for another form, an unknown sampler, and a sampler that
-    has no main parameter if none is named.
+    Raises ``PresetError`` that begins with ``origin``, for a text of another form, for an unknown sampler, and for
+    a target without a parameter if the sampler has parameters but no main parameter.
     """
     match = _TARGET.fullmatch(text.strip())
     if match is None:
@@ -99,10 +101,10 @@ def _step_target(text: str, origin: str) -> _StepTarget:
     try:
         cls = find_sampler(match["name"])
     except SamplingError as error:
-        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
+        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTING_NAMES)}") from None
     parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main_parameter
     if parameter is None and cls.model_fields:
-        raise PresetError(f"{origin}: say which parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
+        raise PresetError(f"{origin}: choose a parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
     return _StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
 
 
@@ -113,38 +115,42 @@ _SELECTING_FLAGS = {
     "--mirostat-ent": "--mirostat 2",
     "--adaptive-decay": "--adaptive-target N",
 }
-"""By the flag of a selector's parameter, the flag that lets the selector select."""
+"""For flags that set a parameter of a selecting step: the flag that puts this step into the chain."""
 
 
 def override_step(steps: Steps, override: Override) -> list[StepSpec]:
-    """Return the steps with one parameter changed; a missing sampler is put in at its stage.
+    """Return the steps with one parameter changed. A sampler that is not in the chain is inserted at its stage.
 
-    The last step selects. Raises ``PresetError``, prefixed with the origin, if
+    Args:
+        steps: the chain; the last step selects the token.
+        override: the parameter and its value.
+
+    Raises ``PresetError`` that begins with the origin of the override, if
 
     - the sampler or the parameter is unknown,
     - the value is not allowed,
-    - the sampler occurs several times,
+    - the chain has several steps of the sampler, and the target does not number one,
     - the chain ends in a step such as greedy, which would ignore the sampler.
     """
     origin = override.origin
-    target = _redirect(steps, _step_target(override.target, origin))
-    steps = _convert(steps, target)
+    target = _redirect_target(steps, _step_target(override.target, origin))
+    steps = _convert_step(steps, target)
     position = _find_position(steps, target, origin)
     if target.parameter is None:
-        return _switch(steps, target, position, override)
+        return _turn_on_or_off(steps, target, position, override)
     if position is None:
         sampler = make_step(target.name, {target.parameter: override.value}, origin, target.parameter)
-        _check_used(steps, sampler, origin)
-        return _insert(steps, StepSpec.from_origin(sampler, origin), origin)
-    changed = _change(steps[position], target.parameter, override)
-    _check_used(steps, changed.sampler, origin)
+        _reject_unused_step(steps, sampler, origin)
+        return _insert_step(steps, StepSpec.from_origin(sampler, origin), origin)
+    changed = _set_parameter(steps[position], target.parameter, override)
+    _reject_unused_step(steps, changed.sampler, origin)
     return [*steps[:position], changed, *steps[position + 1 :]]
 
 
-def _redirect(steps: Steps, target: _StepTarget) -> _StepTarget:
-    """Return the target in the chain's step that stands for the target's sampler, or else the target itself.
+def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
+    """Return the target, redirected to the chain's step of the same family if this step covers the sampler.
 
-    As in llama.cpp, temperature and dynatemp are one step, and its mirostat flags set either version.
+    As in llama.cpp, temperature and dynatemp are one step, and the mirostat flags set either version of mirostat.
     """
     family = _of_family(steps, target)
     if len(family) != 1:
@@ -156,8 +162,11 @@ def _redirect(steps: Steps, target: _StepTarget) -> _StepTarget:
     return replace(target, name=about.name, parameter=parameter)
 
 
-def _convert(steps: Steps, target: _StepTarget) -> Steps:
-    """Turn the chain's only step of the target's family into the target, if the target stands for it."""
+def _convert_step(steps: Steps, target: _StepTarget) -> Steps:
+    """Convert the chain's only step of the target's family to the target's sampler, with the same values.
+
+    If the target's sampler does not cover the step, the steps are returned unchanged.
+    """
     family = _of_family(steps, target)
     about = find_sampler(target.name).about
     if about.is_selector or len(family) != 1 or family[0].name not in about.covered_samplers:
@@ -174,7 +183,7 @@ def _convert(steps: Steps, target: _StepTarget) -> Steps:
 
 
 def _of_family(steps: Steps, target: _StepTarget) -> list[StepSpec]:
-    """Return the steps of the target's family; none if it has no family."""
+    """Return the steps of the target's family of samplers; an empty list if the target has no family."""
     family = find_sampler(target.name).about.family
     return [step for step in steps if _is_of_family(step, family)]
 
@@ -184,36 +193,36 @@ def _is_of_family(step: StepSpec, family: str) -> bool:
 
 
 def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None:
-    """Return the position of the target's step; None if the chain has none of that name."""
+    """Return the index of the target's step; None if the chain has no step of that name."""
     positions = [number for number, step in enumerate(steps) if step.name == target.name]
     if target.occurrence is not None:
         if target.occurrence > len(positions):
             raise PresetError(
                 f"{origin}: there is no {target.name}#{target.occurrence}; "
-                f"{target.name} stands {_times(len(positions))} in the chain"
+                f"{_count_steps(target.name, len(positions))}"
             )
         return positions[target.occurrence - 1]
     if len(positions) > 1:
         first = replace(target, occurrence=1)
         raise PresetError(
-            f"{origin}: {target.name} stands {_times(len(positions))} in the chain; "
-            f"say which one, as in --set {first}=VALUE"
+            f"{origin}: {_count_steps(target.name, len(positions))}; choose one, as in --set {first}=VALUE"
         )
     return positions[0] if positions else None
 
 
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+def _count_steps(name: str, count: int) -> str:
+    return f"the chain has {count_noun(count, f'{name} step')}"
 
 
-def _switch(steps: Steps, target: _StepTarget, position: int | None, override: Override) -> list[StepSpec]:
-    """Put in a step without parameters, or take it out.
+def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, override: Override) -> list[StepSpec]:
+    """Insert a step without parameters, or remove it.
 
     Args:
         steps: the chain.
-        target: the sampler.
-        position: where the chain has it; None: it has not.
-        override: true or false; None means true, as ``name:`` in a preset does.
+        target: the step.
+        position: index of the step in the chain; None if the chain does not have the step.
+        override: its value is True to insert the step, False to remove it; None means True, as ``name:`` does in
+            a preset.
     """
     is_on = True if override.value is None else override.value
     if not isinstance(is_on, bool):
@@ -221,7 +230,7 @@ def _switch(steps: Steps, target: _StepTarget, position: int | None, override: O
     if is_on == (position is not None):
         return list(steps)
     if position is None:
-        return _insert(steps, _new_step(target.name, override.origin), override.origin)
+        return _insert_step(steps, _new_step(target.name, override.origin), override.origin)
     if steps[position].sampler.about.is_selector:
         raise PresetError(
             f"{override.origin}: {target.name} selects the token; choose another preset or give a --chain"
@@ -229,33 +238,36 @@ def _switch(steps: Steps, target: _StepTarget, position: int | None, override: O
     return [*steps[:position], *steps[position + 1 :]]
 
 
-def _insert(steps: Steps, new: StepSpec, origin: str) -> list[StepSpec]:
-    """Put a step before the first one of a later stage, or else before the one that selects."""
+def _insert_step(steps: Steps, new: StepSpec, origin: str) -> list[StepSpec]:
+    """Insert a step before the first step of a later stage, or before the selecting step if there is none."""
     about = new.sampler.about
     if about.is_selector:
         raise PresetError(_other_selector_message(origin, new.name, steps))
     position = len(steps) - 1
     if about.stage is not None:
-        is_first = about.stage <= Stage.IGNORE_EOS  # in front of steps without a stage, too
-        later = (number for number, step in enumerate(steps) if _is_later(step, about.stage))
+        is_first = about.stage <= Stage.IGNORE_EOS  # before steps without a stage, too
+        later = (number for number, step in enumerate(steps) if _is_of_later_stage(step, about.stage))
         position = 0 if is_first else next(later, position)
     return [*steps[:position], new, *steps[position:]]
 
 
-def _is_later(step: StepSpec, stage: int) -> bool:
-    """True if the step belongs behind this stage."""
+def _is_of_later_stage(step: StepSpec, stage: int) -> bool:
+    """Return True if the step has a stage that is later than ``stage``."""
     return step.sampler.about.stage is not None and step.sampler.about.stage > stage
 
 
 def _other_selector_message(origin: str, name: str, steps: Steps) -> str:
-    """Return the message about a selecting step that is not the one at the end of the chain."""
+    """Return the error message for a selecting step that differs from the last step of the chain."""
     flag = _SELECTING_FLAGS.get(origin)
     advice = f"add {flag}" if flag else f"choose another preset or give a --chain that ends in {name}"
     return f"{origin}: the chain selects by {steps[-1].name}, not by {name}; {advice}"
 
 
-def _check_used(steps: Steps, sampler: Sampler, origin: str) -> None:
-    """Refuse a step that greedy would ignore, unless it is off or asks for the most likely token itself."""
+def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
+    """Raise ``PresetError`` if the last step is greedy and would ignore the sampler.
+
+    A sampler that is off is allowed, and so is a temperature of 0, which takes the most likely token, too.
+    """
     name, last = sampler.about.name, steps[-1]
     if not last.sampler.about.is_greedy or not sampler.about.keeps_top_token or sampler.is_neutral:
         return
@@ -266,93 +278,109 @@ def _check_used(steps: Steps, sampler: Sampler, origin: str) -> None:
     )
 
 
-def _change(step: StepSpec, parameter: str, override: Override) -> StepSpec:
-    """Return the step with another value of one parameter; a table of biases is added to the present one."""
+def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSpec:
+    """Return the step with a new value of one parameter. A table of biases is merged with the existing table."""
     value, origin = override.value, override.origin
-    present = getattr(step.sampler, parameter, None)
-    if parameter in step.sampler.about.mergeable_parameters and present and isinstance(value, Mapping):
-        value = {**present, **value}
+    existing = getattr(step.sampler, parameter, None)
+    if parameter in step.sampler.about.mergeable_parameters and existing and isinstance(value, Mapping):
+        value = {**existing, **value}
         origin = ", ".join(dict.fromkeys([*step.origins[parameter].split(", "), origin]))
-    given: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
-    sampler = make_step(step.name, {**given, parameter: value}, override.origin, parameter)
+    explicit: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
+    sampler = make_step(step.name, {**explicit, parameter: value}, override.origin, parameter)
     return replace(step, sampler=sampler, origins={**step.origins, parameter: origin})
 
 
 _MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
-"""The values of llama.cpp's ``--mirostat``."""
+"""The sampler for each value of llama.cpp's ``--mirostat``, except 0."""
 
 
 @dataclass(frozen=True)
-class Arrangement:
-    """Which steps a chain shall have, and which one shall select.
+class ChainRearrangement:
+    """A change of the steps of a chain and of their order, which a flag requests.
 
     Attributes:
-        origin: the flag that asks for it.
-        names: the samplers before the selecting one, in this order; None: as they are.
-        selector: the sampler that selects; None: as it is.
-        optional: True if a step of ``names`` that the chain lacks is not put in.
-        replaces: only a selector of this family is replaced; empty: any.
+        origin: the flag.
+        step_names: names of the samplers before the selecting step, in the new order; None: these steps are kept.
+        new_selector: name of the sampler that selects the token; None: the selecting step is kept.
+        skips_missing_steps: True if samplers of ``step_names`` that the chain does not have are not inserted.
+        replaceable_selector_family: the selecting step is replaced only if it is of this family of samplers;
+            empty: the selecting step is always replaced.
     """
 
     origin: str
-    names: tuple[str, ...] | None = None
-    selector: str | None = None
-    optional: bool = False
-    replaces: str = ""
+    step_names: tuple[str, ...] | None = None
+    new_selector: str | None = None
+    skips_missing_steps: bool = False
+    replaceable_selector_family: str = ""
 
 
-def arrange_by_samplers(text: str, origin: str = "--samplers") -> Arrangement:
-    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``.
+def rearrange_by_samplers(text: str, origin: str = "--samplers") -> ChainRearrangement:
+    """Return the rearrangement that llama.cpp's ``--samplers "top_k;top_p;temperature"`` requests.
 
-    ``origin``: the flag as it was typed.
+    Args:
+        text: names joined by semicolons, or letters.
+        origin: the flag as it was typed.
+
+    Raises ``PresetError`` for a name or a letter that llama.cpp does not have.
     """
-    names = read_sequence(text, origin)
+    names = read_sampler_sequence(text, origin)
     selectors = [name for name in names if find_sampler(name).about.is_selector]
     steps = tuple(name for name in names if name not in selectors)
-    return Arrangement(origin, steps, selectors[-1] if selectors else None)
+    return ChainRearrangement(origin, steps, selectors[-1] if selectors else None)
 
 
-def arrange_by_mirostat(version: int) -> Arrangement:
-    """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 removes mirostat."""
+def rearrange_by_mirostat(version: int) -> ChainRearrangement:
+    """Return the rearrangement that llama.cpp's ``--mirostat`` requests.
+
+    1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
+    """
     if version == 0:
-        return Arrangement("--mirostat", selector="dist", replaces="mirostat")
-    return Arrangement("--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], optional=True)
+        return ChainRearrangement("--mirostat", new_selector="dist", replaceable_selector_family="mirostat")
+    return ChainRearrangement(
+        "--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], skips_missing_steps=True
+    )
 
 
-def arrange_by_adaptive_p() -> Arrangement:
-    """``--adaptive-target``: the chain draws by adaptive_p."""
-    return Arrangement("--adaptive-target", selector="adaptive_p")
+def rearrange_by_adaptive_p() -> ChainRearrangement:
+    """Return the rearrangement that ``--adaptive-target`` requests: adaptive_p selects the token."""
+    return ChainRearrangement("--adaptive-target", new_selector="adaptive_p")
 
 
-def replace_selector(steps: Steps, arrangement: Arrangement) -> list[StepSpec]:
-    """Return the steps with the selector asked for. Raises ``PresetError`` if a --chain named another."""
-    last, name = steps[-1], arrangement.selector
-    if name in (None, last.name) or arrangement.replaces not in ("", last.sampler.about.family):
+def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
+    """Return the steps with the new selecting step.
+
+    Raises ``PresetError`` if ``--chain`` ends in a different selecting step.
+    """
+    last, name = steps[-1], rearrangement.new_selector
+    if name in (None, last.name) or rearrangement.replaceable_selector_family not in (
+        "",
+        last.sampler.about.family,
+    ):
         return list(steps)
     if last.origin == "--chain":
-        raise PresetError(_other_selector_message(arrangement.origin, name, steps))
-    return [*steps[:-1], _new_step(name, arrangement.origin)]
+        raise PresetError(_other_selector_message(rearrangement.origin, name, steps))
+    return [*steps[:-1], _new_step(name, rearrangement.origin)]
 
 
-def order_steps(steps: Steps, arrangement: Arrangement) -> list[StepSpec]:
-    """Return the steps asked for, in that order, between the biases and the selector."""
-    if arrangement.names is None:
+def order_steps(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
+    """Return the requested steps in the requested order, after the biases and before the selecting step."""
+    if rearrangement.step_names is None:
         return list(steps)
-    arranged = [step for step in steps[:-1] if step.sampler.about.is_bias]
-    for name in arrangement.names:
+    ordered = [step for step in steps[:-1] if step.sampler.about.is_bias]
+    for name in rearrangement.step_names:
         family = find_sampler(name).about.family
-        present = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
-        if not present and not arrangement.optional:
-            present = [_new_step(name, arrangement.origin)]
-        arranged += present[:1]
-    return [*arranged, steps[-1]]
+        existing = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
+        if not existing and not rearrangement.skips_missing_steps:
+            existing = [_new_step(name, rearrangement.origin)]
+        ordered += existing[:1]
+    return [*ordered, steps[-1]]
 
 
 def _new_step(name: str, origin: str) -> StepSpec:
     return StepSpec.from_origin(make_step(name, {}, origin), origin)
 
 
-_SAMPLERS = (
+_SAMPLER_SPELLINGS = (
     ("e", "penalties", "penalties"),
     ("d", "dry", "dry"),
     ("s", "top_n_sigma", "top_n_sigma"),
@@ -365,48 +393,56 @@ _SAMPLERS = (
     ("i", "infill", "infill"),
     ("a", "adaptive_p", "adaptive_p"),
 )
-"""llama.cpp's letter and name for a sampler (common/sampling.cpp), and the name here."""
+"""llama.cpp's letter for each sampler, llama.cpp's name (common/sampling.cpp), and logitsmith's name."""
 
-LLAMA_CPP_SAMPLERS = tuple(theirs for _, theirs, _ in _SAMPLERS)
-"""llama.cpp's names, as its ``--samplers`` takes them."""
+LLAMA_CPP_SAMPLERS = tuple(llama_cpp_name for _, llama_cpp_name, _ in _SAMPLER_SPELLINGS)
+"""llama.cpp's names of samplers, for ``--samplers``."""
 
-_BY_LETTER = {letter: name for letter, _, name in _SAMPLERS}
-_BY_NAME = {
+_NAME_BY_LETTER = {letter: name for letter, _, name in _SAMPLER_SPELLINGS}
+_NAME_BY_SPELLING = {
     # llama.cpp also takes top-k and topk for top_k, and so on.
-    **{theirs.replace("_", mark): name for _, theirs, name in _SAMPLERS for mark in ("_", "-", "")},
+    **{
+        llama_cpp_name.replace("_", separator): name
+        for _, llama_cpp_name, name in _SAMPLER_SPELLINGS
+        for separator in ("_", "-", "")
+    },
     "nucleus": "top_p",
     "temp": "temperature",
     "typ": "typical",
 }
 
 _LETTER_FLAGS = ("--sampler-seq", "--sampling-seq")
-"""The flags by which llama.cpp takes letters alone; their names are taken here, too."""
+"""Flags that take only letters in llama.cpp. Here they take names, too."""
 
 
-def _refuse_unknown_letters(sequence: str, origin: str) -> None:
-    """Raise ``PresetError`` that names the letters of a single word that are no sampler's."""
+def _reject_unknown_letters(sequence: str, origin: str) -> None:
+    """Raise ``PresetError`` if the sequence is a single word with letters that stand for no sampler."""
     word = sequence.strip().lower()
-    wrong = [letter for letter in dict.fromkeys(word) if letter not in _BY_LETTER]
-    if wrong and word not in _BY_NAME and ";" not in word:
-        known = ", ".join(f"{letter} ({theirs})" for letter, theirs, _ in _SAMPLERS)
+    unknown = [letter for letter in dict.fromkeys(word) if letter not in _NAME_BY_LETTER]
+    if unknown and word not in _NAME_BY_SPELLING and ";" not in word:
+        known = ", ".join(f"{letter} ({name})" for letter, name, _ in _SAMPLER_SPELLINGS)
         raise PresetError(
             f"{origin}: llama.cpp has no sampler with the letter "
-            f"{join_alternatives([short_repr(letter) for letter in wrong])}; there are {known}"
+            f"{join_alternatives([short_repr(letter) for letter in unknown])}; known: {known}"
         )
 
 
-def read_sequence(sequence: str, origin: str) -> list[str]:
-    """Return the names here of the samplers in a sequence of llama.cpp's, such as ``top_k;top_p`` or ``kp``.
+def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
+    """Return logitsmith's names of the samplers in a sequence of llama.cpp's, such as ``top_k;top_p`` or ``kp``.
 
-    Raises ``PresetError`` that begins with the origin, for a name that llama.cpp does not have.
+    Raises ``PresetError`` that begins with the origin, for a name or a letter that llama.cpp does not have.
     """
     if origin in _LETTER_FLAGS:
-        _refuse_unknown_letters(sequence, origin)
+        _reject_unknown_letters(sequence, origin)
     parts = [part.strip().lower() for part in sequence.split(";") if part.strip()]
-    if len(parts) == 1 and parts[0] not in _BY_NAME and all(letter in _BY_LETTER for letter in parts[0]):
-        return [_BY_LETTER[letter] for letter in parts[0]]
+    if (
+        len(parts) == 1
+        and parts[0] not in _NAME_BY_SPELLING
+        and all(letter in _NAME_BY_LETTER for letter in parts[0])
+    ):
+        return [_NAME_BY_LETTER[letter] for letter in parts[0]]
     for part in parts:
-        if part not in _BY_NAME:
+        if part not in _NAME_BY_SPELLING:
             known = ", ".join(LLAMA_CPP_SAMPLERS)
             raise PresetError(f"{origin}: {short_repr(part)} is not a sampler of llama.cpp; known: {known}")
-    return [_BY_NAME[part] for part in parts]
+    return [_NAME_BY_SPELLING[part] for part in parts]

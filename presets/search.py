@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import SearchFolder, find_named_files, search_path
+from ..common.renamed import supports_old_names
 from .errors import PresetError, preset_hint
 
 BUILT_IN = Path(__file__).parent / "builtin"
@@ -20,6 +21,7 @@ _SECTION_MARK = "#"
 """Stands between the path of a file and the name of one of its presets."""
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class PresetEntry:
     """A preset file.
@@ -28,13 +30,13 @@ class PresetEntry:
         name: the name of the file without its suffix.
         origin: its folder as text, ``built-in``, or ``path`` if the user gave its path.
         path: the file.
-        shadowed: True if a file of the same name comes earlier on the search path.
+        is_shadowed: True if a file of the same name comes earlier on the search path.
     """
 
     name: str
     origin: str
     path: Path
-    shadowed: bool = False
+    is_shadowed: bool = False
 
 
 def find_preset(name_or_path: str) -> PresetEntry:
@@ -46,7 +48,7 @@ def find_preset(name_or_path: str) -> PresetEntry:
     if is_path(name_or_path):
         path = Path(name_or_path)
         return PresetEntry(path.stem, "path", path)
-    known = {entry.name: entry for entry in list_presets() if not entry.shadowed}
+    known = {entry.name: entry for entry in list_presets() if not entry.is_shadowed}
     if name_or_path in known:
         return known[name_or_path]
     if _looks_like_file(split_section(name_or_path)[0]):
@@ -90,7 +92,7 @@ def list_presets() -> list[PresetEntry]:
     seen: set[str] = set()
     for origin, folder in _folders():
         for path in _files(folder):
-            entries.append(PresetEntry(path.stem, origin, path, shadowed=path.stem in seen))
+            entries.append(PresetEntry(path.stem, origin, path, is_shadowed=path.stem in seen))
             seen.add(path.stem)
     return entries
 

@@ -13,54 +13,71 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from ..common.renamed import supports_old_names
 from ..samplers.base import Sampler
 from ..samplers.building import parse_chain
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .overrides import (
-    SETTINGS,
-    Arrangement,
+    SETTING_NAMES,
+    ChainRearrangement,
     Override,
+    find_setting_name,
     order_steps,
     override_step,
     parse_set,
     replace_selector,
-    setting_of,
 )
 from .preset import Preset
 from .yaml_reader import check_table, parse_yaml
 
 _MAX_TOKENS = 256
-"""How many tokens are made if no setting says otherwise; a length that fits a terminal."""
-_PLACE_IN_LIST = re.compile(r"^\[\d+\]")
+"""The number of tokens to generate if no setting limits it; their text fits on a terminal."""
+_LIST_INDEX = re.compile(r"^\[\d+\]")
 
 
 @dataclass(frozen=True)
 class SettingValue:
-    """A setting and its origin: ``default``, ``preset creative``, ``--set top_k.k`` or ``--top-k``."""
+    """The value of a setting and its origin.
+
+    Attributes:
+        value: the value.
+        origin: ``default``, or where the value was set: ``preset creative``, ``--set top_k.k``, ``--top-k``.
+    """
 
     value: Any
     origin: str
 
 
-class IgnoredValue(NamedTuple):
-    """A flag without effect, and why, as the end of a sentence: ``--samplers leaves its sampler out``."""
+class IgnoredFlag(NamedTuple):
+    """A flag that has no effect.
+
+    Attributes:
+        flag: the flag.
+        reason: the reason, as the end of a sentence: ``--samplers leaves its sampler out``.
+    """
 
     flag: str
     reason: str
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class Settings:
     """All settings of a run.
 
     Attributes:
-        steps: the chain, for `logitsmith.samplers.build`; the last step selects.
-        chain_origin: where the chain as a whole came from.
-        grammar_base: the folder that a grammar's file is relative to: the preset's, if the preset names the
-            grammar; else None.
-        ignored: the flags whose sampler an arrangement leaves out, or which is off.
+        steps: the chain, for `logitsmith.samplers.build`; the last step selects the token.
+        seed: seed of the random numbers; None: a random seed.
+        max_tokens: maximum number of tokens; -1: no limit.
+        stop: strings that end the generation.
+        system: system message of a chat; None if there is none.
+        grammar: the grammar that the output must match, as in a preset; None if there is none.
+        chain_origin: origin of the chain as a whole, as in `SettingValue`.
+        grammar_folder: the folder that a relative path of a grammar's file counts from, which is the folder of the
+            preset; None if the grammar does not come from a preset file.
+        ignored_flags: flags that set a parameter of a sampler that is off or was removed from the chain.
     """
 
     steps: tuple[StepSpec, ...]
@@ -70,95 +87,105 @@ class Settings:
     system: SettingValue
     grammar: SettingValue
     chain_origin: str
-    grammar_base: Path | None = None
-    ignored: tuple[IgnoredValue, ...] = ()
+    grammar_folder: Path | None = None
+    ignored_flags: tuple[IgnoredFlag, ...] = ()
 
     def samplers(self) -> list[Sampler]:
-        """Return the samplers of the chain, those that are off included."""
+        """Return the samplers of the chain, including those that are off."""
         return [step.sampler for step in self.steps]
 
     @property
     def token_limit(self) -> int | None:
-        """How many tokens may be written; None: no limit, which is set as -1."""
+        """The maximum number of tokens; None if there is no limit, which the setting expresses as -1."""
         limit: int = self.max_tokens.value
         return None if limit == -1 else limit
 
     @property
     def has_default_length(self) -> bool:
-        """True if nobody set a length. Such a length should not break off the sentence of a grammar."""
+        """True if ``max_tokens`` was not set.
+
+        The default limit may be exceeded to complete a grammar's sentence.
+        """
         return self.max_tokens.origin == "default"
 
 
 class _StartingChain(NamedTuple):
-    """The steps before any override, and where they came from."""
+    """The steps before any override, and their origin."""
 
     steps: list[StepSpec]
     origin: str
 
 
+@supports_old_names
 def resolve_settings(
     preset: Preset | None,
     *,
     chain: str | None = None,
     sets: Sequence[str] = (),
     flags: Sequence[Override] = (),
-    arrangements: Sequence[Arrangement] = (),
+    rearrangements: Sequence[ChainRearrangement] = (),
 ) -> Settings:
-    """Return the settings of a run. Of several values for one setting, a flag goes before a ``--set``, and so on.
+    """Return the settings of a run. A flag takes precedence over ``--set``, ``--set`` over the preset.
 
     Args:
         preset: the preset; None: the defaults.
-        chain: a chain in the compact notation; it replaces the preset's.
-        sets: texts for `parse_set`. A sampler that the chain lacks is put in at its stage.
-        flags: overrides that go before those.
-        arrangements: changes of selector and order. The selector is replaced first and the order changed last, so
-            a flag for a step that is left out has no effect, as in llama.cpp.
+        chain: a chain in the compact notation, which replaces the preset's chain; None: the preset's chain is
+            used.
+        sets: arguments of ``--set``, see `parse_set`. A sampler that is not in the chain is inserted at its stage.
+        flags: overrides that take precedence over ``sets``.
+        rearrangements: changes of the selecting step and of the order. The selecting step is replaced first. The
+            order is changed last, so a flag for a step that is left out has no effect, as in llama.cpp.
 
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
     steps, chain_origin = _starting_chain(preset, chain)
-    for arrangement in arrangements:
-        steps = replace_selector(steps, arrangement)
-    values = {name: _starting_value(preset, name) for name in SETTINGS}
+    for rearrangement in rearrangements:
+        steps = replace_selector(steps, rearrangement)
+    values = {name: _starting_value(preset, name) for name in SETTING_NAMES}
     for override in (*map(parse_set, sets), *flags):
-        setting = setting_of(override.target)
+        setting = find_setting_name(override.target)
         if setting is None:
             steps = override_step(steps, override)
         else:
             values[setting] = _checked_setting(setting, override)
-    ignored: list[IgnoredValue] = []
-    for arrangement in arrangements:
-        arranged = order_steps(steps, arrangement)
-        ignored += _ignored_values(steps, arranged, arrangement.origin)
-        steps = arranged
-    ignored += _values_of_steps_that_are_off(steps)
-    names_grammar = preset is not None and values["grammar"].origin == _origin(preset)
-    base = preset_folder(preset) if preset is not None and names_grammar else None
-    return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, ignored=tuple(ignored), **values)
+    ignored_flags: list[IgnoredFlag] = []
+    for rearrangement in rearrangements:
+        ordered = order_steps(steps, rearrangement)
+        ignored_flags += _flags_of_removed_steps(steps, ordered, rearrangement.origin)
+        steps = ordered
+    ignored_flags += _flags_of_inactive_steps(steps)
+    has_preset_grammar = preset is not None and values["grammar"].origin == _origin(preset)
+    return Settings(
+        tuple(steps),
+        chain_origin=chain_origin,
+        grammar_folder=preset_folder(preset) if preset is not None and has_preset_grammar else None,
+        ignored_flags=tuple(ignored_flags),
+        **values,
+    )
 
 
-def _ignored_values(
-    steps: Sequence[StepSpec], arranged: Sequence[StepSpec], because_of: str
-) -> Iterator[IgnoredValue]:
-    """The flags that set a parameter of a step which is left out. A step that was off anyway is not missed."""
-    remaining = {id(step) for step in arranged}
+def _flags_of_removed_steps(
+    steps: Sequence[StepSpec], remaining_steps: Sequence[StepSpec], rearranging_flag: str
+) -> Iterator[IgnoredFlag]:
+    """Yield the flags that set a parameter of a step that was removed, unless the step was off."""
+    remaining = {id(step) for step in remaining_steps}
     for step in steps:
         if id(step) not in remaining and not step.is_off:
             flags = (origin for origin in step.origins.values() if origin.startswith("--"))
             yield from (
-                IgnoredValue(flag, f"{because_of} leaves its sampler out") for flag in dict.fromkeys(flags)
+                IgnoredFlag(flag, f"{rearranging_flag} leaves its sampler out") for flag in dict.fromkeys(flags)
             )
 
 
-def _values_of_steps_that_are_off(steps: Sequence[StepSpec]) -> Iterator[IgnoredValue]:
-    """The flags that set a parameter of a step which is off, or idle, unless a flag turned it off."""
+def _flags_of_inactive_steps(steps: Sequence[StepSpec]) -> Iterator[IgnoredFlag]:
+    """Yield the flags that set a parameter without effect, unless a flag turned the step or parameter off."""
     for step in steps:
         about = step.sampler.about
         flags = {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
         if step.is_off and flags.keys().isdisjoint(about.off_values):
             values = " and ".join(_value_of(step, name) for name in about.off_values)
             yield from (
-                IgnoredValue(flag, f"{step.name} is off, with {values}")
+                IgnoredFlag(flag, f"{step.name} is off, with {values}")
                 for flag in dict.fromkeys(flags.values())
                 if flag != "--chain"
             )
@@ -166,17 +193,17 @@ def _values_of_steps_that_are_off(steps: Sequence[StepSpec]) -> Iterator[Ignored
         for name, switch in about.inactive_while_off.items():
             is_neutral = getattr(step.sampler, switch) == about.off_values[switch]
             if name in flags and switch not in flags and is_neutral:
-                yield IgnoredValue(flags[name], f"{step.name} has {_value_of(step, switch)}")
+                yield IgnoredFlag(flags[name], f"{step.name} has {_value_of(step, switch)}")
 
 
 def _value_of(step: StepSpec, name: str) -> str:
-    """A parameter and its value, as a person writes them: a number without idle zeros."""
+    """Return the name of a parameter and its value; a number has no trailing zeros."""
     value = getattr(step.sampler, name)
     return f"{name} {f'{value:g}' if isinstance(value, (int, float)) else value}"
 
 
 def preset_folder(preset: Preset) -> Path | None:
-    """Return the folder that a preset's files are relative to; None if it is not a file of the user's."""
+    """Return the folder that relative paths in a preset count from; None if the preset is no file of the user."""
     return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
 
@@ -206,7 +233,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
         for number, sampler in enumerate(samplers)
     ]
     if not samplers or not samplers[-1].about.is_selector:
-        # What a chain does without a selecting step, spelled out.
+        # A chain without a selecting step makes a plain draw. Other functions need a last step that selects.
         steps.append(StepSpec.from_origin(parse_chain(["dist"])[0], "default"))
     return _StartingChain(steps, origin)
 
@@ -218,9 +245,9 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
 
 
 def _checked_setting(name: str, override: Override) -> SettingValue:
-    """Return a setting's value, checked as a preset's would be; None stands for the default.
+    """Return the value of a setting, checked by the rules of a preset. None becomes the default.
 
-    No token at all is for a single run, which then only reads its prompt; a preset has no use for it.
+    ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt.
     """
     if name == "max_tokens" and type(override.value) is int and override.value == 0:
         return SettingValue(0, override.origin)
@@ -228,25 +255,36 @@ def _checked_setting(name: str, override: Override) -> SettingValue:
         value = getattr(Preset.from_table({name: override.value}, origin=""), name)
     except PresetError as error:
         message = str(error).removeprefix(f": {name}")
-        if not override.origin.startswith("--set"):  # each of a flag's texts was typed alone: no place in a list
-            message = _PLACE_IN_LIST.sub("", message)
+        if not override.origin.startswith("--set"):  # a flag takes one string at a time, not a list
+            message = _LIST_INDEX.sub("", message)
         raise PresetError(f"{override.origin}{message}") from None
     return SettingValue(_default(name) if value is None else value, override.origin)
 
 
 def override_settings(settings: Settings, override: Override) -> Settings:
-    """Return the settings with one value changed. Raises ``PresetError``, which begins with its origin."""
-    setting = setting_of(override.target)
+    """Return the settings with one value changed.
+
+    Raises ``PresetError`` that begins with the override's origin.
+    """
+    setting = find_setting_name(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
     changed: dict[str, Any] = {setting: _checked_setting(setting, override)}
     if setting == "grammar":
-        changed["grammar_base"] = None
+        changed["grammar_folder"] = None
     return replace(settings, **changed)
 
 
 def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
-    """Return the settings with another chain, in the compact notation. Raises ``PresetError``."""
+    """Return the settings with a new chain.
+
+    Args:
+        settings: the settings to change.
+        chain: the chain in the compact notation.
+        origin: origin of the chain, which begins the messages.
+
+    Raises ``PresetError`` for a chain that cannot be used.
+    """
     try:
         resolved = resolve_settings(None, chain=chain)
     except PresetError as error:
@@ -255,7 +293,7 @@ def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
         replace(
             step,
             origin=origin,
-            origins={name: origin if place == "--chain" else place for name, place in step.origins.items()},
+            origins={name: origin if earlier == "--chain" else earlier for name, earlier in step.origins.items()},
             location="",
         )
         for step in resolved.steps
@@ -264,27 +302,31 @@ def replace_chain(settings: Settings, chain: str, origin: str) -> Settings:
 
 
 def replace_preset(settings: Settings, preset: Preset) -> Settings:
-    """Return the settings with a preset's chain, and with those other values that the preset has."""
+    """Return the settings with the chain of a preset, and with all other values that the preset sets."""
     resolved = resolve_settings(preset)
     kept: dict[str, Any] = {
-        name: getattr(settings, name) for name in SETTINGS if getattr(resolved, name).origin == "default"
+        name: getattr(settings, name) for name in SETTING_NAMES if getattr(resolved, name).origin == "default"
     }
     if "grammar" in kept:
-        kept["grammar_base"] = settings.grammar_base
+        kept["grammar_folder"] = settings.grammar_folder
     return replace(resolved, **kept)
 
 
 def settings_text(settings: Settings) -> str:
-    """The settings as the text of a preset, for `preset_of_text`."""
-    table = {name: getattr(settings, name).value for name in SETTINGS}
+    """Return the settings as the text of a preset, for `preset_of_text`."""
+    table = {name: getattr(settings, name).value for name in SETTING_NAMES}
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps]
     written = {name: value for name, value in table.items() if value not in (None, [])}
     return yaml.safe_dump({"chain": chain, **written}, allow_unicode=True, sort_keys=False)
 
 
 def preset_of_text(text: str, origin: str) -> Preset:
-    """Return the preset of a text. Raises ``PresetError``.
+    """Return the preset that a YAML text describes.
 
-    ``origin``: its name, and what a message begins with.
+    Args:
+        text: the text.
+        origin: name of the preset, which also begins the messages.
+
+    Raises ``PresetError`` for a preset that cannot be used.
     """
     return Preset.from_table(check_table(parse_yaml(text, origin), origin), origin, name=origin)

@@ -156,7 +156,7 @@ def _chain(chat: Chat, argument: str) -> None:
 
 
 def _preset(chat: Chat, argument: str) -> None:
-    from ...presets.overrides import SETTINGS
+    from ...presets.overrides import SETTING_NAMES
 
     if not argument:
         raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
@@ -166,7 +166,7 @@ def _preset(chat: Chat, argument: str) -> None:
     if after.system is not before.system:
         chat.conversation.set_system(after.system.value)
     chat.save_settings()
-    others = [name for name in SETTINGS if getattr(after, name) is not getattr(before, name)]
+    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
     also = f"; it also sets {', '.join(others)}" if others else ""
     chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
 

@@ -218,6 +218,6 @@ def _with_absolute_files(settings: Settings) -> Settings:
     value = settings.grammar.value
     if not isinstance(value, dict):
         return settings
-    base = settings.grammar_base or Path()
+    base = settings.grammar_folder or Path()
     files = {key: str((base / str(path)).resolve()) for key, path in value.items() if key.endswith("file")}
     return replace(settings, grammar=replace(settings.grammar, value={**value, **files}))

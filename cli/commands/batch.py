@@ -355,7 +355,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     ignored_schema_paths: tuple[str, ...] = ()
     if settings.grammar.value is not None:
         value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
-        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
         spec.check()
         report_schema(spec, note)
         ignored_schema_paths = spec.ignored_schema_paths

@@ -168,7 +168,7 @@ def _preset_row(problems: _ProblemCollector, entry: PresetEntry) -> dict[str, An
 
     if entry.origin != _BUILT_IN:
         problems.run_check(f"correct the preset, then: gen presets check {entry.path}", check)
-    return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.shadowed}
+    return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.is_shadowed}
 
 
 def _default_preset(problems: _ProblemCollector, config: UserConfig) -> str:

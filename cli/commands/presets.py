@@ -157,7 +157,7 @@ def import_(options: PresetImportOptions) -> None:
     Comments tell where each step comes from. What cannot be carried over is reported on stderr.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.draft import MissingSectionError
+    from ...presets.foreign.conversion import MissingSectionError
     from ...presets.foreign.formats import AmbiguousFormatError
     from ...presets.search import split_section
     from ..render.run import terminal_safe
@@ -173,7 +173,7 @@ def import_(options: PresetImportOptions) -> None:
         raise PresetError(f"{error} with --from FORMAT") from None
     if imported.other_format is not None:
         note(f"the content looks like {imported.other_format}; it is read as {imported.format}")
-    for sentence in imported.reported:
+    for sentence in imported.unsupported_settings:
         note(sentence)
     if options.save is None:
         sys.stdout.write(terminal_safe(imported.yaml_text(), sys.stdout))
@@ -193,7 +193,7 @@ def export(options: PresetExportOptions) -> None:
     from ..render.run import terminal_safe
 
     exported = export_preset(open_preset(options.name, note), options.to)
-    for sentence in exported.reported:
+    for sentence in exported.unsupported_settings:
         note(sentence)
     sys.stdout.write(terminal_safe(exported.text.rstrip("\n") + "\n", sys.stdout))
 

@@ -93,7 +93,7 @@ def _presets() -> Iterable[Candidate]:
     from ...presets.search import list_presets
 
     try:
-        return [Candidate(entry.name, entry.origin) for entry in list_presets() if not entry.shadowed]
+        return [Candidate(entry.name, entry.origin) for entry in list_presets() if not entry.is_shadowed]
     except LogitsmithError:  # a folder that may not be read: the command says so
         return []
 

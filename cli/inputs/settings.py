@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...engine.token_records import LogprobRequest
     from ...engine.vocabulary import Vocabulary
     from ...grammars.spec import GrammarSpec
-    from ...presets.overrides import Arrangement, Override
+    from ...presets.overrides import ChainRearrangement, Override
     from ...presets.preset import Preset
     from ...presets.settings import Settings
 
@@ -59,9 +59,9 @@ def resolve_run_settings(
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*flag_overrides(options), *_sampling_overrides(sampling)),
-        arrangements=tuple(_arrangements(options, sampling)),
+        rearrangements=tuple(_arrangements(options, sampling)),
     )
-    for flag, reason in settings.ignored:
+    for flag, reason in settings.ignored_flags:
         note(f"{flag} has no effect: {reason}")
     return settings
 
@@ -178,16 +178,16 @@ def _bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
+def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
     """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
-    from ...presets.overrides import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
+    from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_mirostat, rearrange_by_samplers
 
     if options.adaptive_target is not None:
-        yield arrange_by_adaptive_p()
+        yield rearrange_by_adaptive_p()
     if options.samplers is not None:
-        yield arrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
+        yield rearrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
     if options.mirostat is not None:
-        yield arrange_by_mirostat(options.mirostat)
+        yield rearrange_by_mirostat(options.mirostat)
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
@@ -206,7 +206,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
     if options.schema_lenient:
         value = {**grammar_table(value), "schema_lenient": True}
     try:
-        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
         spec.check()
     except GrammarError as error:
         if isinstance(settings.grammar.value, str):

@@ -118,7 +118,7 @@ def show_presets(entries: Iterable[PresetEntry]) -> None:
             description = load_preset(str(entry.path)).description
         except PresetError as error:
             description = f"broken: {error}"
-        origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
+        origin = f"{entry.origin} (hidden)" if entry.is_shadowed else entry.origin
         rows.append((entry.name, origin, description))
     print_table(("preset", "from", "what it is for"), rows)
 
@@ -247,11 +247,11 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
 
     A step that is off is marked. The names of files are data: a terminal gets them without control characters.
     """
-    from ...presets.overrides import SETTINGS
+    from ...presets.overrides import SETTING_NAMES
 
     others = [
         (name, _config_value(value.value, name), value.origin)
-        for name in SETTINGS
+        for name in SETTING_NAMES
         if name != "grammar"
         for value in (getattr(settings, name),)
     ]

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...common.renamed import supports_old_names
 from ...common.text import nearest_name
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError, preset_hint
-from ..overrides import SETTINGS
+from ..overrides import SETTING_NAMES
 from ..preset import Preset, load_preset
 from ..search import is_path, names_file, split_section
 from ..yaml_reader import check_table, parse_yaml, read_text
@@ -28,10 +29,17 @@ from . import (
     tabbyapi,
     webui,
 )
-from .draft import Draft, Exported, Imported, MissingSectionError, Outgoing, import_draft
-from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yaml_1_1, read_lines, unify_line_ends
+from .conversion import (
+    ExportedPreset,
+    ImportedChainBuilder,
+    ImportedPreset,
+    MissingSectionError,
+    PresetExporter,
+    build_imported_preset,
+)
+from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yaml_1_1, read_lines, unify_newlines
 
-_Convert = Callable[[Mapping[Any, Any], str], Draft]
+_Convert = Callable[[Mapping[Any, Any], str], ImportedChainBuilder]
 
 _OBJECTS: Mapping[str, _Convert] = {
     "sillytavern": sillytavern.convert,
@@ -55,12 +63,12 @@ _ALIASES = {
 }
 
 
-def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> Imported:  # noqa: A002
+def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> ImportedPreset:  # noqa: A002
     """Return the preset that a file of another tool describes.
 
     Args:
         path: the file.
-        format: one of `FORMATS`; None: it is recognised by the content.
+        format: one of `FORMATS`; None: it is recognized by the content.
         section: which preset of a file with several.
 
     Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
@@ -75,31 +83,31 @@ def import_text(
     origin: str,
     format: str | None = None,  # noqa: A002
     section: str | None = None,
-) -> Imported:
+) -> ImportedPreset:
     """Return the preset that a text describes, such as the content of a file; see `import_preset`.
 
     Args:
         text: the text.
         origin: the path of the file, or what else messages call the text.
-        format: one of `FORMATS`; None: it is recognised by the content.
+        format: one of `FORMATS`; None: it is recognized by the content.
         section: which preset of a text with several.
     """
-    text = unify_line_ends(text)
-    name = _recognise(text, origin) if format is None else format_name(format)
+    text = unify_newlines(text)
+    name = _recognize(text, origin) if format is None else format_name(format)
     other = None if format is None else _other_format(text, name)
     try:
-        draft, sections = _draft(name, text, section, origin)
+        builder, sections = _read_chosen_preset(name, text, section, origin)
     except MissingSectionError:
         raise
     except PresetError as error:
         raise PresetError(f"{error}; the content looks like {other}") if other else error from None
-    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in draft.reported)
+    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in builder.unsupported_settings)
     description = f"imported from {Path(origin).name} ({name})"
-    imported = import_draft(draft, name, origin, description, sections)
+    imported = build_imported_preset(builder, name, origin, description, sections)
     return replace(imported, other_format=other) if is_doubtful else imported
 
 
-def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
+def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
     """Return llama.cpp's whole chain with the values that a model's author put into the GGUF.
 
     They are the ``general.sampling.*`` keys among the metadata; None if there are none that llama.cpp knows. The
@@ -108,8 +116,8 @@ def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
     """
     if not llama_cpp.has_settings(metadata):
         return None
-    draft = llama_cpp.convert_metadata(metadata, "")
-    return import_draft(draft, llama_cpp.TOOL, "model", "what the model's author recommends", [])
+    builder = llama_cpp.convert_metadata(metadata, "")
+    return build_imported_preset(builder, llama_cpp.TOOL, "model", "what the model's author recommends", [])
 
 
 def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
@@ -125,10 +133,10 @@ def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
 def _other_format(text: str, name: str) -> str | None:
     """Return the format that a text has by its content, if it is another one than ``name``."""
     try:
-        recognised = _recognise(text, "")
+        recognized = _recognize(text, "")
     except PresetError:
         return None
-    return recognised if recognised != name else None
+    return recognized if recognized != name else None
 
 
 def format_name(text: str) -> str:
@@ -142,8 +150,10 @@ def format_name(text: str) -> str:
     raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
 
 
-def _draft(name: str, text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
-    """Return the draft of the chosen preset, and the names of all if there are several.
+def _read_chosen_preset(
+    name: str, text: str, section: str | None, origin: str
+) -> tuple[ImportedChainBuilder, list[str]]:
+    """Return the builder of the chosen preset, and the names of all if there are several.
 
     Args:
         name: the format.
@@ -157,11 +167,11 @@ def _draft(name: str, text: str, section: str | None, origin: str) -> tuple[Draf
         return _ini(text, section, origin)
     if section is not None:
         raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    return _only_draft(name, text, origin), []
+    return _read_only_preset(name, text, origin), []
 
 
-def _only_draft(name: str, text: str, origin: str) -> Draft:
-    """The draft of a file that holds one preset."""
+def _read_only_preset(name: str, text: str, origin: str) -> ImportedChainBuilder:
+    """The builder of a file that holds one preset."""
     if name == "ollama":
         return ollama.convert(ollama.parse_modelfile(text, origin), origin)
     if name in ("webui", "tabbyapi"):
@@ -186,12 +196,12 @@ def _object(value: Any, origin: str) -> Mapping[Any, Any]:
     return value
 
 
-def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+def _ini(text: str, section: str | None, origin: str) -> tuple[ImportedChainBuilder, list[str]]:
     sections = parse_ini(text, origin)
     names = [
         name
         for name, entries in sections.items()
-        if name != llama_cpp.GLOBAL_SECTION and not _is_head(name, entries)
+        if name != llama_cpp.GLOBAL_SECTION and not _holds_version_only(name, entries)
     ]
     if section is None and not names:
         return llama_cpp.convert(sections, None, origin), []
@@ -200,29 +210,29 @@ def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]
     return llama_cpp.convert(sections, names[number], origin), [] if is_only else names
 
 
-def _is_head(name: str, entries: IniSection) -> bool:
+def _holds_version_only(name: str, entries: IniSection) -> bool:
     """True for what stands before the first header if it is the version of the format only."""
     return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
-def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[ImportedChainBuilder, list[str]]:
     is_list = isinstance(value, list)
     entries = [_object(entry, origin) for entry in (value if is_list else [value])]
     if not entries:
         raise PresetError(f"{origin}: the list holds no preset")
-    labels = _labels(entries)
+    labels = _unique_names(entries)
     if section is not None and labels[0] == "" and not is_list:
         raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
     chosen = entries[_choose(entries, labels, section, origin)]
-    draft = (
+    builder = (
         kobold.convert_koboldcpp(chosen, origin)
         if name == "koboldcpp"
         else kobold.convert_koboldai(chosen, origin, is_list)
     )
     title = chosen.get("description")
     if isinstance(title, str) and title.strip():
-        draft.description = title.strip()
-    return draft, labels if is_list and len(labels) > 1 else []
+        builder.description = title.strip()
+    return builder, labels if is_list and len(labels) > 1 else []
 
 
 def _choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
@@ -261,7 +271,7 @@ def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | 
     return _choose_section(labels, section, origin)
 
 
-def _labels(entries: list[Mapping[Any, Any]]) -> list[str]:
+def _unique_names(entries: list[Mapping[Any, Any]]) -> list[str]:
     """A name for each preset; those that share one get the model type behind it, and then a number."""
     titles = [_title(entry) for entry in entries]
     typed = [
@@ -328,7 +338,7 @@ class AmbiguousFormatError(PresetError):
     """The content fits two formats."""
 
 
-def _recognise(text: str, origin: str) -> str:
+def _recognize(text: str, origin: str) -> str:
     """Return the format of a text.
 
     Raises ``AmbiguousFormatError`` if two fit (the message names both, and the keys that would decide), and
@@ -342,10 +352,10 @@ def _recognise(text: str, origin: str) -> str:
     if is_command(text):
         return "llama.cpp"
     if first.lstrip()[:1] in ("{", "["):
-        return _of_json(parse_json(text, origin), origin)
+        return _recognize_json(parse_json(text, origin), origin)
     if _INSTRUCTION.match(first):
         return "ollama"
-    return _of_yaml(parse_yaml_1_1(text, origin), origin)
+    return _recognize_yaml(parse_yaml_1_1(text, origin), origin)
 
 
 def is_command(text: str) -> bool:
@@ -360,15 +370,15 @@ def _first_line(text: str) -> str | None:
     return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
 
 
-def _of_json(value: Any, origin: str) -> str:
+def _recognize_json(value: Any, origin: str) -> str:
     if isinstance(value, list):
         entries = [entry for entry in value if isinstance(entry, dict)]
         keys = {key for entry in entries for key in entry}
         if entries and len(entries) == len(value) and keys & (_FAMILY | _KOBOLD):
             return "koboldcpp" if keys & (_KOBOLDCPP - {"preset"}) and not keys & _MODEL_LIST else "koboldai"
-        raise _unrecognised(origin)
+        raise _unknown_format_error(origin)
     if not isinstance(value, dict):
-        raise _unrecognised(origin)
+        raise _unknown_format_error(origin)
     keys = {str(key) for key in value}
     if "inference_params" in keys or isinstance(value.get("operation"), dict) or "fields" in keys:
         return "lmstudio"
@@ -377,10 +387,10 @@ def _of_json(value: Any, origin: str) -> str:
     inner = value.get("preset")
     if isinstance(inner, dict) and _FAMILY & {str(key) for key in inner}:
         return "sillytavern"
-    return _of_keys(keys, origin)
+    return _recognize_json_keys(keys, origin)
 
 
-def _of_keys(keys: set[str], origin: str) -> str:
+def _recognize_json_keys(keys: set[str], origin: str) -> str:
     """The format of a flat JSON object."""
     if keys & _ONLY_SILLYTAVERN and not keys & _FAMILY:
         return "sillytavern"
@@ -389,7 +399,7 @@ def _of_keys(keys: set[str], origin: str) -> str:
     if keys & set(kobold.OWN_KEYS) and keys & _FAMILY:
         return "koboldai"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
-        return _of_family(keys, origin)
+        return _recognize_kobold_family(keys, origin)
     if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"} | {"sampler_order"}):
         return "koboldcpp"
     if "architectures" in keys:
@@ -398,10 +408,10 @@ def _of_keys(keys: set[str], origin: str) -> str:
         )
     if keys & _HUGGINGFACE:
         return "huggingface"
-    raise _unrecognised(origin)
+    raise _unknown_format_error(origin)
 
 
-def _of_family(keys: set[str], origin: str) -> str:
+def _recognize_kobold_family(keys: set[str], origin: str) -> str:
     """SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
     sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
     if sillytavern and koboldcpp:
@@ -421,7 +431,7 @@ def _of_family(keys: set[str], origin: str) -> str:
     )
 
 
-def _of_yaml(value: Any, origin: str) -> str:
+def _recognize_yaml(value: Any, origin: str) -> str:
     if isinstance(value, Mapping) and value:
         tables = [entry for entry in value.values() if isinstance(entry, Mapping)]
         if any("override" in entry for entry in tables):
@@ -430,10 +440,10 @@ def _of_yaml(value: Any, origin: str) -> str:
             raise PresetError(f"{origin}: this is a preset of logitsmith itself, and needs no import")
         if not tables:
             return "webui"
-    raise _unrecognised(origin)
+    raise _unknown_format_error(origin)
 
 
-def _unrecognised(origin: str) -> PresetError:
+def _unknown_format_error(origin: str) -> PresetError:
     return PresetError(f"{origin}: the content is no known format; known formats: {', '.join(FORMATS)}")
 
 
@@ -451,13 +461,14 @@ def _webui_keys(text: str, origin: str) -> list[str]:
 _SHARED_KEYS = {"seed"}
 
 
+@supports_old_names
 class LoadedPreset(NamedTuple):
     """A preset, and what its import could not carry over."""
 
     preset: Preset
     format: str | None = None
     """The tool's format; None: the file is a preset of ours."""
-    reported: tuple[str, ...] = ()
+    unsupported_settings: tuple[str, ...] = ()
     """A sentence for each thing that could not be carried over."""
 
 
@@ -474,7 +485,7 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
     table = _own_table(text, file)
     if table is None:
         imported = import_text(text, file, section=section)
-        return LoadedPreset(imported.preset, imported.format, tuple(imported.reported))
+        return LoadedPreset(imported.preset, imported.format, tuple(imported.unsupported_settings))
     if section is not None:
         raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
     return LoadedPreset(Preset.from_table(table, origin=file, name=Path(file).stem, source=file))
@@ -513,7 +524,7 @@ def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
 def _is_foreign(value: Any, text: str, origin: str) -> bool:
     """True if the text is another tool's; ``value``: what it holds as YAML, None if it is no YAML."""
     try:
-        format_name = _recognise(text, origin)
+        format_name = _recognize(text, origin)
     except AmbiguousFormatError:
         raise
     except PresetError:
@@ -548,7 +559,7 @@ def _parse(text: str, origin: str) -> tuple[Any, PresetError | None]:
         return None, error
 
 
-_EXPORTERS: Mapping[str, tuple[str, Callable[[Outgoing], Exported]]] = {
+_EXPORTERS: Mapping[str, tuple[str, Callable[[PresetExporter], ExportedPreset]]] = {
     "llama.cpp": ("llama.cpp", llama_cpp.to_command),
     "llama-server": ("llama-server", llama_cpp.to_body),
     "webui": ("text-generation-webui", webui.to_yaml),
@@ -564,7 +575,7 @@ _WITH_SLOPE = ("koboldai", "koboldcpp")
 """Formats whose repetition penalty can have a slope."""
 
 
-def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported:  # noqa: A002
+def export_preset(preset: Preset | str | Sequence[Any], format: str) -> ExportedPreset:  # noqa: A002
     """Return a preset in another tool's format.
 
     Args:
@@ -580,22 +591,24 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
         near = nearest_name(name, EXPORT_FORMATS)
         hint = f"; did you mean {near}?" if near else ""
         raise PresetError(f"unknown format {format!r}{hint}; known: {', '.join(EXPORT_FORMATS)}")
-    extras: dict[str, Any] = {}
+    other_settings: dict[str, Any] = {}
     labels: tuple[str, ...] = ()
     if isinstance(preset, Preset):
         samplers = preset.samplers()
         labels = (preset.name, preset.description)
-        extras = {key: getattr(preset, key) for key in SETTINGS if getattr(preset, key) not in (None, [], "")}
+        other_settings = {
+            key: getattr(preset, key) for key in SETTING_NAMES if getattr(preset, key) not in (None, [], "")
+        }
     else:
         try:
             samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])
         except SamplingError as error:
             raise PresetError(str(error)) from None
     tool, write = _EXPORTERS[name]
-    out = Outgoing(tool, samplers, extras, *labels)
+    exporter = PresetExporter(tool, samplers, other_settings, *labels)
     if name not in _WITH_SLOPE:
-        out.flatten_repetition_penalty()
-    return write(out)
+        exporter.flatten_repetition_penalty()
+    return write(exporter)
 
 
 def _as_step(step: Any) -> Any:

@@ -1,8 +1,8 @@
 """Hugging Face transformers' ``generation_config.json``.
 
-Without ``do_sample: true`` the most likely token is taken, whatever the temperature says; the penalties still
-act. The order is fixed: the one of transformers 5.23's logits processors. Sampling alone has a top_k of 50
-where the file has none.
+Without ``do_sample: true``, transformers takes the most likely token, whatever the temperature; only the penalties
+have an effect. The steps always have the order of transformers 5.23's logits processors. With ``do_sample: true``,
+an absent top_k means 50.
 """
 
 from __future__ import annotations
@@ -12,32 +12,39 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...common.text import short_repr
-from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, report_searches
-from .rows import StepRow, ToolKey, rows_by_sampler
+from .conversion import (
+    DECODING_KEYS,
+    ExportedPreset,
+    ForeignStep,
+    ImportedChainBuilder,
+    PresetExporter,
+    report_unsupported_decoding,
+)
+from .sampler_keys import SamplerKeys, ToolKey, by_sampler
 from .table import ForeignTable
 
 TOOL = "transformers"
-_ROWS = rows_by_sampler(
-    StepRow("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
-    StepRow("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
-    StepRow(
+_SAMPLER_KEYS = by_sampler(
+    SamplerKeys("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
+    SamplerKeys("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
+    SamplerKeys(
         "penalties",
         {"repeat": ToolKey("repetition_penalty", 1.0)},
         slot="repetition_penalty",
-        fixed={"last_n": -1},
+        fixed_parameters={"last_n": -1},
         comment="the prompt counts too",
     ),
-    StepRow("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}, slot="no_repeat_ngram_size"),
-    StepRow("ban", {"tokens": ToolKey("bad_words_ids", [])}, slot="bad_words_ids"),
-    StepRow("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
-    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
-    StepRow("top_h", {"h": ToolKey("top_h", 0.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
-    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
-    StepRow("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
-    StepRow("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
-    StepRow("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
+    SamplerKeys("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}, slot="no_repeat_ngram_size"),
+    SamplerKeys("ban", {"tokens": ToolKey("bad_words_ids", [])}, slot="bad_words_ids"),
+    SamplerKeys("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
+    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
+    SamplerKeys("top_h", {"h": ToolKey("top_h", 0.0)}),
+    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    SamplerKeys("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
+    SamplerKeys("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
+    SamplerKeys("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
+    SamplerKeys("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
 )
 SLOTS_BEFORE = (
     *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
@@ -73,73 +80,83 @@ _SILENT = (
 )
 
 
-def convert(values: Mapping[Any, Any], origin: str) -> Draft:
-    """Return the draft of a configuration; raises ``PresetError``."""
+def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a configuration; raises ``PresetError``."""
     table = ForeignTable(values, origin)
-    draft = Draft(TOOL, table, _DEFAULTS)
-    _put_before(draft)
-    _put_sampling(draft)
-    before = draft.arranged(SLOTS_BEFORE)
-    if table.flag("do_sample", False):
-        draft.take_chain([*before, *draft.arranged(SAMPLING_SLOTS)])
+    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    _read_before(builder)
+    _read_sampling(builder)
+    before = builder.steps_in_order(SLOTS_BEFORE)
+    if table.boolean("do_sample", False):
+        builder.set_chain([*before, *builder.steps_in_order(SAMPLING_SLOTS)])
     else:
-        draft.report_idle(draft.arranged(SAMPLING_SLOTS), "do_sample is not true")
-        keys = ("do_sample",) if table.is_given("do_sample") else ()
+        builder.report_inactive_steps(builder.steps_in_order(SAMPLING_SLOTS), "do_sample is not true")
+        keys = ("do_sample",) if table.is_set("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
-        draft.take_chain([*before, ForeignStep("greedy", comment=comment, keys=keys)])
-    draft.take_max_tokens("max_new_tokens")
-    draft.take_texts("stop_strings", "stop")
-    report_searches(draft)
-    _report_unmatched(draft)
-    return draft
+        builder.set_chain([*before, ForeignStep("greedy", comment=comment, keys=keys)])
+    builder.read_max_tokens("max_new_tokens")
+    builder.read_strings("stop_strings", "stop")
+    report_unsupported_decoding(builder)
+    _report_unmatched(builder)
+    return builder
 
 
-def _put_before(draft: Draft) -> None:
-    table = draft.table
-    draft.put("logit_bias", "logit_bias", {"bias": _sequence_bias(draft)}, ["sequence_bias"])
-    draft.put_rows(_ROWS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
+def _read_before(builder: ImportedChainBuilder) -> None:
+    table = builder.table
+    builder.put_step("logit_bias", "logit_bias", {"bias": _sequence_bias(builder)}, ["sequence_bias"])
+    builder.read_steps(_SAMPLER_KEYS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
     bad = _id_lists(table, "bad_words_ids")
-    draft.put("bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"])
+    builder.put_step(
+        "bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"]
+    )
     if any(len(ids) > 1 for ids in bad):
         longer = [ids for ids in bad if len(ids) > 1]
-        draft.reported.append(
+        builder.unsupported_settings.append(
             f"bad_words_ids {short_repr(longer)}: sequences of several tokens cannot be banned by ids"
         )
-    draft.put_rows(_ROWS, "min_tokens")
-    tokens = table.raw("suppress_tokens") or []
+    builder.read_steps(_SAMPLER_KEYS, "min_tokens")
+    tokens = table.raw_value("suppress_tokens") or []
     if not _are_ids(tokens):
-        raise table.fault("suppress_tokens", "a list of token ids")
-    draft.put("suppress_tokens", "ban", {"tokens": [token for token in tokens if token >= 0]}, ["suppress_tokens"])
+        raise table.value_error("suppress_tokens", "a list of token ids")
+    builder.put_step(
+        "suppress_tokens", "ban", {"tokens": [token for token in tokens if token >= 0]}, ["suppress_tokens"]
+    )
 
 
-def _put_sampling(draft: Draft) -> None:
-    temperature = _ROWS["temperature"]
-    draft.put_temperature(temperature)
-    if draft.read(temperature.keys["t"]) == 0 and draft.table.flag("do_sample", False):
-        draft.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
-    draft.put_rows(_ROWS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
+def _read_sampling(builder: ImportedChainBuilder) -> None:
+    temperature = _SAMPLER_KEYS["temperature"]
+    builder.read_temperature(temperature)
+    if builder.read_value(temperature.key_by_parameter["t"]) == 0 and builder.table.boolean("do_sample", False):
+        builder.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
+    builder.read_steps(
+        _SAMPLER_KEYS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff"
+    )
 
 
-def _sequence_bias(draft: Draft) -> dict[int, float]:
+def _sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
     """The biases of single tokens; longer sequences are reported."""
-    entries = draft.table.raw("sequence_bias") or []
+    entries = builder.table.raw_value("sequence_bias") or []
     bias: dict[int, float] = {}
     if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
-        raise draft.table.fault("sequence_bias", "a list of [token ids, number]")
+        raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
     for ids, value in entries:
         if not _are_ids(ids):
-            raise draft.table.fault("sequence_bias", "a list of [token ids, number]")
+            raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
         if len(ids) == 1:
-            bias[ids[0]] = ForeignTable({"sequence_bias": value}, draft.table.origin).number("sequence_bias", 0.0)
+            bias[ids[0]] = ForeignTable({"sequence_bias": value}, builder.table.origin).number(
+                "sequence_bias", 0.0
+            )
         else:
-            draft.reported.append(f"sequence_bias {ids}: a bias on several tokens in a row has no counterpart")
+            builder.unsupported_settings.append(
+                f"sequence_bias {ids}: a bias on several tokens in a row has no counterpart"
+            )
     return bias
 
 
 def _id_lists(table: ForeignTable, key: str) -> list[list[int]]:
-    value = table.raw(key) or []
+    value = table.raw_value(key) or []
     if not isinstance(value, list) or not all(_are_ids(ids) and ids for ids in value):
-        raise table.fault(key, "a list of lists of token ids")
+        raise table.value_error(key, "a list of lists of token ids")
     return value
 
 
@@ -147,39 +164,39 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and all(type(token) is int for token in value)
 
 
-def _report_unmatched(draft: Draft) -> None:
-    table = draft.table
+def _report_unmatched(builder: ImportedChainBuilder) -> None:
+    table = builder.table
     for key, (neutral, effect) in _UNMATCHED.items():
-        if table.is_given(key) and table.raw(key) not in (neutral, [], {}):
-            draft.report(key, effect)
+        if table.is_set(key) and table.raw_value(key) not in (neutral, [], {}):
+            builder.report_unsupported(key, effect)
     keys = ("do_sample", "max_new_tokens", "stop_strings", "sequence_bias", *SAMPLING_SLOTS, *SLOTS_BEFORE)
-    known = {*keys, *_SILENT, *_UNMATCHED, *SEARCH_KEYS}
+    known = {*keys, *_SILENT, *_UNMATCHED, *DECODING_KEYS}
     known |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
-    draft.report_unknown(known)
+    builder.report_unknown(known)
 
 
-def to_config(out: Outgoing) -> Exported:
+def to_config(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON; biases and bans of texts are reported, since the file holds token ids."""
-    name = out.selector_name
+    name = exporter.selector_name
     if name == "greedy":
-        sampling = [row.sampler for row in _ROWS.values() if row.slot in SAMPLING_SLOTS]
-        out.leave_out(sampling, "without do_sample, transformers applies the penalties only")
+        sampling = [keys.sampler for keys in _SAMPLER_KEYS.values() if keys.slot in SAMPLING_SLOTS]
+        exporter.remove_steps(sampling, "without do_sample, transformers applies the penalties only")
     elif name != "dist":
-        out.report_plain_draw()
-    out.say_steps(_ROWS)
-    out.report_order([*SLOTS_BEFORE, *SAMPLING_SLOTS])
+        exporter.report_plain_draw()
+    exporter.write_steps(_SAMPLER_KEYS)
+    exporter.report_order([*SLOTS_BEFORE, *SAMPLING_SLOTS])
     values: dict[str, Any] = {"do_sample": name != "greedy"}
     if name != "greedy":
         values["top_k"] = 0  # 50 where it is absent
-    values |= out.values
+    values |= exporter.values
     if "sequence_bias" in values:
         values["sequence_bias"] = [
-            [[token], number] for token, number in out.finite_biases(values["sequence_bias"]).items()
+            [[token], number] for token, number in exporter.finite_biases(values["sequence_bias"]).items()
         ]
     if "bad_words_ids" in values:
         texts = [token for token in values["bad_words_ids"] if isinstance(token, str)]
         for text in texts:
-            out.report(f"ban.tokens {text!r}", "transformers' file holds token ids only")
+            exporter.report_unsupported(f"ban.tokens {text!r}", "transformers' file holds token ids only")
         values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in texts]
-    values |= out.take_extras({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
-    return out.exported(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
+    return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -27,10 +27,10 @@ from typing import Any
 
 from ..errors import PresetError
 from ..llama_cpp_flags import options_without_dashes
-from ..overrides import read_sequence
+from ..overrides import read_sampler_sequence
 from ..preset import make_step
-from .draft import Draft, Exported, Outgoing
-from .rows import StepRow, ToolKey, off_values, rows_by_sampler
+from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
 from .table import BREAKERS, ForeignTable, IniSection
 
 TOOL = "llama.cpp"
@@ -49,19 +49,19 @@ def _read_xtc_probability(table: ForeignTable, key: str, default: float) -> floa
 
 def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """Return DRY's breakers. One text is the one breaker that an INI file can give; ``none`` is none."""
-    text = table.raw(key)
+    text = table.raw_value(key)
     if text is None:
         return list(default)
     if isinstance(text, str):
-        table.values[table.spelled(key)] = [] if text == "none" else [_unescaped(text)]
-    return table.texts(key)
+        table.values[table.key_in_file(key)] = [] if text == "none" else [_unescaped(text)]
+    return table.strings(key)
 
 
-_MIROSTAT = StepRow(
-    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch="mirostat"
+_MIROSTAT = SamplerKeys(
+    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch_key="mirostat"
 )
-ROWS = rows_by_sampler(
-    StepRow(
+SAMPLER_KEYS = by_sampler(
+    SamplerKeys(
         "penalties",
         {
             "repeat": ToolKey("repeat-penalty", 1.0),
@@ -70,7 +70,7 @@ ROWS = rows_by_sampler(
             "last_n": ToolKey("repeat-last-n", 64, minimum=-1),
         },
     ),
-    StepRow(
+    SamplerKeys(
         "dry",
         {
             "multiplier": ToolKey("dry-multiplier", 0.0),
@@ -80,21 +80,21 @@ ROWS = rows_by_sampler(
             "breakers": ToolKey("dry-sequence-breaker", BREAKERS, reader=_read_breakers),
         },
     ),
-    StepRow("top_n_sigma", {"n": ToolKey("top-n-sigma", -1.0, minimum=-1.0)}),
-    StepRow("top_k", {"k": ToolKey("top-k", 0, minimum=0)}),
-    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
-    StepRow("top_p", {"p": ToolKey("top-p", 1.0, maximum=1.0)}),
-    StepRow("min_p", {"p": ToolKey("min-p", 0.0, minimum=0.0)}),
-    StepRow(
+    SamplerKeys("top_n_sigma", {"n": ToolKey("top-n-sigma", -1.0, minimum=-1.0)}),
+    SamplerKeys("top_k", {"k": ToolKey("top-k", 0, minimum=0)}),
+    SamplerKeys("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
+    SamplerKeys("top_p", {"p": ToolKey("top-p", 1.0, maximum=1.0)}),
+    SamplerKeys("min_p", {"p": ToolKey("min-p", 0.0, minimum=0.0)}),
+    SamplerKeys(
         "xtc",
         {
             "probability": ToolKey("xtc-probability", 0.0, reader=_read_xtc_probability),
             "threshold": ToolKey("xtc-threshold", 0.1),
         },
-        acts=lambda probability: probability > 0,
+        is_active_at=lambda probability: probability > 0,
     ),
-    StepRow("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
-    StepRow(
+    SamplerKeys("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
+    SamplerKeys(
         "dynatemp",
         {
             "temperature": ToolKey("temp", 1.0, minimum=0.0),
@@ -102,22 +102,22 @@ ROWS = rows_by_sampler(
             "exponent": ToolKey("dynatemp-exp", 1.0),
         },
         slot="temperature",
-        switch="dynatemp-range",
+        switch_key="dynatemp-range",
     ),
     _MIROSTAT,
     replace(_MIROSTAT, sampler="mirostat_v2"),
-    StepRow(
+    SamplerKeys(
         "adaptive_p",
         {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
-        acts=lambda target: target >= 0,
+        is_active_at=lambda target: target >= 0,
     ),
-    StepRow("infill", {}),
-    StepRow("ignore_eos", {}),
-    StepRow("logit_bias", {"bias": ToolKey("logit-bias", {})}),
+    SamplerKeys("infill", {}),
+    SamplerKeys("ignore_eos", {}),
+    SamplerKeys("logit_bias", {"bias": ToolKey("logit-bias", {})}),
 )
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 
-OFF: Mapping[str, Any] = off_values(ROWS)
+OFF: Mapping[str, Any] = off_values(SAMPLER_KEYS)
 """Values with which no step acts, and the other parameters' usual ones."""
 
 OPTIONS = (
@@ -132,13 +132,13 @@ OPTIONS = (
 class _LlamaEntry:
     """A value, and how and where the file spells its key."""
 
-    spelled: str
+    key_in_file: str
     value: Any
     line: int = 0
 
 
-def convert_command(text: str, origin: str) -> Draft:
-    """Return the draft of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
+def convert_command(text: str, origin: str) -> ImportedChainBuilder:
+    """Return the builder of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
@@ -159,9 +159,9 @@ def convert_command(text: str, origin: str) -> Draft:
             raise PresetError(f"{origin}: {word} has no value")
         else:
             _add(entries, option, word, words.pop(0))
-    draft = _convert_entries(entries, origin)
-    draft.reported += unknown
-    return draft
+    builder = _convert_entries(entries, origin)
+    builder.unsupported_settings += unknown
+    return builder
 
 
 _ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
@@ -211,37 +211,39 @@ _SILENT_KEYS = (
 )
 
 
-def convert_body(body: Mapping[str, Any], origin: str) -> Draft:
-    """Return the draft of a request's body; raises ``PresetError``."""
+def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a request's body; raises ``PresetError``."""
     entries = {}
     for key, value in body.items():
         option = _OPTION_BY_KEY.get(key)
         if option is not None:
             is_order = option == "samplers" and isinstance(value, list)
             entries[option] = _LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
-    draft = _convert_entries(entries, origin)
+    builder = _convert_entries(entries, origin)
     if body.get("min_keep") not in (None, 0, 1):
-        draft.reported.append(f"min_keep {body['min_keep']}: each step would have kept at least so many tokens")
+        builder.unsupported_settings.append(
+            f"min_keep {body['min_keep']}: each step would have kept at least so many tokens"
+        )
     for key in body:
         if key not in (*_OPTION_BY_KEY, *_SILENT_KEYS, "min_keep"):
-            draft.reported.append(f"{key}: llama-server does not know this key; it was left out")
-    return draft
+            builder.unsupported_settings.append(f"{key}: llama-server does not know this key; it was left out")
+    return builder
 
 
-def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> Draft:
-    """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
+def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> ImportedChainBuilder:
+    """Return the builder of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
     entries: dict[str, _LlamaEntry] = {}
-    reported: list[str] = []
+    unsupported_settings: list[str] = []
     changed: list[str] = []
     for name in (GLOBAL_SECTION, chosen):
         if name is not None and name in sections:
-            entries.update(_entries(sections[name], reported, changed))
-    draft = _convert_entries(entries, origin)
-    draft.reported[:0] = reported
-    draft.changed[:0] = changed
+            entries.update(_entries(sections[name], unsupported_settings, changed))
+    builder = _convert_entries(entries, origin)
+    builder.unsupported_settings[:0] = unsupported_settings
+    builder.changed_settings[:0] = changed
     if GLOBAL_SECTION in sections and chosen is not None:
-        draft.notes.append(f"section [{chosen}] over [*]")
-    return draft
+        builder.notes.append(f"section [{chosen}] over [*]")
+    return builder
 
 
 _MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
@@ -249,12 +251,12 @@ _SILENT_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE",
 """How the environment names begin that an INI file may use instead."""
 
 
-def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, _LlamaEntry]:
+def _entries(section: IniSection, unsupported_settings: list[str], changed: list[str]) -> dict[str, _LlamaEntry]:
     """Return the options of a section. Of two names for one option, the last by the alphabet counts, as there.
 
     Args:
         section: the section of the file.
-        reported: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
+        unsupported_settings: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
         changed: receives those of the sentences whose value is carried over.
     """
     entries: dict[str, _LlamaEntry] = {}
@@ -264,19 +266,23 @@ def _entries(section: IniSection, reported: list[str], changed: list[str]) -> di
         if option is None:
             option = _option_by_near_name(key)
             if option is not None:
-                reported.append(
+                unsupported_settings.append(
                     f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
                     f"it was read as {option}"
                 )
-                changed.append(reported[-1])
+                changed.append(unsupported_settings[-1])
             elif not _is_left_out(key) and not key.startswith(_SILENT_VARIABLES):
-                reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
+                unsupported_settings.append(
+                    f"{key} {value}: llama.cpp does not know this key, and refuses the file"
+                )
         if option is None:
             continue
         entries[option] = _LlamaEntry(key, value, section.lines[key])
-        if key in section.cut:
-            reported.append(f"{key} {value}: llama.cpp takes {section.cut[key]!r} for a comment")
-            changed.append(reported[-1])
+        if key in section.cut_off_text:
+            unsupported_settings.append(
+                f"{key} {value}: llama.cpp takes {section.cut_off_text[key]!r} for a comment"
+            )
+            changed.append(unsupported_settings[-1])
     return entries
 
 
@@ -301,8 +307,8 @@ _METADATA_OPTIONS = {
 }
 
 
-def convert_metadata(metadata: Mapping[str, Any], origin: str) -> Draft:
-    """Return the draft of what a model's author recommends; other keys of the metadata are left out."""
+def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of what a model's author recommends; other keys of the metadata are left out."""
     entries: dict[str, _LlamaEntry] = {}
     unknown = []
     for key, value in metadata.items():
@@ -313,9 +319,9 @@ def convert_metadata(metadata: Mapping[str, Any], origin: str) -> Draft:
             unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
             entries[option] = _LlamaEntry(key, value)
-    draft = _convert_entries(entries, origin)
-    draft.reported += unknown
-    return draft
+    builder = _convert_entries(entries, origin)
+    builder.unsupported_settings += unknown
+    return builder
 
 
 def has_settings(metadata: Mapping[str, Any]) -> bool:
@@ -346,53 +352,53 @@ def _is_left_out(name: str) -> bool:
     return options_without_dashes().get(name) == ""
 
 
-def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Draft:
-    """Return the draft of values by option."""
+def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> ImportedChainBuilder:
+    """Return the builder of values by option."""
     table = ForeignTable(
-        {entry.spelled: entry.value for entry in entries.values()},
+        {entry.key_in_file: entry.value for entry in entries.values()},
         origin,
-        {option: (entry.spelled,) for option, entry in entries.items()},
-        {entry.spelled: entry.line for entry in entries.values() if entry.line},
+        {option: (entry.key_in_file,) for option, entry in entries.items()},
+        {entry.key_in_file: entry.line for entry in entries.values() if entry.line},
     )
-    draft = Draft(TOOL, table, _DEFAULTS)
-    put_steps(draft)
-    _put_biases(draft)
+    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    read_steps(builder)
+    _read_biases(builder)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
-        if table.whole_number(key, 0) < 0:
-            draft.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
-    order = _order(draft)
+        if table.integer(key, 0) < 0:
+            builder.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
+    order = _order(builder)
     if order is None:
-        draft.notes.append("order: llama.cpp's default")
+        builder.notes.append("order: llama.cpp's default")
     elif "infill" in order:
-        draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
-    arrange_chain(draft, ORDER if order is None else order)
-    _take_settings(draft)
-    return draft
+        builder.put_step("infill", "infill", {}, ["samplers" if table.is_set("samplers") else "sampler-seq"])
+    arrange_chain(builder, ORDER if order is None else order)
+    _read_settings(builder)
+    return builder
 
 
-def _order(draft: Draft) -> list[str] | None:
+def _order(builder: ImportedChainBuilder) -> list[str] | None:
     """The listed samplers by our names; None if there is no list. If both keys are there, ``samplers`` counts.
 
     Unknown names are reported, as llama.cpp skips them.
     """
-    key = next((key for key in ("samplers", "sampler-seq") if draft.table.is_given(key)), None)
+    key = next((key for key in ("samplers", "sampler-seq") if builder.table.is_set(key)), None)
     if key is None:
         return None
     order: list[str] = []
-    text = draft.table.text(key) or ""
+    text = builder.table.string(key) or ""
     for part in text if key == "sampler-seq" else text.split(";"):
         try:
-            order += read_sequence(part, key)
+            order += read_sampler_sequence(part, key)
         except PresetError:
-            draft.report(key, f"{part.strip()!r} is no sampler of llama.cpp, which skips it")
+            builder.report_unsupported(key, f"{part.strip()!r} is no sampler of llama.cpp, which skips it")
     return order
 
 
-def _put_biases(draft: Draft) -> None:
-    table = draft.table
-    if table.flag("ignore-eos", False):
-        draft.put("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    draft.put("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
+def _read_biases(builder: ImportedChainBuilder) -> None:
+    table = builder.table
+    if table.boolean("ignore-eos", False):
+        builder.put_step("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
+    builder.put_step("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
 
 
 _BIAS = re.compile(r"(\d+)([+-].+)")
@@ -400,19 +406,19 @@ _BIAS = re.compile(r"(\d+)([+-].+)")
 
 def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
     """The biases: TOKEN_ID+BIAS texts, or a request's table or list of pairs, where false bans a token."""
-    value = table.raw("logit-bias")
+    value = table.raw_value("logit-bias")
     if isinstance(value, str):
         value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
     pairs = list(value.items()) if isinstance(value, Mapping) else value or []
     if not isinstance(pairs, list) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
     ):
-        raise table.fault("logit-bias", "a table or a list of token and number")
+        raise table.value_error("logit-bias", "a table or a list of token and number")
     bias: dict[int | str, float | bool] = {}
     for token, number in pairs:
         key = int(token) if isinstance(token, str) and token.isdecimal() else token
         if type(key) not in (int, str):
-            raise table.fault("logit-bias", "a table or a list of token and number")
+            raise table.value_error("logit-bias", "a table or a list of token and number")
         inner = ForeignTable({"logit-bias": number}, table.origin)
         bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
     return bias
@@ -421,26 +427,26 @@ def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
 def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
     match = _BIAS.fullmatch(text)
     if match is None:
-        raise table.fault("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
+        raise table.value_error("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
     return match[1], match[2]
 
 
-def _take_settings(draft: Draft) -> None:
-    table = draft.table
-    draft.take_max_tokens("n-predict", (-1, -2))
-    if table.whole_number("n-predict") == 0:
-        draft.report("n-predict", "it would have read the prompt only, which -n 0 does here")
-    draft.take_seed("seed")
-    draft.take_text("system-prompt", "system")
-    text = table.raw("reverse-prompt")
+def _read_settings(builder: ImportedChainBuilder) -> None:
+    table = builder.table
+    builder.read_max_tokens("n-predict", (-1, -2))
+    if table.integer("n-predict") == 0:
+        builder.report_unsupported("n-predict", "it would have read the prompt only, which -n 0 does here")
+    builder.read_seed("seed")
+    builder.read_string("system-prompt", "system")
+    text = table.raw_value("reverse-prompt")
     if isinstance(text, str):
-        table.values[table.spelled("reverse-prompt")] = [_unescaped(text)]
-    draft.take_texts("reverse-prompt", "stop")
-    draft.take_text("grammar", "grammar")
+        table.values[table.key_in_file("reverse-prompt")] = [_unescaped(text)]
+    builder.read_strings("reverse-prompt", "stop")
+    builder.read_string("grammar", "grammar")
     for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
-        value = table.raw(key)
-        if value is not None and "grammar" not in draft.extras:
-            draft.extras["grammar"] = {kind or "json_schema": value}
+        value = table.raw_value(key)
+        if value is not None and "grammar" not in builder.other_settings:
+            builder.other_settings["grammar"] = {kind or "json_schema": value}
 
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
@@ -456,49 +462,53 @@ def _escaped(text: str) -> str:
     return "".join(escapes.get(char, char) for char in text)
 
 
-def put_steps(draft: Draft) -> None:
+def read_steps(builder: ImportedChainBuilder) -> None:
     """Put every step into its slot."""
-    draft.put_rows(ROWS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc")
-    draft.put_temperature(ROWS["temperature"], "a temperature of 0 takes the most likely token")
-    if draft.read(ROWS["dynatemp"].keys["range"]) > 0:
-        draft.put_rows(ROWS, "dynatemp")
-    version = draft.table.whole_number("mirostat", 0)
+    builder.read_steps(
+        SAMPLER_KEYS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc"
+    )
+    builder.read_temperature(SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token")
+    if builder.read_value(SAMPLER_KEYS["dynatemp"].key_by_parameter["range"]) > 0:
+        builder.read_steps(SAMPLER_KEYS, "dynatemp")
+    version = builder.table.integer("mirostat", 0)
     if version not in (0, 1, 2):
-        raise draft.table.fault("mirostat", "0, 1 or 2")
+        raise builder.table.value_error("mirostat", "0, 1 or 2")
     if version:
-        draft.put_rows(ROWS, "mirostat" if version == 1 else "mirostat_v2")
-    draft.put_rows(ROWS, "adaptive_p")
+        builder.read_steps(SAMPLER_KEYS, "mirostat" if version == 1 else "mirostat_v2")
+    builder.read_steps(SAMPLER_KEYS, "adaptive_p")
 
 
-def arrange_chain(draft: Draft, order: Sequence[str] = ORDER) -> None:
+def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = ORDER) -> None:
     """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
-    if draft.table.whole_number("mirostat", 0) in (1, 2):
-        draft.take_mirostat_chain((*_FRONT, "temperature"))
+    if builder.table.integer("mirostat", 0) in (1, 2):
+        builder.set_mirostat_chain((*_FRONT, "temperature"))
         return
     listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
-    unlisted = [slot for slot in draft.slots if slot not in (*listed, *_FRONT)]
-    draft.report_idle(draft.arranged(unlisted), "the list of samplers leaves it out")
-    draft.take_chain(draft.arranged([*_FRONT, *listed]))
+    unlisted = [slot for slot in builder.step_by_slot if slot not in (*listed, *_FRONT)]
+    builder.report_inactive_steps(builder.steps_in_order(unlisted), "the list of samplers leaves it out")
+    builder.set_chain(builder.steps_in_order([*_FRONT, *listed]))
 
 
-_EXTRAS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
+_OTHER_SETTING_KEYS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
 
 
-def to_command(out: Outgoing) -> Exported:
+def to_command(exporter: PresetExporter) -> ExportedPreset:
     """Return the command line.
 
     Reported: biases of texts, and a grammar given as a table, unless it is a JSON Schema or a file.
     """
-    values = _values(out)
-    values |= out.take_extras({**_EXTRAS, "system": "system-prompt"}, unlimited=-1)
-    values |= _grammar(out, values.pop("grammar", None), has_files=True)
+    values = _values(exporter)
+    values |= exporter.convert_other_settings(
+        {**_OTHER_SETTING_KEYS, "system": "system-prompt"}, unlimited_value=-1
+    )
+    values |= _grammar(exporter, values.pop("grammar", None), has_files=True)
     for key in _ESCAPED:
         if key in values:
             values[key] = [_escaped(text) for text in values[key]]
     if values.get("dry-sequence-breaker") == []:
         values["dry-sequence-breaker"] = ["none"]
     if "logit-bias" in values:
-        values["logit-bias"] = _flag_biases(out, values["logit-bias"])
+        values["logit-bias"] = _flag_biases(exporter, values["logit-bias"])
     words = ["llama-cli"]
     for key, value in values.items():
         for item in value if isinstance(value, list) else [value]:
@@ -507,21 +517,21 @@ def to_command(out: Outgoing) -> Exported:
                 if item is True
                 else [f"--{key}", shlex.quote(item if isinstance(item, str) else json.dumps(item))]
             )
-    return out.exported(" ".join(words) + "\n")
+    return exporter.make_result(" ".join(words) + "\n")
 
 
-def to_body(out: Outgoing) -> Exported:
+def to_body(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON body; a system message belongs to the messages of a request, and is reported.
 
     What a body leaves out is as the server was started (tools/server/server-task.cpp, params_from_json_cmpl). A
     list of samplers leaves out all others, but neither mirostat nor the range of a dynamic temperature.
     """
-    values = _values(out)
+    values = _values(exporter)
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
-    values |= out.take_extras(_EXTRAS, unlimited=-1)
-    values |= _grammar(out, values.pop("grammar", None), has_files=False)
+    values |= exporter.convert_other_settings(_OTHER_SETTING_KEYS, unlimited_value=-1)
+    values |= _grammar(exporter, values.pop("grammar", None), has_files=False)
     if "logit-bias" in values:
         bias = values["logit-bias"]
         values["logit-bias"] = [
@@ -530,75 +540,80 @@ def to_body(out: Outgoing) -> Exported:
     if "samplers" in values:
         values["samplers"] = values["samplers"].split(";")
     body = {BODY_KEYS[key]: value for key, value in values.items()}
-    return out.exported(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+    return exporter.make_result(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
 
 
-def _values(out: Outgoing) -> dict[str, Any]:
+def _values(exporter: PresetExporter) -> dict[str, Any]:
     """The options of the chain."""
-    _bans_as_biases(out)
-    out.say_steps(ROWS)
-    front = [slot for slot in ("ignore_eos", "logit_bias") if slot in out.order]
-    if out.order[: len(front)] != front:
-        out.report("order", f"llama.cpp applies {' and '.join(front)} before all others")
-    out.order = [slot for slot in out.order if slot not in front]
+    _bans_as_biases(exporter)
+    exporter.write_steps(SAMPLER_KEYS)
+    front = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.order]
+    if exporter.order[: len(front)] != front:
+        exporter.report_unsupported("order", f"llama.cpp applies {' and '.join(front)} before all others")
+    exporter.order = [slot for slot in exporter.order if slot not in front]
     if "ignore_eos" in front:
-        out.values["ignore-eos"] = True
-    if out.selector_name in ("mirostat", "mirostat_v2"):
-        _keep_temperature(out)
-    elif out.selector_name == "greedy":
-        _end_greedily(out)
-    elif out.selector_name == "adaptive_p":
-        out.order.append("adaptive_p")
-    elif out.selector_name != "dist":
-        out.report(out.selector_name, "llama.cpp does not draw so; a plain draw was written")
-    out.say_selector(ROWS)
-    out.widen_window("repeat-last-n", "penalties.last_n")
-    out.widen_window("dry-penalty-last-n", "dry.last_n")
-    if "mirostat" in out.values:
-        return out.values
-    if not out.order:
+        exporter.values["ignore-eos"] = True
+    if exporter.selector_name in ("mirostat", "mirostat_v2"):
+        _keep_temperature(exporter)
+    elif exporter.selector_name == "greedy":
+        _end_greedily(exporter)
+    elif exporter.selector_name == "adaptive_p":
+        exporter.order.append("adaptive_p")
+    elif exporter.selector_name != "dist":
+        exporter.report_unsupported(exporter.selector_name, "llama.cpp does not draw so; a plain draw was written")
+    exporter.write_selector(SAMPLER_KEYS)
+    exporter.write_unlimited_window("repeat-last-n", "penalties.last_n")
+    exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")
+    if "mirostat" in exporter.values:
+        return exporter.values
+    if not exporter.order:
         # A list that is empty would mean llama.cpp's own; a temperature of 1 changes nothing.
-        out.order, out.values["temp"] = ["temperature"], 1.0
-    return {"samplers": ";".join("typ_p" if slot == "typical" else slot for slot in out.order), **out.values}
+        exporter.order, exporter.values["temp"] = ["temperature"], 1.0
+    return {
+        "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.order),
+        **exporter.values,
+    }
 
 
-def _keep_temperature(out: Outgoing) -> None:
-    for slot in [slot for slot in out.order if slot != "temperature"]:
-        out.drop(slot, ROWS, "llama.cpp applies only the temperature before mirostat")
-    if not out.order:
-        out.values["temp"] = 1.0
-    out.values["mirostat"] = 1 if out.selector_name == "mirostat" else 2
+def _keep_temperature(exporter: PresetExporter) -> None:
+    for slot in [slot for slot in exporter.order if slot != "temperature"]:
+        exporter.remove_written_step(slot, SAMPLER_KEYS, "llama.cpp applies only the temperature before mirostat")
+    if not exporter.order:
+        exporter.values["temp"] = 1.0
+    exporter.values["mirostat"] = 1 if exporter.selector_name == "mirostat" else 2
 
 
-def _end_greedily(out: Outgoing) -> None:
-    if "temperature" in out.order:
+def _end_greedily(exporter: PresetExporter) -> None:
+    if "temperature" in exporter.order:
         reason = "the most likely token is taken, which is temperature 0 there"
-        out.drop("temperature", ROWS, reason)
-    out.order.append("temperature")
-    out.values["temp"] = 0.0
+        exporter.remove_written_step("temperature", SAMPLER_KEYS, reason)
+    exporter.order.append("temperature")
+    exporter.values["temp"] = 0.0
 
 
-def _bans_as_biases(out: Outgoing) -> None:
+def _bans_as_biases(exporter: PresetExporter) -> None:
     """Write banned token ids as biases of -inf, if there are no other biases; strings have no counterpart."""
-    for number, sampler in enumerate(out.steps):
-        if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in out.steps):
+    for number, sampler in enumerate(exporter.steps):
+        if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in exporter.steps):
             tokens = getattr(sampler, "tokens", ())
             if tokens and not getattr(sampler, "strings", ()):
-                out.steps[number] = make_step("logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban")
-                out.report("ban", "llama.cpp has biases of -inf for it, which were written")
+                exporter.steps[number] = make_step(
+                    "logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban"
+                )
+                exporter.report_unsupported("ban", "llama.cpp has biases of -inf for it, which were written")
 
 
-def _flag_biases(out: Outgoing, bias: dict[int | str, float]) -> list[str]:
+def _flag_biases(exporter: PresetExporter, bias: dict[int | str, float]) -> list[str]:
     words = []
     for key, number in bias.items():
         if isinstance(key, str):
-            out.report(f"logit_bias.bias {key!r}", "llama.cpp's option takes token ids only")
+            exporter.report_unsupported(f"logit_bias.bias {key!r}", "llama.cpp's option takes token ids only")
         else:
             words.append(f"{key}{number:+}" if number != float("-inf") else f"{key}-inf")
     return words
 
 
-def _grammar(out: Outgoing, grammar: Any, has_files: bool) -> dict[str, Any]:
+def _grammar(exporter: PresetExporter, grammar: Any, has_files: bool) -> dict[str, Any]:
     """The grammar by its option; a name of a library's grammar and other kinds are reported."""
     if grammar is None:
         return {}
@@ -610,5 +625,5 @@ def _grammar(out: Outgoing, grammar: Any, has_files: bool) -> dict[str, Any]:
         if kind in keys:
             is_text = has_files and not isinstance(value, str)
             return {keys[kind]: json.dumps(value) if is_text else value}
-    out.report("grammar", f"{out.tool} takes a grammar or a JSON Schema as text")
+    exporter.report_unsupported("grammar", f"{exporter.tool} takes a grammar or a JSON Schema as text")
     return {}

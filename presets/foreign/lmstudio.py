@@ -18,8 +18,8 @@ from typing import Any
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .draft import Draft, Exported, Outgoing
-from .rows import StepRow, ToolKey, renamed_rows
+from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
 TOOL = "LM Studio"
@@ -57,7 +57,7 @@ _NAMES = {
 _OLD = {key: old for key, (old, _) in _NAMES.items() if old is not None}
 _NEW = {key: new for key, (_, new) in _NAMES.items() if new is not None}
 _MIROSTAT = "llama.mirostatSampling"
-_TFS = StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": False})
+_TFS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
 _NEW_SILENT = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
@@ -65,8 +65,8 @@ _NEW_SILENT = (
 )
 
 
-def convert(data: Mapping[Any, Any], origin: str) -> Draft:
-    """Return the draft of a preset; raises ``PresetError``."""
+def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a preset; raises ``PresetError``."""
     old = data.get("inference_params")
     if isinstance(old, dict):
         return _convert_old(old, origin)
@@ -77,22 +77,22 @@ def convert(data: Mapping[Any, Any], origin: str) -> Draft:
     return _convert_new(fields, origin)
 
 
-def _convert_old(values: Mapping[Any, Any], origin: str) -> Draft:
+def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     table = ForeignTable(values, origin, {key: (name,) for key, name in _OLD.items()})
-    draft = Draft(TOOL, table)
-    if str(table.raw("penalize_nl")).lower() == "false":
-        draft.report("penalize_nl", "the penalties would have spared the newline")
-    bias = table.raw("logit_bias")
+    builder = ImportedChainBuilder(TOOL, table)
+    if str(table.raw_value("penalize_nl")).lower() == "false":
+        builder.report_unsupported("penalize_nl", "the penalties would have spared the newline")
+    bias = table.raw_value("logit_bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
-        draft.put_logit_bias()
+        builder.read_logit_bias()
     elif bias:
-        draft.report("logit_bias", "it is no table of token ids and numbers")
-    draft.take_seed("seed")
-    draft.report_unknown(_OLD_SILENT)
-    return _finished(draft)
+        builder.report_unsupported("logit_bias", "it is no table of token ids and numbers")
+    builder.read_seed("seed")
+    builder.report_unknown(_OLD_SILENT)
+    return _finished(builder)
 
 
-def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
+def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuilder:
     values: dict[str, Any] = {}
     for entry in fields:
         value = entry.get("value")
@@ -108,34 +108,34 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
         spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
     spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
     table = ForeignTable(values, origin, spellings)
-    draft = Draft(TOOL, table)
-    draft.take_seed("seed")
+    builder = ImportedChainBuilder(TOOL, table)
+    builder.read_seed("seed")
     structured = values.get(_SCOPE + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
-        draft.extras["grammar"] = {"json_schema": structured["jsonSchema"]}
+        builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
-        draft.extras["grammar"] = structured["gbnfGrammar"]
+        builder.other_settings["grammar"] = structured["gbnfGrammar"]
     silent = (_SCOPE + name for name in (*_NEW_SILENT, "structured"))
     known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
-    draft.report_unknown(known)
-    return _finished(draft)
+    builder.report_unknown(known)
+    return _finished(builder)
 
 
-def _finished(draft: Draft) -> Draft:
-    draft.notes.append("order: llama.cpp's; LM Studio's own is not known")
-    draft.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
-    draft.defaults_of = "llama.cpp"
-    llama_chain.put_steps(draft)
-    draft.put_row(_TFS)
-    llama_chain.arrange_chain(draft, _ORDER)
-    draft.take_max_tokens("max-tokens", (-1,))
-    draft.take_texts("stop", "stop")
-    draft.take_text("system", "system")
-    return draft
+def _finished(builder: ImportedChainBuilder) -> ImportedChainBuilder:
+    builder.notes.append("order: llama.cpp's; LM Studio's own is not known")
+    builder.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
+    builder.defaults_owner = "llama.cpp"
+    llama_chain.read_steps(builder)
+    builder.read_step(_TFS)
+    llama_chain.arrange_chain(builder, _ORDER)
+    builder.read_max_tokens("max-tokens", (-1,))
+    builder.read_strings("stop", "stop")
+    builder.read_string("system", "system")
+    return builder
 
 
 _MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
-_ROWS = renamed_rows({**llama_chain.ROWS, "tfs": _TFS}, {**_NEW, **_MIROSTAT_NAMES})
+_SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS}, {**_NEW, **_MIROSTAT_NAMES})
 _BARE_OFF: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
@@ -160,55 +160,55 @@ _UNLIMITED = 1000
 """The value of a length that is not checked."""
 
 
-def to_preset(out: Outgoing) -> Exported:
+def to_preset(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON."""
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
-    version = {"mirostat": 1, "mirostat_v2": 2}.get(out.selector_name, 0)
-    dropped = {"temperature"} if out.selector_name == "greedy" else set()
+    version = {"mirostat": 1, "mirostat_v2": 2}.get(exporter.selector_name, 0)
+    dropped = {"temperature"} if exporter.selector_name == "greedy" else set()
     if version:
-        out.say_selector(_ROWS)
-        mirostat |= {"version": version, **out.values}
-        out.values = {}
-        dropped = set(_ROWS) - {"temperature"}
-    elif out.selector_name not in ("dist", "greedy"):
-        out.report_plain_draw()
+        exporter.write_selector(_SAMPLER_KEYS)
+        mirostat |= {"version": version, **exporter.values}
+        exporter.values = {}
+        dropped = set(_SAMPLER_KEYS) - {"temperature"}
+    elif exporter.selector_name not in ("dist", "greedy"):
+        exporter.report_plain_draw()
     reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"
-    out.leave_out(dropped, reason)
-    out.say_steps(_ROWS)
-    if out.selector_name == "greedy":
-        out.values["temperature"] = 0.0
-        out.order.append("temperature")
-    out.report_order(_ORDER)
-    values = {**_BARE_OFF, **out.values}
+    exporter.remove_steps(dropped, reason)
+    exporter.write_steps(_SAMPLER_KEYS)
+    if exporter.selector_name == "greedy":
+        exporter.values["temperature"] = 0.0
+        exporter.order.append("temperature")
+    exporter.report_order(_ORDER)
+    values = {**_BARE_OFF, **exporter.values}
     keys = {"max_tokens": _LENGTH, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
-    values |= out.take_extras({**keys, "grammar": "grammar"}, unlimited=-1)
-    values |= _structured(out, values.pop("grammar", None))
+    values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
+    values |= _structured(exporter, values.pop("grammar", None))
     boxes = {key: _checked(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
     if _LENGTH in values:
         limit = values.pop(_LENGTH)
         boxes[_LENGTH] = _checked(None if limit == -1 else limit, _UNLIMITED)
     fields = {**values, **boxes, _MIROSTAT: mirostat}
     preset = {
-        "identifier": f"@local:{out.name}",
-        "name": out.name,
+        "identifier": f"@local:{exporter.name}",
+        "name": exporter.name,
         "changed": False,
         "operation": {"fields": [{"key": _SCOPE + key, "value": value} for key, value in fields.items()]},
         "load": {"fields": []},
     }
-    return out.exported(json.dumps(preset, indent=2, ensure_ascii=False) + "\n")
+    return exporter.make_result(json.dumps(preset, indent=2, ensure_ascii=False) + "\n")
 
 
 def _checked(value: Any, off: Any) -> dict[str, Any]:
     return {"checked": value is not None, "value": off if value is None else value}
 
 
-def _structured(out: Outgoing, grammar: Any) -> dict[str, Any]:
+def _structured(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
     """Return the field of a grammar or of a JSON Schema; what else names a grammar is reported."""
     if grammar is None:
         return {}
-    if (text := out.grammar_text(grammar)) is not None:
+    if (text := exporter.grammar_text(grammar)) is not None:
         return {"structured": {"type": "gbnf", "gbnfGrammar": text}}
-    if (schema := out.grammar_schema(grammar)) is not None:
+    if (schema := exporter.grammar_schema(grammar)) is not None:
         return {"structured": {"type": "json", "jsonSchema": schema}}
-    out.report("grammar", "LM Studio takes a grammar as text, or a JSON Schema")
+    exporter.report_unsupported("grammar", "LM Studio takes a grammar as text, or a JSON Schema")
     return {}

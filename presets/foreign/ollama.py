@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .draft import Draft, Exported, Outgoing
-from .rows import off_values, renamed_rows
+from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .sampler_keys import off_values, rename_keys
 from .table import ForeignTable
 
 TOOL = "Ollama"
@@ -111,8 +111,8 @@ def _unquoted(value: str) -> str | None:
     return text
 
 
-def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
-    """Return the draft of a Modelfile; of a parameter that stands twice the last value counts, ``stop`` adds up.
+def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a Modelfile; of a parameter that stands twice the last value counts, ``stop`` adds up.
 
     Raises ``PresetError`` with the line of a value that Ollama could not read either.
     """
@@ -122,101 +122,107 @@ def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
     dropped = {key: values.pop(key) for key in _DROPPED if key in values}
     table = ForeignTable(values, origin, _SPELLINGS, lines)
     _refuse_comments(table)
-    draft = Draft(TOOL, table, _DEFAULTS)
-    draft.notes.append("order: llama.cpp's default, which Ollama runs")
-    draft.notes.append("the defaults are Ollama's; a base model may bring its own")
-    llama_chain.put_steps(draft)
-    llama_chain.arrange_chain(draft)
-    _take_settings(draft, instructions)
-    _report_dropped(draft, dropped)
-    _report_refused(draft)
+    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    builder.notes.append("order: llama.cpp's default, which Ollama runs")
+    builder.notes.append("the defaults are Ollama's; a base model may bring its own")
+    llama_chain.read_steps(builder)
+    llama_chain.arrange_chain(builder)
+    _read_settings(builder, instructions)
+    _report_dropped(builder, dropped)
+    _report_refused(builder)
     if not any(instruction.name == "from" for instruction in instructions):
-        draft.reported.append("FROM: the file names no base model; Ollama refuses it")
-    return draft
+        builder.unsupported_settings.append("FROM: the file names no base model; Ollama refuses it")
+    return builder
 
 
 def _refuse_comments(table: ForeignTable) -> None:
     for key in (*_SPELLINGS, *_NUMBERS):
-        if table.is_given(key) and "#" in str(table.raw(key)):
-            raise table.fault(key, "a number; # begins a comment only where a line begins")
+        if table.is_set(key) and "#" in str(table.raw_value(key)):
+            raise table.value_error(key, "a number; # begins a comment only where a line begins")
 
 
-def _take_settings(draft: Draft, instructions: Sequence[Instruction]) -> None:
-    _take_length(draft)
-    draft.take_seed("seed")
+def _read_settings(builder: ImportedChainBuilder, instructions: Sequence[Instruction]) -> None:
+    _read_length(builder)
+    builder.read_seed("seed")
     stops = [step.value for step in instructions if step.parameter == "stop" and step.value]
     if stops:
-        draft.extras["stop"] = list(dict.fromkeys(stops))
+        builder.other_settings["stop"] = list(dict.fromkeys(stops))
     systems = [step.value for step in instructions if step.name == "system"]
     if systems and systems[-1]:
-        draft.extras["system"] = systems[-1]
+        builder.other_settings["system"] = systems[-1]
 
 
-def _take_length(draft: Draft) -> None:
+def _read_length(builder: ImportedChainBuilder) -> None:
     """Carry over ``num_predict``, whose every value below 1 means no limit.
 
     Ollama sends a negative one to llama-server as ten contexts (boundedNumPredict), where -2 once meant one; it
     leaves a 0 out of the request (``n_predict,omitempty``), and llama-server's own default has no limit.
     """
-    limit = draft.table.whole_number("num_predict")
+    limit = builder.table.integer("num_predict")
     if limit is None:
         return
-    draft.take_max_tokens("num_predict", range(min(limit, 0), 1))
+    builder.read_max_tokens("num_predict", range(min(limit, 0), 1))
     if limit == -1:
-        draft.notes.append("max_tokens -1: Ollama ends after ten contexts, a run here when the context is full")
+        builder.notes.append("max_tokens -1: Ollama ends after ten contexts, a run here when the context is full")
     elif limit < 1:
         reason = "since it leaves a 0 out of the request" if limit == 0 else "as every negative number is"
-        draft.report_changed("num_predict", f"Ollama reads it as no limit, {reason}; written as max_tokens -1")
+        builder.report_changed("num_predict", f"Ollama reads it as no limit, {reason}; written as max_tokens -1")
 
 
-def _report_dropped(draft: Draft, dropped: dict[str, str]) -> None:
+def _report_dropped(builder: ImportedChainBuilder, dropped: dict[str, str]) -> None:
     is_mirostat_on = dropped.get("mirostat", "0") != "0"
     for key, value in dropped.items():
         neutral, effect = _DROPPED[key]
         if value != neutral and (is_mirostat_on or not key.startswith("mirostat_")):
-            draft.reported.append(f"{key} {value}: Ollama drops it with a warning since May 2025; {effect}")
+            builder.unsupported_settings.append(
+                f"{key} {value}: Ollama drops it with a warning since May 2025; {effect}"
+            )
 
 
-def _report_refused(draft: Draft) -> None:
+def _report_refused(builder: ImportedChainBuilder) -> None:
     names = {name for spellings in _SPELLINGS.values() for name in spellings} | {*_SILENT, *_NUMBERS}
-    for key in draft.table.unknown({*_SILENT, *_NUMBERS}):
+    for key in builder.table.unknown_keys({*_SILENT, *_NUMBERS}):
         if key in _REFUSED:
-            draft.report(key, f"Ollama refuses it as unknown; {_REFUSED[key]}")
+            builder.report_unsupported(key, f"Ollama refuses it as unknown; {_REFUSED[key]}")
         elif key.lower() in names:
-            draft.report(key, f"Ollama refuses it as unknown: it reads {key.lower()} in lower case only")
+            builder.report_unsupported(
+                key, f"Ollama refuses it as unknown: it reads {key.lower()} in lower case only"
+            )
         else:
-            draft.report(key, "Ollama refuses it as unknown; it was left out")
+            builder.report_unsupported(key, "Ollama refuses it as unknown; it was left out")
 
 
 _NAMES = {option: names[0] for option, names in _SPELLINGS.items()}
-_ROWS = renamed_rows(llama_chain.ROWS, _NAMES)
+_SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _NAMES)
 
 
-def to_modelfile(out: Outgoing) -> Exported:
+def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
     """Return the Modelfile; its FROM line is a placeholder."""
-    out.say_steps(_ROWS)
-    name = out.selector_name
+    exporter.write_steps(_SAMPLER_KEYS)
+    name = exporter.selector_name
     if name == "greedy":
-        if "temperature" in out.order:
-            out.drop("temperature", _ROWS, "the most likely token is taken, which is temperature 0")
-        out.values["temperature"] = 0.0
+        if "temperature" in exporter.order:
+            exporter.remove_written_step(
+                "temperature", _SAMPLER_KEYS, "the most likely token is taken, which is temperature 0"
+            )
+        exporter.values["temperature"] = 0.0
     elif name != "dist":
-        out.report_plain_draw()
-    out.report_order(llama_chain.ORDER)
-    values = {**off_values(_ROWS), **out.values}
+        exporter.report_plain_draw()
+    exporter.report_order(llama_chain.ORDER)
+    values = {**off_values(_SAMPLER_KEYS), **exporter.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
-    settings = out.take_extras(keys, unlimited=-1)
+    settings = exporter.convert_other_settings(keys, unlimited_value=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
     lines += [f"PARAMETER {name} {values[name]}" for name in _NAMES.values()]
     lines += [f"PARAMETER {key} {settings[key]}" for key in ("num_predict", "seed") if key in settings]
     for text in settings.get("stop", []):
-        lines += _quoted(out, "PARAMETER stop", text)
+        lines += _quoted(exporter, "PARAMETER stop", text)
     if settings.get("system"):
-        lines += _quoted(out, "SYSTEM", settings["system"])
-    return out.exported("\n".join(lines) + "\n")
+        lines += _quoted(exporter, "SYSTEM", settings["system"])
+    return exporter.make_result("\n".join(lines) + "\n")
 
 
-def _quoted(out: Outgoing, start: str, text: str) -> list[str]:
+def _quoted(exporter: PresetExporter, start: str, text: str) -> list[str]:
     """The line of an instruction with a text that reads back as it is; else none, and a report."""
     for quotes in ("", '"', '"""'):
         line = f"{start} {quotes}{text}{quotes}"
@@ -226,5 +232,7 @@ def _quoted(out: Outgoing, start: str, text: str) -> list[str]:
             continue
         if len(instructions) == 2 and instructions[1].value == text and "\r" not in text:
             return [line]
-    out.report(start.rsplit(maxsplit=1)[-1].lower(), f"no quotes of a Modelfile can hold {text!r}")
+    exporter.report_unsupported(
+        start.rsplit(maxsplit=1)[-1].lower(), f"no quotes of a Modelfile can hold {text!r}"
+    )
     return []

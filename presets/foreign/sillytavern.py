@@ -21,11 +21,17 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
-from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, report_searches
+from .conversion import (
+    DECODING_KEYS,
+    ExportedPreset,
+    ImportedChainBuilder,
+    PresetExporter,
+    report_unsupported_decoding,
+)
 from .kobold import ORDER as KOBOLDCPP_ORDER
-from .rows import StepRow, ToolKey, rows_by_sampler
-from .table import BREAKERS, ForeignTable, unify_line_ends
-from .webui import EXPORT_ROWS, FRONT, arrange_chain, chain_values, put_steps
+from .sampler_keys import SamplerKeys, ToolKey, by_sampler
+from .table import BREAKERS, ForeignTable, unify_newlines
+from .webui import EXPORT_SAMPLER_KEYS, FRONT, arrange_chain, chain_values, read_steps
 
 TOOL = "SillyTavern"
 _DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
@@ -54,7 +60,7 @@ KNOWN = (
     *("xtc_threshold", "mirostat_mode", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay"),
     *("do_sample", "temperature_last", "sampler_priority", "samplers", "sampler_order", "samplers_priorities"),
     *("genamt", "min_length", "seed", "grammar_string", "json_schema", "logit_bias", "banned_tokens"),
-    *("global_banned_tokens", "send_banned_tokens", "skew", "rep_pen_slope", "min_keep", *SEARCH_KEYS),
+    *("global_banned_tokens", "send_banned_tokens", "skew", "rep_pen_slope", "min_keep", *DECODING_KEYS),
 )
 _SILENT = (
     *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
@@ -69,29 +75,29 @@ _SILENT = (
 )
 
 
-def convert(values: Mapping[Any, Any], origin: str) -> Draft:
-    """Return the draft of a preset; raises ``PresetError``."""
+def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a preset; raises ``PresetError``."""
     if isinstance(values.get("preset"), dict):  # a master export: the preset is a part of it
         values = values["preset"]
     table = ForeignTable(values, origin, SPELLINGS)
-    draft = Draft(TOOL, table, _DEFAULTS)
-    draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
-    put_steps(draft)
-    draft.put_row(replace(EXPORT_ROWS["adaptive_p"], acts=lambda target: target >= 0))
-    if table.flag("dynamic_temperature", False):
-        _drop_temperature(draft)
-    _put_biases(draft)
-    _take_settings(draft)
-    report_searches(draft)
-    _report_others(draft)
-    order = _spliced(table.raw("sampler_priority"), _ORDER)
-    if table.is_given("sampler_priority") and not isinstance(table.raw("sampler_priority"), list):
-        draft.report_changed("sampler_priority", "it is not a list, so SillyTavern takes its default order")
-    if not table.is_given("temperature_last"):
-        draft.notes.append("temperature_last: true, as in a fresh session")
-    arrange_chain(draft, order, table.flag("temperature_last", True))
-    draft.report_unknown({*KNOWN, *_SILENT})
-    return draft
+    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    builder.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
+    read_steps(builder)
+    builder.read_step(replace(EXPORT_SAMPLER_KEYS["adaptive_p"], is_active_at=lambda target: target >= 0))
+    if table.boolean("dynamic_temperature", False):
+        _drop_temperature(builder)
+    _read_biases(builder)
+    _read_settings(builder)
+    report_unsupported_decoding(builder)
+    _report_others(builder)
+    order = _spliced(table.raw_value("sampler_priority"), _ORDER)
+    if table.is_set("sampler_priority") and not isinstance(table.raw_value("sampler_priority"), list):
+        builder.report_changed("sampler_priority", "it is not a list, so SillyTavern takes its default order")
+    if not table.is_set("temperature_last"):
+        builder.notes.append("temperature_last: true, as in a fresh session")
+    arrange_chain(builder, order, table.boolean("temperature_last", True))
+    builder.report_unknown({*KNOWN, *_SILENT})
+    return builder
 
 
 def _spliced(order: Any, default: Sequence[str]) -> list[str]:
@@ -105,36 +111,36 @@ def _spliced(order: Any, default: Sequence[str]) -> list[str]:
     return names
 
 
-def _drop_temperature(draft: Draft) -> None:
-    step = draft.slots.pop("temperature", None)
+def _drop_temperature(builder: ImportedChainBuilder) -> None:
+    step = builder.step_by_slot.pop("temperature", None)
     if step is not None:
-        draft.report(
+        builder.report_unsupported(
             "temperature",
             "SillyTavern does not use it while dynatemp is on; text-generation-webui's transformers loaders"
             " would also apply the middle of the range as a temperature",
         )
 
 
-def _put_biases(draft: Draft) -> None:
-    table = draft.table
+def _read_biases(builder: ImportedChainBuilder) -> None:
+    table = builder.table
     if any(str(table.values.get(key)).lower() == "true" for key in SPELLINGS["ban_eos_token"]):
-        draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put_rows(_ROWS, "min_tokens")
-    if table.flag("send_banned_tokens", True):
-        _put_bans(draft)
-    biases = table.raw("logit_bias") or []
+        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_steps(_SAMPLER_KEYS, "min_tokens")
+    if table.boolean("send_banned_tokens", True):
+        _read_bans(builder)
+    biases = table.raw_value("logit_bias") or []
     if not isinstance(biases, list) or not all(isinstance(entry, dict) for entry in biases):
-        raise table.fault("logit_bias", "a list of {text, value}")
+        raise table.value_error("logit_bias", "a list of {text, value}")
     bias: dict[int | str, float] = {}
     for entry in biases:
         inner = ForeignTable(entry, f"{table.origin}: logit_bias")
-        if inner.is_given("text") and inner.is_given("value"):
-            keys = _biased(draft, str(inner.raw("text")).strip())
+        if inner.is_set("text") and inner.is_set("value"):
+            keys = _biased(builder, str(inner.raw_value("text")).strip())
             bias |= dict.fromkeys(keys, inner.number("value", 0.0))
-    draft.put("logit_bias", "logit_bias", {"bias": bias}, ["logit_bias"])
+    builder.put_step("logit_bias", "logit_bias", {"bias": bias}, ["logit_bias"])
 
 
-def _biased(draft: Draft, text: str) -> Sequence[int | str]:
+def _biased(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
     """What a bias is on: the ids of ``[1, 2]``, the text of ``{text}`` as it stands, else a blank and the text."""
     if text.startswith("{") and text.endswith("}"):
         return [text[1:-1]]
@@ -142,20 +148,22 @@ def _biased(draft: Draft, text: str) -> Sequence[int | str]:
         return [f" {text}"] if text else []
     ids = _token_ids(text)
     if ids is None:
-        draft.reported.append(f"logit_bias: {short_repr(text)} is not a list of token ids; SillyTavern skips it")
+        builder.unsupported_settings.append(
+            f"logit_bias: {short_repr(text)} is not a list of token ids; SillyTavern skips it"
+        )
     return ids or []
 
 
-def _put_bans(draft: Draft) -> None:
+def _read_bans(builder: ImportedChainBuilder) -> None:
     """One ban per line: ``[1, 2]`` are token ids, ``"text"`` is a string, anything else a text of one token."""
     tokens: list[int | str] = []
     strings: list[str] = []
     for key in ("banned_tokens", "global_banned_tokens"):
-        for line in unify_line_ends(draft.table.text(key) or "").split("\n"):
+        for line in unify_newlines(builder.table.string(key) or "").split("\n"):
             if line.startswith("[") and line.endswith("]"):
                 ids = _token_ids(line)
                 if ids is None:
-                    draft.reported.append(
+                    builder.unsupported_settings.append(
                         f"{key}: {short_repr(line)} is not a list of token ids; SillyTavern skips it"
                     )
                 tokens += ids or []
@@ -167,7 +175,7 @@ def _put_bans(draft: Draft) -> None:
         **({"tokens": list(dict.fromkeys(tokens))} if tokens else {}),
         **({"strings": list(dict.fromkeys(strings))} if strings else {}),
     }
-    draft.put("ban", "ban", params, ["banned_tokens", "global_banned_tokens"])
+    builder.put_step("ban", "ban", params, ["banned_tokens", "global_banned_tokens"])
 
 
 def _token_ids(text: str) -> list[int] | None:
@@ -180,31 +188,35 @@ def _token_ids(text: str) -> list[int] | None:
     return ids if all(isinstance(token, int) and not isinstance(token, bool) for token in ids) else None
 
 
-def _take_settings(draft: Draft) -> None:
-    draft.take_max_tokens("genamt")
-    draft.take_seed("seed")
-    draft.take_text("grammar_string", "grammar")
-    schema = draft.table.raw("json_schema")
-    if isinstance(schema, dict) and schema and "grammar" not in draft.extras:
-        draft.extras["grammar"] = {"json_schema": schema}
+def _read_settings(builder: ImportedChainBuilder) -> None:
+    builder.read_max_tokens("genamt")
+    builder.read_seed("seed")
+    builder.read_string("grammar_string", "grammar")
+    schema = builder.table.raw_value("json_schema")
+    if isinstance(schema, dict) and schema and "grammar" not in builder.other_settings:
+        builder.other_settings["grammar"] = {"json_schema": schema}
 
 
-def _report_others(draft: Draft) -> None:
+def _report_others(builder: ImportedChainBuilder) -> None:
     """Report what only other back ends do."""
-    table = draft.table
+    table = builder.table
     if table.number("skew", 0) != 0:
-        draft.report("skew", "only TabbyAPI's former back end bends the distribution by it")
+        builder.report_unsupported("skew", "only TabbyAPI's former back end bends the distribution by it")
     if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
-        draft.report("rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range")
-    if table.whole_number("min_keep", 0) > 1:
-        draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
+        builder.report_unsupported(
+            "rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range"
+        )
+    if table.integer("min_keep", 0) > 1:
+        builder.report_unsupported("min_keep", "only llama.cpp keeps at least so many tokens")
 
 
-_ROWS = EXPORT_ROWS | rows_by_sampler(
-    StepRow("ignore_eos", {}),
-    StepRow("min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"),
-    StepRow("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
-    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+_SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | by_sampler(
+    SamplerKeys("ignore_eos", {}),
+    SamplerKeys(
+        "min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"
+    ),
+    SamplerKeys("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
+    SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
 )
 _OFF: Mapping[str, Any] = {
     "temp": 1,
@@ -319,49 +331,51 @@ _OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
 """The orders of SillyTavern's other back ends: their names of our slots, and their default."""
 
 
-def to_json(out: Outgoing) -> Exported:
+def to_json(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
-    values = chain_values(out, _ROWS, _ORDER)
+    values = chain_values(exporter, _SAMPLER_KEYS, _ORDER)
     values.setdefault("sampler_priority", list(_ORDER))
     if values.pop("dynamic_temperature", False):
         values["dynatemp"] = True
-        if "temperature" in out.order:
-            out.report("temperature", "SillyTavern does not use it beside dynatemp")
+        if "temperature" in exporter.order:
+            exporter.report_unsupported("temperature", "SillyTavern does not use it beside dynatemp")
             values.pop("temperature", None)
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # what other back ends read
-    _front(out, values)
-    values |= out.take_extras({"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"})
+    _front(exporter, values)
+    values |= exporter.convert_other_settings(
+        {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
+    )
     grammar = values.pop("grammar_string", None)
-    if (text := out.grammar_text(grammar)) is not None:
+    if (text := exporter.grammar_text(grammar)) is not None:
         values["grammar_string"] = text
-    elif (schema := out.grammar_schema(grammar)) is not None:
+    elif (schema := exporter.grammar_schema(grammar)) is not None:
         values["json_schema"] = schema
     elif grammar is not None:
-        out.report("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
+        exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
     spelled = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     spelled["ignore_eos_token"] = spelled.get("ban_eos_token", False)
     orders = {
-        key: list(dict.fromkeys([*(names[slot] for slot in out.order if slot in names), *default]))
+        key: list(dict.fromkeys([*(names[slot] for slot in exporter.order if slot in names), *default]))
         for key, (names, default) in _OTHER_ORDERS.items()
     }
     everything = {**_OFF, **orders, **spelled}
-    return out.exported(json.dumps(everything, indent=4, ensure_ascii=False) + "\n")
+    return exporter.make_result(json.dumps(everything, indent=4, ensure_ascii=False) + "\n")
 
 
-def _front(out: Outgoing, values: dict[str, Any]) -> None:
+def _front(exporter: PresetExporter, values: dict[str, Any]) -> None:
     """Write biases and bans in SillyTavern's forms."""
-    front = [slot for slot in FRONT if slot in out.order]
-    if out.order[: len(front)] != front:
-        out.report("order", f"SillyTavern applies {', '.join(front)} before all others")
+    front = [slot for slot in FRONT if slot in exporter.order]
+    if exporter.order[: len(front)] != front:
+        exporter.report_unsupported("order", f"SillyTavern applies {', '.join(front)} before all others")
     if "ignore_eos" in front:
         values["ban_eos_token"] = True
     tokens, strings = values.pop("tokens", []), values.pop("strings", [])
     lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
     for text in [token for token in tokens if isinstance(token, str)] + [f'"{text}"' for text in strings]:
         if "\n" in text or (text in tokens and text[:1] in '["'):
-            out.report(f"ban {text!r}", "SillyTavern's list of bans cannot hold it")
+            exporter.report_unsupported(f"ban {text!r}", "SillyTavern's list of bans cannot hold it")
         else:
             lines.append(text)
     if lines:
@@ -371,7 +385,9 @@ def _front(out: Outgoing, values: dict[str, Any]) -> None:
         values["logit_bias"] = []
     for key, number in bias.items():
         if number == float("-inf"):
-            out.report(f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it")
+            exporter.report_unsupported(
+                f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it"
+            )
         else:  # in braces, SillyTavern takes a text as it stands
             values["logit_bias"].append(
                 {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}

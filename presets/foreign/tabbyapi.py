@@ -3,9 +3,9 @@
 The order is the one of the exllamav3 back end. What it reads but does not do, and only the former exllamav2
 did, is reported. ``force`` and ``additive`` say nothing about values; an override of null is not set.
 
-An export writes only what acts: an override that is missing is TabbyAPI's own default, with which no step acts
-(common/sampling.py, ``get_default_sampler_value``), since a file replaces all overrides of the one before it
-(``overrides_from_file``). ``force`` is false, so a request takes precedence.
+An export writes only overrides of steps that are on. An absent override means TabbyAPI's default, with which no
+step is on (common/sampling.py, ``get_default_sampler_value``), because a file replaces all overrides of the file
+loaded before (``overrides_from_file``). ``force`` is false, so a request takes precedence.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from .draft import Draft, Exported, Outgoing
-from .rows import StepRow, ToolKey, off_values, rows_by_sampler
+from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
@@ -47,9 +47,9 @@ _SILENT = (
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
-_ROWS = rows_by_sampler(
-    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
-    StepRow(
+_SAMPLER_KEYS = by_sampler(
+    SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+    SamplerKeys(
         "penalties",
         {
             "repeat": ToolKey("repetition_penalty", 1.0),
@@ -58,33 +58,33 @@ _ROWS = rows_by_sampler(
             "last_n": ToolKey("penalty_range", -1, minimum=-1),
         },
     ),
-    StepRow("ignore_eos", {}),
-    StepRow("min_tokens", {"n": ToolKey("min_tokens", 0)}),
-    StepRow("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
-    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
-    StepRow(
+    SamplerKeys("ignore_eos", {}),
+    SamplerKeys("min_tokens", {"n": ToolKey("min_tokens", 0)}),
+    SamplerKeys("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
+    SamplerKeys("temperature", {"t": ToolKey("temperature", 1.0)}),
+    SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    SamplerKeys(
         "top_p",
         {"p": ToolKey("top_p", 1.0, maximum=1.0)},
-        fixed={"boundary": "exclude"},
+        fixed_parameters={"boundary": "exclude"},
         comment="exllamav3 drops the token that crosses",
     ),
-    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
-    StepRow(
+    SamplerKeys("min_p", {"p": ToolKey("min_p", 0.0)}),
+    SamplerKeys(
         "xtc",
         {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
-        fixed={"keep_special": True},
-        acts=lambda probability: probability > 0,
+        fixed_parameters={"keep_special": True},
+        is_active_at=lambda probability: probability > 0,
     ),
-    StepRow(
+    SamplerKeys(
         "adaptive_p",
         {"target": ToolKey("adaptive_target", 1.0, minimum=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
-        acts=lambda target: target < 1,
+        is_active_at=lambda target: target < 1,
     ),
 )
-_YALS_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
+_YALS_TOP_N_SIGMA = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
 _KNOWN = (
-    *(*off_values(_ROWS), "nsigma"),
+    *(*off_values(_SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
     *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
     *("json_schema", "regex_pattern", "grammar_string", "seed"),
@@ -101,89 +101,91 @@ _FORMER = {
 }
 
 
-def convert(values: Mapping[Any, Any], origin: str) -> Draft:
-    """Return the draft of a file of overrides; raises ``PresetError``."""
+def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
+    """Return the builder of a file of overrides; raises ``PresetError``."""
     overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
     table = ForeignTable(overrides, origin, SPELLINGS)
-    draft = Draft(TOOL, table)
-    draft.notes.append("as TabbyAPI's exllamav3 back end samples")
-    _put_bans(draft)
-    _put_steps(draft)
-    _take_settings(draft)
-    draft.take_chain(draft.arranged(_ORDER))
-    _report_others(draft)
-    return draft
+    builder = ImportedChainBuilder(TOOL, table)
+    builder.notes.append("as TabbyAPI's exllamav3 back end samples")
+    _read_bans(builder)
+    _read_steps(builder)
+    _read_settings(builder)
+    builder.set_chain(builder.steps_in_order(_ORDER))
+    _report_others(builder)
+    return builder
 
 
-def _put_steps(draft: Draft) -> None:
-    draft.put_rows(_ROWS, "penalties")
-    temperature = _ROWS["temperature"]
-    is_last = draft.table.flag("temperature_last", False)
-    draft.put_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
-    draft.put_row(_YALS_TOP_N_SIGMA)
-    draft.put_rows(_ROWS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
+def _read_steps(builder: ImportedChainBuilder) -> None:
+    builder.read_steps(_SAMPLER_KEYS, "penalties")
+    temperature = _SAMPLER_KEYS["temperature"]
+    is_last = builder.table.boolean("temperature_last", False)
+    builder.read_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
+    builder.read_step(_YALS_TOP_N_SIGMA)
+    builder.read_steps(_SAMPLER_KEYS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
 
-def _put_bans(draft: Draft) -> None:
-    table = draft.table
-    draft.put_logit_bias()
-    if table.flag("ban_eos_token", False):
-        draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put_rows(_ROWS, "min_tokens")
-    tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
+def _read_bans(builder: ImportedChainBuilder) -> None:
+    table = builder.table
+    builder.read_logit_bias()
+    if table.boolean("ban_eos_token", False):
+        builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    builder.read_steps(_SAMPLER_KEYS, "min_tokens")
+    tokens, strings = _ids(table, "banned_tokens"), table.strings("banned_strings")
     lists: dict[str, Any] = {"tokens": tokens, "strings": strings}
     params = {key: values for key, values in lists.items() if values}
-    draft.put("ban", "ban", params, ["banned_tokens", "banned_strings"])
+    builder.put_step("ban", "ban", params, ["banned_tokens", "banned_strings"])
     if _ids(table, "allowed_tokens"):
-        draft.report("allowed_tokens", "all other tokens would have been banned")
+        builder.report_unsupported("allowed_tokens", "all other tokens would have been banned")
 
 
 def _ids(table: ForeignTable, key: str) -> list[int]:
     """Token ids: a list, or one text with commas, of which TabbyAPI skips what is no number."""
-    value = table.raw(key) or []
+    value = table.raw_value(key) or []
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return [int(part) for part in str(value).split(",") if part.strip().isdecimal()]
     if not isinstance(value, list) or not all(isinstance(token, int) and token is not True for token in value):
-        raise table.fault(key, "a list of token ids")
+        raise table.value_error(key, "a list of token ids")
     return value
 
 
-def _take_settings(draft: Draft) -> None:
-    table = draft.table
-    draft.take_max_tokens("max_tokens")
-    draft.take_seed("seed")
-    stops = table.raw("stop")
+def _read_settings(builder: ImportedChainBuilder) -> None:
+    table = builder.table
+    builder.read_max_tokens("max_tokens")
+    builder.read_seed("seed")
+    stops = table.raw_value("stop")
     if isinstance(stops, list) and any(isinstance(stop, int) for stop in stops):
         ids = [stop for stop in stops if isinstance(stop, int)]
-        draft.reported.append(f"stop {ids}: token ids would have ended the text; only texts do here")
-        table.values[table.spelled("stop")] = [stop for stop in stops if not isinstance(stop, int)]
-    draft.take_texts("stop", "stop")
-    draft.take_text("grammar_string", "grammar")
+        builder.unsupported_settings.append(f"stop {ids}: token ids would have ended the text; only texts do here")
+        table.values[table.key_in_file("stop")] = [stop for stop in stops if not isinstance(stop, int)]
+    builder.read_strings("stop", "stop")
+    builder.read_string("grammar_string", "grammar")
     for key, kind in (("json_schema", "json_schema"), ("regex_pattern", "regex")):
-        if table.raw(key) and "grammar" not in draft.extras:
-            draft.extras["grammar"] = {kind: table.raw(key)}
+        if table.raw_value(key) and "grammar" not in builder.other_settings:
+            builder.other_settings["grammar"] = {kind: table.raw_value(key)}
 
 
-def _report_others(draft: Draft) -> None:
-    table = draft.table
+def _report_others(builder: ImportedChainBuilder) -> None:
+    table = builder.table
     for key, (neutral, effect) in _FORMER.items():
         # A tfs of 0 counts as unset there.
         if table.number(key, neutral) not in (neutral, *((0.0,) if key == "tfs" else ())):
-            draft.report(key, f"exllamav3 does not do it; the former exllamav2 back end {effect}")
+            builder.report_unsupported(key, f"exllamav3 does not do it; the former exllamav2 back end {effect}")
     low, high = table.number("min_temp", 1.0) or 1.0, table.number("max_temp", 1.0) or 1.0
     if low < high:
         for key in ("min_temp", "max_temp"):
-            if table.is_given(key):
-                draft.report(key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one")
+            if table.is_set(key):
+                builder.report_unsupported(
+                    key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one"
+                )
     if table.number("repetition_decay", 0) != 0:
-        draft.report("repetition_decay", "the penalty would have faded over so many tokens")
+        builder.report_unsupported("repetition_decay", "the penalty would have faded over so many tokens")
     if table.number("cfg_scale", 1) != 1:
-        draft.report("cfg_scale", "guidance would have run the model twice, with a negative prompt")
-    if "penalties" not in draft.slots and table.whole_number("penalty_range", -1) == 0:
-        penalties = (key for name, key in _ROWS["penalties"].keys.items() if name != "last_n")
-        if any(draft.read(key) != key.off for key in penalties):
-            draft.report("penalty_range", "a range of 0 switches the penalties off")
-    draft.report_unknown({*_KNOWN, *_SILENT})
+        builder.report_unsupported("cfg_scale", "guidance would have run the model twice, with a negative prompt")
+    if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
+        penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
+        if any(builder.read_value(key) != key.off_value for key in penalties):
+            builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
+    builder.report_unknown({*_KNOWN, *_SILENT})
 
 
 _TRUNCATION = ("top_k", "top_p", "min_p")
@@ -191,66 +193,74 @@ _LISTS = ("stop", "banned_tokens", "banned_strings")
 """Overrides that a request can add to."""
 
 
-def to_overrides(out: Outgoing) -> Exported:
+def to_overrides(exporter: PresetExporter) -> ExportedPreset:
     """Return the YAML; a system message is not a part of it, and is reported."""
-    name = out.selector_name
+    name = exporter.selector_name
     if name == "greedy":
-        out.leave_out(("temperature",), "the most likely token is taken, which is temperature 0 there")
-    out.say_steps(_ROWS)
-    out.say_selector(_ROWS)
+        exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")
+    exporter.write_steps(_SAMPLER_KEYS)
+    exporter.write_selector(_SAMPLER_KEYS)
     if name == "greedy":
-        out.values["temperature"] = 0.0
-        out.order.append("temperature")
-    elif name == "adaptive_p" and out.values["adaptive_target"] >= 1:
-        out.report("adaptive_p.target 1", "TabbyAPI's adaptive-p is off at 1, and a plain draw follows")
+        exporter.values["temperature"] = 0.0
+        exporter.order.append("temperature")
+    elif name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
+        exporter.report_unsupported(
+            "adaptive_p.target 1", "TabbyAPI's adaptive-p is off at 1, and a plain draw follows"
+        )
     elif name not in ("dist", "adaptive_p"):
-        out.report_plain_draw()
-    _order(out)
-    values = {key: value for key, value in out.values.items() if value != []}
+        exporter.report_plain_draw()
+    _order(exporter)
+    values = {key: value for key, value in exporter.values.items() if value != []}
     if "logit_bias" in values:
-        values["logit_bias"] = out.finite_biases(values["logit_bias"])
+        values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
     if "banned_tokens" in values:
-        values["banned_tokens"] = _exported_ids(out, values["banned_tokens"])
-    values |= {"ban_eos_token": True} if "ignore_eos" in out.order else {}
-    values |= _settings(out)
+        values["banned_tokens"] = _exported_ids(exporter, values["banned_tokens"])
+    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.order else {}
+    values |= _settings(exporter)
     overrides = {key: _override(key, value) for key, value in values.items()}
-    return out.exported(yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True) if overrides else "{}\n")
+    return exporter.make_result(
+        yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True) if overrides else "{}\n"
+    )
 
 
 def _override(key: str, value: Any) -> dict[str, Any]:
     return {"override": value, "force": False, **({"additive": False} if key in _LISTS else {})}
 
 
-def _order(out: Outgoing) -> None:
+def _order(exporter: PresetExporter) -> None:
     """Write the switch of a temperature after the truncation, and report an order that TabbyAPI does not have."""
-    if "temperature" in out.order:
-        place = out.order.index("temperature")
-        if any(slot in _TRUNCATION for slot in out.order[:place]):
-            out.order[place] = "temperature_last"
-            out.values["temperature_last"] = True
-    out.report_order(_ORDER)
+    if "temperature" in exporter.order:
+        place = exporter.order.index("temperature")
+        if any(slot in _TRUNCATION for slot in exporter.order[:place]):
+            exporter.order[place] = "temperature_last"
+            exporter.values["temperature_last"] = True
+    exporter.report_order(_ORDER)
 
 
-def _exported_ids(out: Outgoing, tokens: list[int | str]) -> list[int]:
+def _exported_ids(exporter: PresetExporter, tokens: list[int | str]) -> list[int]:
     ids = [token for token in tokens if isinstance(token, int)]
     for token in tokens:
         if isinstance(token, str):
-            out.report(f"ban.tokens {token!r}", "TabbyAPI's file holds token ids only")
+            exporter.report_unsupported(f"ban.tokens {token!r}", "TabbyAPI's file holds token ids only")
     return ids
 
 
-def _settings(out: Outgoing) -> dict[str, Any]:
+def _settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings beside the chain; without a length, TabbyAPI has no limit but the context."""
-    if out.extras.get("max_tokens") == -1:
-        del out.extras["max_tokens"]
-    settings = out.take_extras({"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"})
+    if exporter.other_settings.get("max_tokens") == -1:
+        del exporter.other_settings["max_tokens"]
+    settings = exporter.convert_other_settings(
+        {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"}
+    )
     grammar = settings.pop("grammar", None)
     keys = {"json_schema": "json_schema", "regex": "regex_pattern"}
-    if (text := out.grammar_text(grammar)) is not None:
+    if (text := exporter.grammar_text(grammar)) is not None:
         settings["grammar_string"] = text
     elif isinstance(grammar, dict) and len(grammar) == 1 and set(grammar) <= set(keys):
         ((kind, value),) = grammar.items()
         settings[keys[kind]] = value
     elif grammar is not None:
-        out.report("grammar", "TabbyAPI takes a grammar as text, a JSON Schema or a regular expression")
+        exporter.report_unsupported(
+            "grammar", "TabbyAPI takes a grammar as text, a JSON Schema or a regular expression"
+        )
     return settings

@@ -32,7 +32,7 @@ class ForeignTable:
     ``spellings`` lists the names that the file may use for a key; the first that is set counts. ``lines`` are
     those of the file's own names. null and an empty text count as absent. Numbers may be texts, and whole
     numbers may be written as ``256.0``. Every method raises ``PresetError`` with the file and the key as the
-    file spells it. Defaults that are asked for are remembered, so that `default_of` tells them.
+    file spells it. Defaults that are asked for are remembered, so that `used_default` tells them.
     """
 
     def __init__(
@@ -48,31 +48,31 @@ class ForeignTable:
         self._lines = lines or {}
         self._defaults: dict[str, Any] = {}
 
-    def spelled(self, key: str) -> str:
+    def key_in_file(self, key: str) -> str:
         """The key as the file writes it."""
         names = self._spellings.get(key, (key,))
-        return next((name for name in names if self._is_set(name)), names[0])
+        return next((name for name in names if self._has_value(name)), names[0])
 
-    def is_given(self, key: str) -> bool:
+    def is_set(self, key: str) -> bool:
         """True if the file sets the key."""
-        return self._is_set(self.spelled(key))
+        return self._has_value(self.key_in_file(key))
 
-    def default_of(self, key: str) -> Any:
+    def used_default(self, key: str) -> Any:
         """The default that was used for a key that the file does not set; None if there was none."""
-        return None if self.is_given(key) else self._defaults.get(key)
+        return None if self.is_set(key) else self._defaults.get(key)
 
-    def raw(self, key: str) -> Any:
+    def raw_value(self, key: str) -> Any:
         """The value as it stands; None if it is absent."""
-        return self.values.get(self.spelled(key)) if self.is_given(key) else None
+        return self.values.get(self.key_in_file(key)) if self.is_set(key) else None
 
-    def fault(self, key: str, needed: str) -> PresetError:
+    def value_error(self, key: str, needed: str) -> PresetError:
         """The error for a value of another kind than ``needed``."""
-        value = short_repr(self.values.get(self.spelled(key)))
+        value = short_repr(self.values.get(self.key_in_file(key)))
         return PresetError(f"{self.origin_of(key)}: {value} is not {needed}")
 
     def origin_of(self, key: str) -> str:
         """What a complaint about a key begins with: the file and the line, if they are known, and the key."""
-        spelled = self.spelled(key)
+        spelled = self.key_in_file(key)
         line = f"line {self._lines[spelled]}: " if spelled in self._lines else ""
         return f"{self.origin}: {line}{spelled}" if self.origin else f"{line}{spelled}"
 
@@ -82,70 +82,70 @@ class ForeignTable:
     def number(self, key: str, default: None = None) -> float | None: ...
     def number(self, key: str, default: float | None = None) -> float | None:
         """The value as a finite number."""
-        if not self.is_given(key):
+        if not self.is_set(key):
             return self._use_default(key, default)
-        value = self.raw(key)
+        value = self.raw_value(key)
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise self.fault(key, "a number")
+            raise self.value_error(key, "a number")
         try:
             number = float(
                 "" if isinstance(value, str) and "_" in value else value
             )  # 1_0 is a number in Python only
         except (ValueError, OverflowError):
-            raise self.fault(key, "a number") from None
+            raise self.value_error(key, "a number") from None
         if not math.isfinite(number):
-            raise self.fault(key, "a finite number")
+            raise self.value_error(key, "a finite number")
         return number
 
     @overload
-    def whole_number(self, key: str, default: int) -> int: ...
+    def integer(self, key: str, default: int) -> int: ...
     @overload
-    def whole_number(self, key: str, default: None = None) -> int | None: ...
-    def whole_number(self, key: str, default: int | None = None) -> int | None:
+    def integer(self, key: str, default: None = None) -> int | None: ...
+    def integer(self, key: str, default: int | None = None) -> int | None:
         """The value as a whole number."""
-        if not self.is_given(key):
+        if not self.is_set(key):
             return self._use_default(key, default)
-        value = self.raw(key)
+        value = self.raw_value(key)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         number = self.number(key)
         if number is None or not number.is_integer():
-            raise self.fault(key, "a whole number")
+            raise self.value_error(key, "a whole number")
         return int(number)
 
-    def flag(self, key: str, default: bool) -> bool:
+    def boolean(self, key: str, default: bool) -> bool:
         """The value as true or false; words and 0 and 1 count too."""
-        if not self.is_given(key):
+        if not self.is_set(key):
             return default
-        word = str(self.raw(key)).strip().lower()
+        word = str(self.raw_value(key)).strip().lower()
         if word.removesuffix(".0") not in (*_TRUE, *_FALSE):
-            raise self.fault(key, "true or false")
+            raise self.value_error(key, "true or false")
         return word.removesuffix(".0") in _TRUE
 
-    def text(self, key: str) -> str | None:
+    def string(self, key: str) -> str | None:
         """The value as a text; None if it is absent or empty."""
-        if not self.is_given(key):
+        if not self.is_set(key):
             return None
-        value = self.raw(key)
+        value = self.raw_value(key)
         if not isinstance(value, str):
-            raise self.fault(key, "a text")
+            raise self.value_error(key, "a text")
         return self._encodable(key, value)
 
-    def texts(self, key: str) -> list[str]:
+    def strings(self, key: str) -> list[str]:
         """The value as a list of texts, empty ones left out; one text counts as a list of one."""
-        value = self.raw(key)
+        value = self.raw_value(key)
         items = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in items):
-            raise self.fault(key, "a list of texts")
+            raise self.value_error(key, "a list of texts")
         return [self._encodable(key, item) for item in items if item]
 
-    def unknown(self, known: Iterable[str]) -> list[str]:
+    def unknown_keys(self, known: Iterable[str]) -> list[str]:
         """The keys that are set and not among the known ones, in the file's order."""
         spellings = {name for names in self._spellings.values() for name in names}
         allowed = {*known, *spellings}
         return [key for key, value in self.values.items() if key not in allowed and value is not None]
 
-    def _is_set(self, name: str) -> bool:
+    def _has_value(self, name: str) -> bool:
         return self.values.get(name) not in (None, "")
 
     def _use_default(self, key: str, default: Any) -> Any:
@@ -156,16 +156,16 @@ class ForeignTable:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise self.fault(key, "a text that UTF-8 can hold") from None
+            raise self.value_error(key, "a text that UTF-8 can hold") from None
         return text
 
 
 def read_lines(path: Path, origin: str) -> str:
     """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
-    return unify_line_ends(read_text(path, origin))
+    return unify_newlines(read_text(path, origin))
 
 
-def unify_line_ends(text: str) -> str:
+def unify_newlines(text: str) -> str:
     """Return the text with ``\n`` for every line end."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -216,7 +216,7 @@ class IniSection:
 
     values: dict[str, str] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
-    cut: dict[str, str] = field(default_factory=dict)
+    cut_off_text: dict[str, str] = field(default_factory=dict)
 
 
 def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
@@ -236,9 +236,9 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
             comment = _COMMENT.search(value)
             section.values[key] = (value[: comment.start()] if comment else value).rstrip(" \t")
             section.lines[key] = number
-            section.cut.pop(key, None)
+            section.cut_off_text.pop(key, None)
             if comment and comment[0] in ";#" and comment.start() > 0:
-                section.cut[key] = value[comment.start() :]
+                section.cut_off_text[key] = value[comment.start() :]
         else:
             raise PresetError(f"{origin}: line {number}: {line[:60]!r} is not [section] or key = value")
     return sections
@@ -253,7 +253,7 @@ _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 
 def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
-    value: Any = table.raw(key)
+    value: Any = table.raw_value(key)
     if value is None:
         return list(default)
     if isinstance(value, str):
@@ -264,7 +264,7 @@ def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list
         except (ValueError, RecursionError):
             value = _loose_texts(text)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise table.fault(key, "a list of texts, or quoted texts separated by commas")
+        raise table.value_error(key, "a list of texts, or quoted texts separated by commas")
     return [part for part in value if part]
 
 

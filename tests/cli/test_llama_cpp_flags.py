@@ -360,7 +360,7 @@ def test_the_prompt_is_displayed_as_with_echo(gen):
 
 def test_letters_of_samplers_that_there_are_not(gen):
     error = gen("x", "--sampling-seq", "kqz", code=2).err
-    start = "gen: --sampling-seq: llama.cpp has no sampler with the letter 'q' or 'z'; there are e (penalties), "
+    start = "gen: --sampling-seq: llama.cpp has no sampler with the letter 'q' or 'z'; known: e (penalties), "
     assert error.startswith(start)
     assert "k (top_k)" in error
 

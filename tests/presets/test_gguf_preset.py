@@ -117,7 +117,7 @@ def test_mirostat_leaves_only_the_temperature(version: str, case: tuple[str, dic
     given = {"tau": 5.0, "eta": 0.1}
     given |= {key.removeprefix("mirostat_"): float(value) for key, value in numbers.items()}
     assert imported.chain == [["temperature", {"t": 0.5}], [name, given]]
-    assert [sentence.split()[0] for sentence in imported.reported] == ["general.sampling.top_k"]
+    assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["general.sampling.top_k"]
 
 
 def test_what_has_no_effect_is_reported() -> None:
@@ -125,7 +125,7 @@ def test_what_has_no_effect_is_reported() -> None:
     imported = import_metadata(keys)
     assert imported is not None
     assert imported.preset.description == "what the model's author recommends"
-    assert [sentence.split(":")[0] for sentence in imported.reported] == [
+    assert [sentence.split(":")[0] for sentence in imported.unsupported_settings] == [
         "general.sampling.sequence 'top_k;tok_p'",
         "general.sampling.temp '1.5'",
         "general.sampling.something_new 1",

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 from logitsmith.presets import PresetError, resolve_settings
-from logitsmith.presets.overrides import arrange_by_samplers
+from logitsmith.presets.overrides import rearrange_by_samplers
 from logitsmith.samplers import Sampler, SamplerInfo, Stage, registry
 from pydantic import Field
 
@@ -88,7 +88,7 @@ def test_place(chain: str, text: str, names: str) -> None:
 
 def test_samplers_flag_keeps_a_bias_and_drops_the_rest() -> None:
     settings = resolve_settings(
-        None, chain="plug > plug_bias > top_k", arrangements=[arrange_by_samplers("top_k")]
+        None, chain="plug > plug_bias > top_k", rearrangements=[rearrange_by_samplers("top_k")]
     )
     assert [step.name for step in settings.steps] == ["plug_bias", "top_k", "dist"]
 

@@ -206,14 +206,14 @@ REFUSED_SETS = {
     "yaml": ("stop=[a", "--set stop: line 1, column 1: this [ is never closed"),
     "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),
     "occurrence_word": ("top_p#x=1", f"--set top_p#x: 'top_p#x' {FORM}"),
-    "occurrence_missing": ("top_p#2=1", "--set top_p#2: there is no top_p#2; top_p stands once in the chain"),
+    "occurrence_missing": ("top_p#2=1", "--set top_p#2: there is no top_p#2; the chain has 1 top_p step"),
     "occurrence_of_none": (
         "top_k#1=1",
-        "--set top_k#1: there is no top_k#1; top_k stands 0 times in the chain",
+        "--set top_k#1: there is no top_k#1; the chain has 0 top_k steps",
     ),
     "several": (
         "temp=1",
-        "--set temp: temperature stands twice in the chain; say which one, as in --set temperature#1.t=VALUE",
+        "--set temp: the chain has 2 temperature steps; choose one, as in --set temperature#1.t=VALUE",
     ),
     "switch_number": ("ignore_eos=3", "--set ignore_eos: 3 is not true or false"),
     "another_selector": (

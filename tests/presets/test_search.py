@@ -42,7 +42,7 @@ def test_first_one_wins(project: Path, user_folder: Path) -> None:
     write(user_folder / "presets/creative.yml")
     write(user_folder / "presets/mine.yml")
     user = str(user_folder / "presets")
-    assert [(entry.name, entry.origin, entry.shadowed) for entry in list_presets()] == [
+    assert [(entry.name, entry.origin, entry.is_shadowed) for entry in list_presets()] == [
         ("creative", "./presets", False),
         ("creative", user, True),
         ("mine", user, False),
@@ -57,7 +57,7 @@ def test_yaml_before_yml(project: Path) -> None:
     write(project / "presets/a.yml")
     write(project / "presets/a.yaml")
     assert find_preset("a").path.name == "a.yaml"
-    assert [entry.shadowed for entry in list_presets() if entry.name == "a"] == [False, True]
+    assert [entry.is_shadowed for entry in list_presets() if entry.name == "a"] == [False, True]
 
 
 def test_other_files_are_no_presets(project: Path) -> None:
@@ -74,7 +74,7 @@ def test_built_in_folder_counts_once(project: Path, monkeypatch: pytest.MonkeyPa
         write(project / "presets/creative.yaml")
         monkeypatch.setattr(search_module, "BUILT_IN", project / "presets")
     assert {entry.origin for entry in list_presets()} == {"built-in"}
-    assert not any(entry.shadowed for entry in list_presets())
+    assert not any(entry.is_shadowed for entry in list_presets())
 
 
 def test_user_folder_that_is_the_project_s_counts_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logitsmith.presets import Imported, import_preset
+from logitsmith.presets import ImportedPreset, import_preset
 
-Load = Callable[..., Imported]
+Load = Callable[..., ImportedPreset]
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
     """Import a text, bytes, or an object that becomes JSON."""
 
-    def write_and_import(content: Any, form: str | None = None, section: str | None = None) -> Imported:
+    def write_and_import(content: Any, form: str | None = None, section: str | None = None) -> ImportedPreset:
         path = tmp_path / "theirs"
         if isinstance(content, (dict, list)):
             content = json.dumps(content)
@@ -27,7 +27,7 @@ def load(tmp_path: Path) -> Load:
     return write_and_import
 
 
-def steps(imported: Imported) -> list[list[Any]]:
+def steps(imported: ImportedPreset) -> list[list[Any]]:
     """The chain without the plain draw at its end."""
     chain = imported.chain
     return chain[:-1] if chain[-1] == ["dist", {}] else chain

@@ -321,10 +321,10 @@ def imported(folder, form, text):
 def test_an_import_of_an_export_gives_the_same_chain(tmp_path_factory, pair):
     form, chain = pair
     exported = export_preset(chain, form)
-    assert exported.reported == []
+    assert exported.unsupported_settings == []
     back = imported(tmp_path_factory.mktemp("export"), form, exported.text)
     assert acting(back.chain) == acting(chain)
-    assert back.reported == []
+    assert back.unsupported_settings == []
 
 
 ANY = {
@@ -362,7 +362,7 @@ def any_chains(draw):
 def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
     exported = export_preset(chain, form)
     back = imported(tmp_path_factory.mktemp("export"), form, exported.text)
-    assert exported.reported or effects(back.chain) == effects(chain)
+    assert exported.unsupported_settings or effects(back.chain) == effects(chain)
 
 
 # A chain that leaves its marks where the format has no value for what is off.
@@ -419,13 +419,13 @@ def test_sillytaverns_kobold_preset_comes_back(tmp_path, changes, named):
     preset = imported(tmp_path, "koboldai", json.dumps(theirs))
     exported = export_preset(preset.preset, "koboldai")
     reason = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
-    assert exported.reported == [f"{name}: {reason}" for name in named]
+    assert exported.unsupported_settings == [f"{name}: {reason}" for name in named]
     written = json.loads(exported.text)[0]
     assert {key: written[key] for key in changes if key != "sampler_order"} == {
         key: value for key, value in changes.items() if key != "sampler_order"
     }
     back = imported(tmp_path, "koboldai", exported.text)
-    assert (acting(back.chain), back.extras) == (acting(preset.chain), preset.extras)
+    assert (acting(back.chain), back.other_settings) == (acting(preset.chain), preset.other_settings)
 
 
 SILLYTAVERNS_KEYS = """
@@ -498,7 +498,7 @@ PENALTIES = {
 def test_koboldais_penalty_is_carried_without_its_slope(tmp_path, form, params, penalties, lost):
     exported = export_preset([["repetition_penalty", params], ["temperature", {"t": 0.7}]], form)
     assert ["penalties", penalties] in imported(tmp_path, form, exported.text).chain
-    subjects = [sentence.split()[0] for sentence in exported.reported]
+    subjects = [sentence.split()[0] for sentence in exported.unsupported_settings]
     assert subjects == [f"repetition_penalty.{key}" for key in lost]
 
 
@@ -508,11 +508,11 @@ def test_a_penalty_joins_the_penalties_after_it(tmp_path):
         ["penalties", {"presence": 0.5, "last_n": 64}],
     ]
     exported = export_preset(chain, "llama.cpp")
-    assert exported.reported == []
+    assert exported.unsupported_settings == []
     expected = ["penalties", {"repeat": 1.2, "presence": 0.5, "last_n": 64}]
     assert imported(tmp_path, "llama.cpp", exported.text).chain[0] == expected
     reverse = export_preset(chain[::-1], "llama.cpp")
-    assert [sentence.split(":")[0] for sentence in reverse.reported] == ["penalties"]
+    assert [sentence.split(":")[0] for sentence in reverse.unsupported_settings] == ["penalties"]
 
 
 def test_koboldcpp_keeps_the_middle_of_a_dynamic_temperature_before_mirostat(tmp_path):
@@ -595,7 +595,7 @@ UNSAID = {
 
 @pytest.mark.parametrize(("form", "chain", "subjects"), UNSAID.values(), ids=UNSAID)
 def test_reported(form, chain, subjects):
-    reported = export_preset(chain, form).reported
+    reported = export_preset(chain, form).unsupported_settings
     assert [sentence.split()[0].rstrip(":") for sentence in reported] == subjects
 
 
@@ -625,10 +625,10 @@ SAID = {
 def test_the_settings_beside_the_chain(tmp_path, form):
     exported = export_preset(Preset.from_table(SETTINGS), form)
     back = imported(tmp_path, form, exported.text)
-    assert back.extras == {key: SETTINGS[key] for key in SAID[form]}
+    assert back.other_settings == {key: SETTINGS[key] for key in SAID[form]}
     unsaid = {"seed", "max_tokens", "stop", "system", "grammar"} - set(SAID[form])
     unsaid |= {"grammar"} if form == "koboldai" else set()  # it is written, for SillyTavern alone
-    assert {sentence.split(":")[0] for sentence in exported.reported} == unsaid
+    assert {sentence.split(":")[0] for sentence in exported.unsupported_settings} == unsaid
 
 
 UNLIMITED = {
@@ -649,8 +649,8 @@ UNLIMITED = {
 def test_no_limit(tmp_path, form):
     exported = export_preset(Preset.from_table({"max_tokens": -1, "chain": ["dist"]}), form)
     extras, subjects = UNLIMITED[form]
-    assert imported(tmp_path, form, exported.text).extras == extras
-    assert [sentence.split(":")[0] for sentence in exported.reported] == subjects
+    assert imported(tmp_path, form, exported.text).other_settings == extras
+    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == subjects
 
 
 # The kinds of grammars that each format holds beside GBNF.
@@ -669,16 +669,18 @@ GRAMMARS = {
 def test_a_grammar_is_carried_or_reported(tmp_path, form, grammar, forms):
     exported = export_preset(Preset.from_table({"grammar": grammar, "chain": ["dist"]}), form)
     is_carried = form in forms
-    extras = imported(tmp_path, form, exported.text).extras
+    extras = imported(tmp_path, form, exported.text).other_settings
     if form == "llama.cpp" and is_carried:  # a command line holds a schema as text
         extras["grammar"] = {"json_schema": json.loads(extras["grammar"]["json_schema"])}
     assert extras == ({"grammar": grammar} if is_carried else {})
-    assert [sentence.split(":")[0] for sentence in exported.reported] == ([] if is_carried else ["grammar"])
+    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == (
+        [] if is_carried else ["grammar"]
+    )
 
 
 def test_koboldcpp_takes_seed_0_for_a_random_one():
     exported = export_preset(Preset.from_table({"seed": 0, "chain": ["dist"]}), "koboldcpp")
-    assert [sentence.split(":")[0] for sentence in exported.reported] == ["seed 0"]
+    assert [sentence.split(":")[0] for sentence in exported.unsupported_settings] == ["seed 0"]
     assert json.loads(exported.text)["sampler_seed"] == -1
 
 
@@ -695,7 +697,7 @@ def test_a_schema(tmp_path):
     assert "--json-schema" in export_preset(preset, "llama.cpp").text
     for form in ("llama-server", "sillytavern"):
         back = imported(tmp_path, form, export_preset(preset, form).text)
-        assert back.extras == {"grammar": {"json_schema": {"type": "object"}}}
+        assert back.other_settings == {"grammar": {"json_schema": {"type": "object"}}}
 
 
 def test_a_command_line_and_a_body():

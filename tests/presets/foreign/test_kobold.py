@@ -103,7 +103,7 @@ def test_sections(load):
     assert imported.sections == names
     assert steps(imported) == [["top_k", {"k": 3}]]
     assert steps(load(presets, section="A (xglm)")) == [["top_k", {"k": 2}]]
-    assert load(presets, section="A (opt)").extras == {"max_tokens": 80}
+    assert load(presets, section="A (opt)").other_settings == {"max_tokens": 80}
     assert steps(load(presets, section="C")) == [["top_k", {"k": 4}]]  # both have the same settings
     for section in (None, "A", "D"):
         with pytest.raises(PresetError, match=r"A \(opt\), A \(xglm\)"):
@@ -236,14 +236,14 @@ REPORTS = {
 
 @pytest.mark.parametrize(("form", "values", "keys"), REPORTS.values(), ids=REPORTS)
 def test_reported(load, form, values, keys):
-    assert [sentence.split()[0] for sentence in load(values, form).reported] == keys
+    assert [sentence.split()[0] for sentence in load(values, form).unsupported_settings] == keys
 
 
 def test_extras(load):
     values = {**OFF, "genamt": 80, "grammar": 'root ::= "a"', "seed": -1}
-    assert load(values, "koboldai").extras == {"max_tokens": 80, "grammar": 'root ::= "a"'}
+    assert load(values, "koboldai").other_settings == {"max_tokens": 80, "grammar": 'root ::= "a"'}
     request = {**OFF, "max_length": 99, "max_context_length": 4096, "sampler_seed": 7, "stop_sequence": ["a", ""]}
-    assert load(request, "koboldcpp").extras == {"max_tokens": 99, "seed": 7, "stop": ["a"]}
+    assert load(request, "koboldcpp").other_settings == {"max_tokens": 99, "seed": 7, "stop": ["a"]}
 
 
 @pytest.mark.parametrize("order", [[0, 9], "a, b", 7, [True]])

@@ -114,23 +114,23 @@ REPORTS = {
 
 @pytest.mark.parametrize(("text", "keys"), REPORTS.values(), ids=REPORTS)
 def test_reported(load, text, keys):
-    assert [sentence.split()[0] for sentence in load(text, "llama.cpp").reported] == keys
+    assert [sentence.split()[0] for sentence in load(text, "llama.cpp").unsupported_settings] == keys
 
 
 def test_extras(load):
     text = "seed = 7\npredict = 99\nreverse-prompt = \\nUser:\nsystem-prompt = hi\ngrammar-file = a.gbnf\n"
-    assert load(text).extras == {
+    assert load(text).other_settings == {
         "seed": 7,
         "max_tokens": 99,
         "stop": ["\nUser:"],
         "system": "hi",
         "grammar": {"file": "a.gbnf"},
     }
-    assert load("seed = -1\nn-predict = -1\n").extras == {"max_tokens": -1}
-    assert load("n-predict = -2\n").extras == {"max_tokens": -1}
+    assert load("seed = -1\nn-predict = -1\n").other_settings == {"max_tokens": -1}
+    assert load("n-predict = -2\n").other_settings == {"max_tokens": -1}
     imported = load("n-predict = 0\n")
-    assert imported.extras == {}
-    assert [sentence.split()[0] for sentence in imported.reported] == ["n-predict"]
+    assert imported.other_settings == {}
+    assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["n-predict"]
 
 
 def test_metadata(load):
@@ -144,7 +144,7 @@ def test_metadata(load):
         *(P, M),
         ["temperature", {"t": 0.6}],
     ]
-    assert [sentence.split()[0] for sentence in imported.reported] == ["general.sampling.odd"]
+    assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["general.sampling.odd"]
     ordered = load({"general.sampling.sequence": "temperature;top_k", "general.sampling.mirostat": 0})
     assert steps(ordered) == [T, K]
 

@@ -86,12 +86,12 @@ HUGGINGFACE_REPORTS = {
 
 @pytest.mark.parametrize(("values", "keys"), HUGGINGFACE_REPORTS.values(), ids=HUGGINGFACE_REPORTS)
 def test_huggingface_reports(load, values, keys):
-    assert [sentence.split()[0] for sentence in load(values, "huggingface").reported] == keys
+    assert [sentence.split()[0] for sentence in load(values, "huggingface").unsupported_settings] == keys
 
 
 def test_huggingface_extras(load):
     values = {"max_new_tokens": 512, "max_length": 20, "stop_strings": "END"}
-    assert load(values, "huggingface").extras == {"max_tokens": 512, "stop": ["END"]}
+    assert load(values, "huggingface").other_settings == {"max_tokens": 512, "stop": ["END"]}
 
 
 TOP = [["top_k", {"k": 40}], ["top_p", {"p": 0.9}]]
@@ -140,7 +140,7 @@ OLLAMA_EXTRAS = {
 
 @pytest.mark.parametrize(("text", "expected"), OLLAMA_EXTRAS.values(), ids=OLLAMA_EXTRAS)
 def test_ollama_extras(load, text, expected):
-    assert load(text + "\nFROM llama3\nTEMPLATE x\n", "ollama").extras == expected
+    assert load(text + "\nFROM llama3\nTEMPLATE x\n", "ollama").other_settings == expected
 
 
 OLLAMA_REPORTS = {
@@ -158,7 +158,7 @@ OLLAMA_REPORTS = {
 
 @pytest.mark.parametrize(("text", "keys"), OLLAMA_REPORTS.values(), ids=OLLAMA_REPORTS)
 def test_ollama_reports(load, text, keys):
-    assert [sentence.split()[0] for sentence in load(f"FROM llama3\n{text}\n").reported] == keys
+    assert [sentence.split()[0] for sentence in load(f"FROM llama3\n{text}\n").unsupported_settings] == keys
 
 
 @pytest.mark.parametrize(
@@ -271,14 +271,14 @@ TABBY_REPORTS = {
 
 @pytest.mark.parametrize(("text", "keys"), TABBY_REPORTS.values(), ids=TABBY_REPORTS)
 def test_tabbyapi_reports(load, text, keys):
-    assert [sentence.split()[0] for sentence in load(text).reported] == keys
+    assert [sentence.split()[0] for sentence in load(text).unsupported_settings] == keys
 
 
 def test_tabbyapi_extras(load):
     text = overrides(max_tokens=150, stop='["a", 2]', seed=4, grammar_string="x")
     imported = load(text)
-    assert imported.extras == {"max_tokens": 150, "stop": ["a"], "seed": 4, "grammar": "x"}
-    assert [sentence.split()[0] for sentence in imported.reported] == ["stop"]
+    assert imported.other_settings == {"max_tokens": 150, "stop": ["a"], "seed": 4, "grammar": "x"}
+    assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["stop"]
 
 
 def fields(**values):
@@ -342,24 +342,28 @@ def test_lmstudio_extras(load):
         "n_predict": -1,
         "seed": 3,
     }
-    assert load({"inference_params": old}).extras == {
+    assert load({"inference_params": old}).other_settings == {
         "max_tokens": -1,
         "stop": ["[INST]"],
         "system": "You are",
         "seed": 3,
     }
     unlimited = fields(maxPredictedTokens={"checked": False, "value": 1000}, seed={"checked": True, "value": 5})
-    assert load(unlimited).extras == {"max_tokens": -1, "seed": 5}
-    assert load(fields(seed={"checked": False, "value": -1})).extras == {}
+    assert load(unlimited).other_settings == {"max_tokens": -1, "seed": 5}
+    assert load(fields(seed={"checked": False, "value": -1})).other_settings == {}
     schema = {"type": "json", "jsonSchema": {"type": "object"}}
     new = fields(
         maxPredictedTokens={"checked": True, "value": 9}, stopStrings=["a"], systemPrompt="", structured=schema
     )
-    assert load(new).extras == {"max_tokens": 9, "stop": ["a"], "grammar": {"json_schema": {"type": "object"}}}
+    assert load(new).other_settings == {
+        "max_tokens": 9,
+        "stop": ["a"],
+        "grammar": {"json_schema": {"type": "object"}},
+    }
 
 
 def test_lmstudio_reports(load):
     imported = load(fields(promptTemplate={}, speed=3))
-    assert [sentence.split()[0] for sentence in imported.reported] == ["llm.prediction.speed"]
+    assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["llm.prediction.speed"]
     with pytest.raises(PresetError, match=r"operation\.fields"):
         load({"operation": {"fields": 3}})

@@ -258,5 +258,7 @@ HEADINGS = {
 def test_what_was_changed_and_what_was_left_out(load, content, form, expected):
     imported = load(content, form)
     assert comments(imported) == expected
-    assert [sentence.split()[0] for sentence in imported.changed] == expected.get("Carried over with a change", [])
-    assert set(imported.changed) <= set(imported.reported)
+    assert [sentence.split()[0] for sentence in imported.changed_settings] == expected.get(
+        "Carried over with a change", []
+    )
+    assert set(imported.changed_settings) <= set(imported.unsupported_settings)

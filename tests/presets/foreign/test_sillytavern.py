@@ -110,7 +110,7 @@ EXTRAS = {
 
 @pytest.mark.parametrize(("values", "expected"), EXTRAS.values(), ids=EXTRAS)
 def test_extras(load, values, expected):
-    assert load(values, "sillytavern").extras == expected
+    assert load(values, "sillytavern").other_settings == expected
 
 
 REPORTS = {
@@ -131,4 +131,4 @@ REPORTS = {
 
 @pytest.mark.parametrize(("values", "keys"), REPORTS.values(), ids=REPORTS)
 def test_reported(load, values, keys):
-    assert [sentence.split()[0] for sentence in load(values, "sillytavern").reported] == keys
+    assert [sentence.split()[0] for sentence in load(values, "sillytavern").unsupported_settings] == keys

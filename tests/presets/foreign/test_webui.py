@@ -174,7 +174,7 @@ REPORTS = {
 
 @pytest.mark.parametrize(("text", "keys"), REPORTS.values(), ids=REPORTS)
 def test_reported(load, text, keys):
-    assert [sentence.split()[0] for sentence in load(text, "webui").reported] == keys
+    assert [sentence.split()[0] for sentence in load(text, "webui").unsupported_settings] == keys
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""Which keys of another tool's file hold the parameters of a sampler. Imports and exports use the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .table import ForeignTable
+
+
+@dataclass(frozen=True)
+class ToolKey:
+    """A key of another tool's file that holds a parameter of a sampler.
+
+    Attributes:
+        name: the key.
+        off_value: the value with which the step changes nothing; the tool's usual value if the parameter cannot
+            switch the step off. It also is the default, unless `ImportedChainBuilder.defaults` has another one.
+            An integer means that the file must hold an integer, a float that it may hold any number.
+        minimum: lower values are read as this one; None if there is no limit.
+        maximum: higher values are read as this one; None if there is no limit.
+        reader: the function that reads the value, called with the table, the key and the default; None: a method
+            of the table that fits the type of ``off_value``.
+    """
+
+    name: str
+    off_value: Any
+    minimum: float | None = None
+    maximum: float | None = None
+    reader: Callable[[ForeignTable, str, Any], Any] | None = None
+
+    def read(self, table: ForeignTable, default: Any) -> Any:
+        """Return the value within the limits; raise ``PresetError`` for a value of another type."""
+        read = self.reader or (ForeignTable.integer if isinstance(self.off_value, int) else ForeignTable.number)
+        value = read(table, self.name, default)
+        value = value if self.minimum is None else max(value, self.minimum)
+        return value if self.maximum is None else min(value, self.maximum)
+
+
+@dataclass(frozen=True)
+class SamplerKeys:
+    """The keys that hold the parameters of one sampler in a tool's file.
+
+    `ImportedChainBuilder.read_step` reads a step from these keys; `PresetExporter.write_parameters` writes them.
+
+    Attributes:
+        sampler: name of the sampler.
+        key_by_parameter: the key of each parameter. The first one is the main key, which error messages name.
+        slot: the tool's name for the step, as its lists of steps use it; empty: the name of the sampler.
+        fixed_parameters: values of parameters that the tool has no key for. A parameter that is neither here nor
+            in ``key_by_parameter`` has the sampler's default in that tool.
+        switch_key: the key that turns the step on; empty if the main key does.
+        is_active_at: returns True for a value of the main key with which the tool applies the step; None if the
+            tool applies the step for every value.
+        comment: comment for the YAML preset.
+    """
+
+    sampler: str
+    key_by_parameter: Mapping[str, ToolKey]
+    slot: str = ""
+    fixed_parameters: Mapping[str, Any] = field(default_factory=dict)
+    switch_key: str = ""
+    is_active_at: Callable[[float], bool] | None = None
+    comment: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", self.slot or self.sampler)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of all keys, ``switch_key`` first."""
+        names = dict.fromkeys([self.switch_key, *(key.name for key in self.key_by_parameter.values())])
+        return [name for name in names if name]
+
+
+def by_sampler(*entries: SamplerKeys) -> dict[str, SamplerKeys]:
+    """Return the entries by the name of their sampler."""
+    return {entry.sampler: entry for entry in entries}
+
+
+def off_values(sampler_keys: Mapping[str, SamplerKeys]) -> dict[str, Any]:
+    """Return a value for each key with which no step is active; 0 for each ``switch_key``."""
+    values: dict[str, Any] = {}
+    for entry in sampler_keys.values():
+        values |= {entry.switch_key: 0} if entry.switch_key else {}
+        values |= {key.name: key.off_value for key in entry.key_by_parameter.values()}
+    return values
+
+
+def rename_keys(sampler_keys: Mapping[str, SamplerKeys], new_names: Mapping[str, str]) -> dict[str, SamplerKeys]:
+    """Return the entries with the key names of another tool.
+
+    Args:
+        sampler_keys: the entries, by sampler.
+        new_names: the other tool's name of each key that the tool has. A sampler is left out if the tool has no
+            name for its ``switch_key`` or, without a ``switch_key``, for its main key.
+    """
+    renamed = {}
+    for sampler, entry in sampler_keys.items():
+        if entry.key_names and entry.key_names[0] in new_names:
+            renamed[sampler] = replace(
+                entry,
+                key_by_parameter={
+                    parameter: replace(key, name=new_names[key.name])
+                    for parameter, key in entry.key_by_parameter.items()
+                    if key.name in new_names
+                },
+            )
+    return renamed
