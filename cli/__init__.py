@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from .startup import let_libraries_be_quick, paused_collector
+from .startup import paused_collector, set_import_defaults
 
 __all__ = ["main"]
 
@@ -16,15 +16,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Without arguments the process belongs to `gen`, and signals end it as the manual says.
     """
     if arguments is None:
-        let_libraries_be_quick()
+        set_import_defaults()
     try:
         try:
             _run(arguments)
         finally:
             if arguments is None:
-                from .interrupt import leave_on_signals
+                from .interrupt import exit_immediately_on_signals
 
-                leave_on_signals()
+                exit_immediately_on_signals()
     except KeyboardInterrupt:  # before a command could handle it, or after its end
         from .messages import INTERRUPTED
 

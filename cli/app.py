@@ -53,7 +53,7 @@ class Commands(GenGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help or the versions, or leave the words to the command that they name."""
-        given = match_words(args, self.flags, ctx.command_path, is_group=True).given
+        given = match_words(args, self.flags, ctx.command_path, is_group=True).typed_flags
         if next(iter(given), None) == VERSION.field:
             from importlib.metadata import version
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .flags import HELP, DeclaredFlag, respelled
+from .flags import HELP, DeclaredFlag, normalize_flag_name
 
 _ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
 """A flag of one letter with its number, such as ``-n5``."""
 
 
-class TypedFlag(NamedTuple):
+class FlagWithTexts(NamedTuple):
     """A flag or an argument on a command line.
 
     Attributes:
@@ -34,52 +34,52 @@ class TypedFlag(NamedTuple):
     texts: list[str]
 
 
-class Words(NamedTuple):
+class DividedWords(NamedTuple):
     """The words after a command, divided into flags and other words.
 
     Attributes:
-        given: the flags by field, in the order in which each was typed first.
-        rest: the words that belong to no flag.
+        typed_flags: the flags by field, in the order in which each was typed first.
+        other_words: the words that belong to no flag.
     """
 
-    given: dict[str, TypedFlag]
-    rest: list[str]
+    typed_flags: dict[str, FlagWithTexts]
+    other_words: list[str]
 
 
 def match_words(
-    words: Sequence[str], flags: Sequence[DeclaredFlag], path: str, *, is_group: bool = False
-) -> Words:
+    words: Sequence[str], flags: Sequence[DeclaredFlag], command_path: str, *, is_group: bool = False
+) -> DividedWords:
     """Return the flags among the words after a command, with their values as typed, and the other words.
 
     Args:
         words: the words after the command.
         flags: the flags of the command.
-        path: the command as it is typed, such as ``gen run``.
+        command_path: the command as it is typed, such as ``gen run``.
         is_group: the first word that is not a flag names a command of the group, and ends the search.
 
     Raises:
         UsageError: an unknown flag, a flag without its value, or a switch with one.
     """
     by_name = {name: flag for flag in flags for name in flag.names}
-    found, waiting = Words({}, []), deque(words)
-    while waiting:
-        word = waiting.popleft()
+    found, remaining_words = DividedWords({}, []), deque(words)
+    while remaining_words:
+        word = remaining_words.popleft()
         if word == "--":
             break
         if word.startswith("-") and word != "-":
             name, value = _split(word, by_name)
             if name not in by_name:
-                _refuse_flag(word, flags, path)
-            texts = _texts(by_name[name], name, value, waiting)
-            earlier = found.given.get(by_name[name].field)
+                _reject_unknown_flag(word, flags, command_path)
+            texts = _texts(by_name[name], name, value, remaining_words)
+            earlier = found.typed_flags.get(by_name[name].field)
             if earlier is not None and by_name[name].is_list:
                 texts = earlier.texts + texts
-            found.given[by_name[name].field] = TypedFlag(by_name[name], name, texts)
+            found.typed_flags[by_name[name].field] = FlagWithTexts(by_name[name], name, texts)
         else:
-            found.rest.append(word)
+            found.other_words.append(word)
             if is_group:
                 break
-    found.rest.extend(waiting)
+    found.other_words.extend(remaining_words)
     return found
 
 
@@ -91,7 +91,7 @@ def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | N
     """
     name, sign, value = word.partition("=")
     is_letter = len(name) == 2
-    for spelling in (name, respelled(name)):
+    for spelling in (name, normalize_flag_name(name)):
         if spelling in by_name and not (sign and is_letter):
             return spelling, value if sign else None
     attached = _ATTACHED.fullmatch(word)
@@ -100,7 +100,7 @@ def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | N
     return word, None
 
 
-def _texts(flag: DeclaredFlag, name: str, value: str | None, waiting: deque[str]) -> list[str]:
+def _texts(flag: DeclaredFlag, name: str, value: str | None, remaining_words: deque[str]) -> list[str]:
     """Return the value of a flag, from the same word or from the next one, which is removed; none for a switch."""
     if not flag.takes_value:
         if value is not None:
@@ -108,46 +108,48 @@ def _texts(flag: DeclaredFlag, name: str, value: str | None, waiting: deque[str]
         return []
     if value is not None:
         return [value]
-    bare = flag.flag.bare
-    if bare is not None and not (waiting and bare.value.fullmatch(waiting[0])):
-        return [bare.meaning]
-    if not waiting:
+    optional_value = flag.flag.optional_value
+    if optional_value is not None and not (
+        remaining_words and optional_value.pattern.fullmatch(remaining_words[0])
+    ):
+        return [optional_value.default]
+    if not remaining_words:
         _fail(f"{name} needs a value behind it")
-    return [waiting.popleft()]
+    return [remaining_words.popleft()]
 
 
-def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[str, Any]:
+def read_values(words: DividedWords, flags: Sequence[DeclaredFlag], command_path: str) -> dict[str, Any]:
     """Return the values of the given flags and arguments, by field.
 
     Args:
         words: the words after the command, as `match_words` returns them.
         flags: the flags of the command.
-        path: the command as it is typed.
+        command_path: the command as it is typed.
 
     Raises:
         UsageError: a wrong value, a required flag or argument that is missing, or a word too many.
     """
-    rest = list(words.rest)
-    given = dict(words.given)
+    rest = list(words.other_words)
+    given = dict(words.typed_flags)
     for declared in flags:
         if declared.is_argument and rest:
             count = len(rest) if declared.is_list else 1
-            given[declared.field] = TypedFlag(declared, declared.flag.name, rest[:count])
+            given[declared.field] = FlagWithTexts(declared, declared.flag.name, rest[:count])
             del rest[:count]
     values = {field: _read(flag) for field, flag in given.items()}
     missing = next((flag for flag in flags if flag.is_required and flag.field not in values), None)
     if missing is not None:
         from .usage_hints import missing_sentence
 
-        _fail(missing_sentence(missing, path))
+        _fail(missing_sentence(missing, command_path))
     if rest:
         from .usage_hints import extra_words_sentence
 
-        _fail(extra_words_sentence(rest, flags, path))
+        _fail(extra_words_sentence(rest, flags, command_path))
     return values
 
 
-def _read(given: TypedFlag) -> Any:
+def _read(given: FlagWithTexts) -> Any:
     declared = given.declared
     if not declared.takes_value:
         return given.name not in declared.flag.negatives
@@ -158,10 +160,10 @@ def _read(given: TypedFlag) -> Any:
     return values if declared.is_list else values[0]
 
 
-def _refuse_flag(word: str, flags: Sequence[DeclaredFlag], path: str) -> NoReturn:
+def _reject_unknown_flag(word: str, flags: Sequence[DeclaredFlag], command_path: str) -> NoReturn:
     from .usage_hints import unknown_flag_sentence
 
-    _fail(unknown_flag_sentence(word, flags, path))
+    _fail(unknown_flag_sentence(word, flags, command_path))
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -171,12 +173,14 @@ def _fail(sentence: str) -> NoReturn:
     raise UsageError(sentence) from None
 
 
-def _keep_values(context: Any, words: Words, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
+def _read_and_store_values(context: Any, words: DividedWords, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
     """Read the values, and keep them in the context for the command, with the flags as they were typed."""
-    from .command_options import CommandLine, keep_command_line
+    from .command_options import CommandLine, store_command_line
 
     values = read_values(words, flags, context.command_path)
-    keep_command_line(context, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+    store_command_line(
+        context, CommandLine(values, {field: flag.name for field, flag in words.typed_flags.items()})
+    )
     return values
 
 
@@ -200,9 +204,9 @@ class GenCommand(TyperCommand):
         """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
         flags = self.flags
         words = match_words(args, flags, ctx.command_path)
-        if HELP.field in words.given:
+        if HELP.field in words.typed_flags:
             _show_help(self, ctx)
-        values = _keep_values(ctx, words, flags)
+        values = _read_and_store_values(ctx, words, flags)
         # Without their defaults, flags that are not given would keep their values of an earlier call.
         ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
         return []
@@ -229,11 +233,11 @@ class GenGroup(TyperGroup):
         """Read the group's own flags into values, and leave the other words to the command that they name."""
         flags = self.flags
         words = match_words(args, flags, ctx.command_path, is_group=True)
-        if HELP.field in words.given:
+        if HELP.field in words.typed_flags:
             _show_help(self, ctx)
-        _keep_values(ctx, Words(words.given, []), flags)
+        _read_and_store_values(ctx, DividedWords(words.typed_flags, []), flags)
         # Typer's method stores the words of the command in private attributes of the context.
-        return super().parse_args(ctx, ["--", *words.rest])
+        return super().parse_args(ctx, ["--", *words.other_words])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first word names. Raises ``UsageError``."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 import typer
 
 from ..common.errors import UsageError
-from .flags import REQUIRED, DeclaredFlag, Flag, Options, flag_of, walk_flags
+from .flags import REQUIRED, DeclaredFlag, Flag, Options, flag_of_field, iterate_flags
 from .messages import report_failures, require_stdout
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -83,12 +83,12 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
     """The flags and arguments of an options class and of its groups, in the order of the help."""
     types = field_types(cls)
     for declared in fields(cls):
-        flag = flag_of(declared)
+        flag = flag_of_field(declared)
         if flag is not None:
             value_type, is_list = _value_type(types[declared.name])
             default = REQUIRED if declared.default is MISSING else declared.default
             yield DeclaredFlag(declared.name, flag, value_type, is_list, default)
-        elif types[declared.name] is not GivenFlags:
+        elif types[declared.name] is not TypedFlags:
             yield from declared_flags(types[declared.name])
 
 
@@ -111,12 +111,12 @@ def _value_type(declared_type: Any) -> tuple[type, bool]:
 def _parameters(cls: type[Options]) -> Iterator[Parameter]:
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
-        flag = flag_of(declared)
+        flag = flag_of_field(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
             annotation = Annotated[declared_type, _typer_parameter(flag)]  # type: ignore[valid-type]
             yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        elif declared_type is GivenFlags:
+        elif declared_type is TypedFlags:
             yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
         else:
             yield from _parameters(declared_type)
@@ -126,7 +126,7 @@ def _typer_parameter(flag: Flag) -> Any:
     """The declaration of a flag for Typer, which reads no value and writes no help: names and reader suffice."""
     if not flag.names:
         return typer.Argument(metavar=flag.metavar)
-    return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.reads)
+    return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.parse)
 
 
 _COMMAND_LINE = "logitsmith.command_line"
@@ -138,14 +138,14 @@ class CommandLine(NamedTuple):
 
     Attributes:
         values: the values of the given flags and arguments, by field.
-        typed: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
+        typed_names: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
     """
 
     values: Mapping[str, Any]
-    typed: Mapping[str, str]
+    typed_names: Mapping[str, str]
 
 
-def keep_command_line(context: Any, line: CommandLine) -> None:
+def store_command_line(context: Any, line: CommandLine) -> None:
     """Keep the command line in the context of its command."""
     context.meta[_COMMAND_LINE] = line
 
@@ -160,22 +160,22 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     built = {}
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
-        described = flag_of(declared)
+        described = flag_of_field(declared)
         if described is not None:
             value = values.get(declared.name, declared.default)
             built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
-        elif declared_type is GivenFlags:
+        elif declared_type is TypedFlags:
             built[declared.name] = _given(values[_CONTEXT], cls)
         else:
             built[declared.name] = _build(declared_type, values)
     return cls(**built)
 
 
-def _given(context: typer.Context, cls: type[Options]) -> GivenFlags:
+def _given(context: typer.Context, cls: type[Options]) -> TypedFlags:
     line = command_line_of(context)
-    names = {name: line.typed.get(name, name) for name in line.values}
-    called = {flag.field: flag.flag.name for flag in declared_flags(cls)}
-    return GivenFlags(names, {called[field]: name for field, name in line.typed.items()})
+    names = {name: line.typed_names.get(name, name) for name in line.values}
+    display_names = {flag.field: flag.flag.name for flag in declared_flags(cls)}
+    return TypedFlags(names, {display_names[field]: name for field, name in line.typed_names.items()})
 
 
 def _unescape(value: Any) -> Any:
@@ -209,8 +209,8 @@ def _replacement(match: re.Match[bytes]) -> bytes:
 
 def check_options(options: Options) -> None:
     """Refuse wrong values, and then those that exclude each other. Raises ``UsageError``."""
-    given = given_flags(options)
-    for flag, value in walk_flags(options):
+    given = typed_flags_of(options)
+    for flag, value in iterate_flags(options):
         _check_value(given.name_of(flag), flag, value)
     _check_groups(options)
 
@@ -227,9 +227,9 @@ def _check_value(name: str, flag: Flag, value: Any) -> None:
     if value is None:
         return
     if flag.limit is not None:
-        complaint = flag.limit.complaint(value)
-        if complaint is not None:
-            raise UsageError(f"{name}: {complaint}")
+        violation = flag.limit.violation(value)
+        if violation is not None:
+            raise UsageError(f"{name}: {violation}")
     for text in value if isinstance(value, list) else [value]:
         # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
         if type(text) is str and not flag.is_path and not _is_unicode(text):
@@ -245,67 +245,70 @@ def _is_unicode(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class GivenFlags:
+class TypedFlags:
     """The flags on the command line, whatever their values; a default is not given.
 
-    As a field of an options class it is filled without a flag of its own. ``names``: the flags as they were typed,
-    by field; ``typed``: the same, by the name that messages would use else.
+    A field of this type in an options class declares no flag: it is filled from the command line.
+
+    Attributes:
+        typed_name_by_field: the name that was typed for each flag, by the field that declares the flag.
+        typed_name_by_display_name: the name that was typed for each flag, by the flag's name in messages.
     """
 
-    names: Mapping[str, str] = field(default_factory=dict)
-    typed: Mapping[str, str] = field(default_factory=dict)
+    typed_name_by_field: Mapping[str, str] = field(default_factory=dict)
+    typed_name_by_display_name: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, flag: Flag) -> str:
         """What a message calls a flag: as it was typed."""
-        return self.typed.get(flag.name, flag.name)
+        return self.typed_name_by_display_name.get(flag.name, flag.name)
 
-    def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
+    def reject(self, *groups: type[Options], why: str, required_companions: Collection[str] | None = None) -> None:
         """Raise ``UsageError`` if a flag of these groups is given.
 
         Args:
             groups: options classes; their own groups are not looked at.
             why: the message, after the flag.
-            only_for: just the flags that are only for one of these, see `Flag`; None: all of them.
+            required_companions: just the flags that are only for one of these, see `Flag`; None: all of them.
         """
-        for name, flag in self._flags_of(groups):
-            if only_for is None or not set(flag.only_for).isdisjoint(only_for):
+        for name, flag in self._typed_flags_in(groups):
+            if required_companions is None or not set(flag.required_companions).isdisjoint(required_companions):
                 raise UsageError(f"{name} {why}")
 
-    def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
+    def reject_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
         """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
-        for name, flag in self._flags_of(groups):
-            if flag.only_for and set(flag.only_for).isdisjoint(available):
-                raise UsageError(f"{name} is for {' or '.join(flag.only_for)}")
+        for name, flag in self._typed_flags_in(groups):
+            if flag.required_companions and set(flag.required_companions).isdisjoint(available):
+                raise UsageError(f"{name} is for {' or '.join(flag.required_companions)}")
 
-    def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
+    def _typed_flags_in(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
         """The given flags of these groups, each with the name on the command line."""
         for group in groups:
             for declared in fields(group):
-                flag = flag_of(declared)
-                if flag is not None and declared.name in self.names:
-                    yield self.names[declared.name], flag
+                flag = flag_of_field(declared)
+                if flag is not None and declared.name in self.typed_name_by_field:
+                    yield self.typed_name_by_field[declared.name], flag
 
 
-def given_flags(options: Options) -> GivenFlags:
+def typed_flags_of(options: Options) -> TypedFlags:
     """The flags on the command line, if the options class has a field for them; else none."""
     values = (getattr(options, declared.name) for declared in fields(options))
-    return next((value for value in values if isinstance(value, GivenFlags)), GivenFlags())
+    return next((value for value in values if isinstance(value, TypedFlags)), TypedFlags())
 
 
 NamedPath = tuple[str, Path | None]
 """A flag, and the path that it gives; None: it is not given."""
 
 
-def refuse_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
+def reject_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
     """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
     for number, (flag, path) in enumerate(written):
         for other_flag, other_path in (*written[number + 1 :], *read):
-            if path is not None and other_path is not None and _is_same(path, other_path):
+            if path is not None and other_path is not None and _is_same_file(path, other_path):
                 raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same_file(first_path: Path, second_path: Path) -> bool:
     try:
-        return one.samefile(other)
+        return first_path.samefile(second_path)
     except OSError:  # one of them does not exist yet
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(first_path) == os.path.realpath(second_path)

@@ -69,15 +69,15 @@ def flag(
     metavar: str | None = None,
     default: Any = None,
     shows_default: bool = False,
-    called: str | None = None,
-    sets: str | None = None,
+    display_name: str | None = None,
+    setting_name: str | None = None,
     limit: Limit | None = None,
-    only_for: str | tuple[str, ...] = (),
+    required_companions: str | tuple[str, ...] = (),
     is_path: bool = False,
     has_escapes: bool = False,
-    completes: Completes | None = None,
-    reads: Callable[[str], Any] | None = None,
-    bare: Bare | None = None,
+    completion_kind: CompletionKind | None = None,
+    parse: Callable[[str], Any] | None = None,
+    optional_value: OptionalValue | None = None,
 ) -> Any:
     """Declare a field that is an option of the command line; see `Flag`.
 
@@ -89,33 +89,35 @@ def flag(
         metavar: placeholder of the value in the help; None: by the type.
         default: the value of a flag that is not given; `REQUIRED`: it must be given.
         shows_default: the help shows the default after the text.
-        called: the name in messages, if that is not the first one.
-        sets: the setting that the flag changes, as ``--set`` names it.
+        display_name: the name in messages, if that is not the first one.
+        setting_name: the setting that the flag changes, as ``--set`` names it.
         limit: the numbers that are allowed.
-        only_for: what the flag needs beside it.
+        required_companions: what the flag needs beside it.
         is_path: a text that is a path.
         has_escapes: escapes in a text are processed.
-        completes: what stands for the value when a shell completes it.
-        reads: function that converts a text.
-        bare: meaning of the flag without a value.
+        completion_kind: what stands for the value when a shell completes it.
+        parse: function that converts a text.
+        optional_value: meaning of the flag without a value.
     """
     pairs = [name.partition("/") for name in names]
     described = Flag(
-        name=called or pairs[0][0],
+        name=display_name or pairs[0][0],
         help=help,
         names=tuple(positive for positive, _, _ in pairs if positive),
         negatives=tuple(negative for _, _, negative in pairs if negative),
         panel=panel,
         metavar=metavar,
         shows_default=shows_default,
-        sets=sets,
+        setting_name=setting_name,
         limit=limit,
-        only_for=(only_for,) if isinstance(only_for, str) else only_for,
+        required_companions=(required_companions,)
+        if isinstance(required_companions, str)
+        else required_companions,
         is_path=is_path,
         has_escapes=has_escapes,
-        completes=completes,
-        reads=reads,
-        bare=bare,
+        completion_kind=completion_kind,
+        parse=parse,
+        optional_value=optional_value,
     )
     return _field(described, default)
 
@@ -123,23 +125,23 @@ def flag(
 def argument(
     metavar: str | None,
     *,
-    called: str,
+    display_name: str,
     help: str,  # noqa: A002 - named as Typer names it
     default: Any = None,
     has_escapes: bool = False,
-    completes: Completes | None = None,
+    completion_kind: CompletionKind | None = None,
 ) -> Any:
     """Declare a field that is an argument of the command line, as `flag` declares an option.
 
     Args:
         metavar: its name in the help; None: the field's.
-        called: its name in messages.
+        display_name: its name in messages.
         help: as in `flag`.
         default: as in `flag`.
         has_escapes: as in `flag`.
-        completes: as in `flag`.
+        completion_kind: as in `flag`.
     """
-    described = Flag(called, help, metavar=metavar, has_escapes=has_escapes, completes=completes)
+    described = Flag(display_name, help, metavar=metavar, has_escapes=has_escapes, completion_kind=completion_kind)
     return _field(described, default)
 
 
@@ -148,33 +150,33 @@ def _field(described: Flag, default: Any) -> Any:
     return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
 
 
-def flag_of(declared: Any) -> Flag | None:
+def flag_of_field(declared: Any) -> Flag | None:
     """The flag that a dataclass field declares; None for a group of options."""
     flag_or_none: Flag | None = declared.metadata.get(_FLAG)
     return flag_or_none
 
 
-def walk_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
+def iterate_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
     """Each flag of these options and their groups, with its value, in the order of the help."""
     for declared in fields(options):
         value = getattr(options, declared.name)
-        described = flag_of(declared)
+        described = flag_of_field(declared)
         if described is not None:
             yield described, value
         elif isinstance(value, Options):
-            yield from walk_flags(value)
+            yield from iterate_flags(value)
 
 
-class Bare(NamedTuple):
-    """The value of a flag whose value may be left out.
+class OptionalValue(NamedTuple):
+    """The value of a flag that may be typed without a value, such as ``--trace`` or ``--trace 5``.
 
     Attributes:
-        meaning: the value of the flag alone.
-        value: pattern of the words that are read as the value; other words are not part of the flag.
+        default: the value of a flag that is typed without one.
+        pattern: regular expression that matches a value; a word that does not match is not part of the flag.
     """
 
-    meaning: str
-    value: re.Pattern[str]
+    default: str
+    pattern: re.Pattern[str]
 
 
 class Flag(NamedTuple):
@@ -188,14 +190,14 @@ class Flag(NamedTuple):
         panel: the panel of the help; None: ``Options``.
         metavar: placeholder of the value in the help; None: by the type.
         shows_default: the help shows the default after the text.
-        sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
+        setting_name: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
         limit: the numbers that are allowed; None: left to the room that takes the value.
-        only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
+        required_companions: of these the flag needs one, such as ``an --endpoint``; empty: it needs none.
         is_path: a text that is a path: it may have bytes that are not UTF-8.
         has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
-        completes: what stands for the value when a shell completes it; None: what the type says.
-        reads: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
-        bare: meaning of the flag without a value; None: the value must be given.
+        completion_kind: what stands for the value when a shell completes it; None: what the type says.
+        parse: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
+        optional_value: meaning of the flag without a value; None: the value must be given.
     """
 
     name: str
@@ -205,14 +207,14 @@ class Flag(NamedTuple):
     panel: str | None = None
     metavar: str | None = None
     shows_default: bool = False
-    sets: str | None = None
+    setting_name: str | None = None
     limit: Limit | None = None
-    only_for: tuple[str, ...] = ()
+    required_companions: tuple[str, ...] = ()
     is_path: bool = False
     has_escapes: bool = False
-    completes: Completes | None = None
-    reads: Callable[[str], Any] | None = None
-    bare: Bare | None = None
+    completion_kind: CompletionKind | None = None
+    parse: Callable[[str], Any] | None = None
+    optional_value: OptionalValue | None = None
 
 
 _METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
@@ -284,8 +286,8 @@ class DeclaredFlag(NamedTuple):
 
     def read(self, text: str) -> Any:
         """Return the value that a text stands for. Raises ``ValueError`` with what is wrong."""
-        if self.flag.reads is not None:
-            return self.flag.reads(text)
+        if self.flag.parse is not None:
+            return self.flag.parse(text)
         if issubclass(self.value_type, Enum):
             return self._read_choice(text)
         return _READERS[self.value_type](text)
@@ -336,52 +338,59 @@ _OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
 """llama.cpp's names with a single dash that people write with two."""
 
 
-def respelled(name: str) -> str:
+def normalize_flag_name(name: str) -> str:
     """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
     return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Allowed numbers: ``least`` to ``most``, and -1 if that has a meaning of its own.
+    """The numbers that a flag allows.
 
-    Attributes: ``allowed``, the same in words; ``is_open``: ``least`` and ``most`` themselves are not allowed.
+    Attributes:
+        allowed: the allowed numbers in words, for messages: ``within 0..7``.
+        minimum: the lowest number.
+        maximum: the highest number.
+        minus_one_meaning: the meaning of -1, if it is allowed below ``minimum``; None: no special meaning.
+        excludes_bounds: whether ``minimum`` and ``maximum`` themselves are not allowed.
     """
 
     allowed: str
-    least: float
-    most: float = inf
-    minus_one: str | None = None
-    is_open: bool = False
+    minimum: float
+    maximum: float = inf
+    minus_one_meaning: str | None = None
+    excludes_bounds: bool = False
 
-    def complaint(self, value: float) -> str | None:
+    def violation(self, value: float) -> str | None:
         """What is wrong with the number, None if it is allowed."""
-        if self.is_open:
-            is_allowed = self.least < value < self.most
+        if self.excludes_bounds:
+            is_allowed = self.minimum < value < self.maximum
         else:
-            is_allowed = self.least <= value <= self.most or (value == -1 and self.minus_one is not None)
+            is_allowed = self.minimum <= value <= self.maximum or (
+                value == -1 and self.minus_one_meaning is not None
+            )
         if is_allowed:
             return None
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        minus_one = "" if self.minus_one is None else f", nor -1 for {self.minus_one}"
-        return f"{shown} is not {self.allowed}{minus_one}"
+        minus_one_meaning = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
+        return f"{shown} is not {self.allowed}{minus_one_meaning}"
 
 
-def within(least: int, most: int, minus_one: str | None = None) -> Limit:
-    """Numbers from ``least`` to ``most``, both allowed; ``minus_one``: what -1 stands for, None: it is refused."""
-    return Limit(f"within {least}..{most}", least, most, minus_one)
+def within(minimum: int, maximum: int, minus_one_meaning: str | None = None) -> Limit:
+    """Return a limit that allows ``minimum``, ``maximum`` and the numbers between; for -1 see `Limit`."""
+    return Limit(f"within {minimum}..{maximum}", minimum, maximum, minus_one_meaning)
 
 
-def at_least(least: int, minus_one: str | None = None) -> Limit:
-    """Numbers from ``least`` on; ``minus_one`` as in `within`."""
-    return Limit(f"≥ {least}", least, minus_one=minus_one)
+def at_least(minimum: int, minus_one_meaning: str | None = None) -> Limit:
+    """Return a limit that allows ``minimum`` and all higher numbers; for -1 see `Limit`."""
+    return Limit(f"≥ {minimum}", minimum, minus_one_meaning=minus_one_meaning)
 
 
-POSITIVE = Limit("a number > 0", 0.0, is_open=True)
+POSITIVE = Limit("a number > 0", 0.0, excludes_bounds=True)
 """Finite numbers above 0."""
 
 
-class Completes(Enum):
+class CompletionKind(Enum):
     """What may be typed as a value, where the flag's type does not say it."""
 
     CHAIN = auto()
@@ -416,10 +425,18 @@ class Completes(Enum):
     """``name.parameter=value``."""
 
 
-_WORDS = {"enabled": "on", "true": "on", "1": "on", "disabled": "off", "false": "off", "0": "off", "-1": "auto"}
+_SWITCH_WORDS = {
+    "enabled": "on",
+    "true": "on",
+    "1": "on",
+    "disabled": "off",
+    "false": "off",
+    "0": "off",
+    "-1": "auto",
+}
 
 
-def switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
+def make_switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
     """Return what reads a value of the enumeration, which has ``on``, ``off`` and ``auto``, by any of these words.
 
     ``choices``: the values, as the message on another word names them.
@@ -427,7 +444,7 @@ def switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
 
     def parse(text: str) -> EnumT:
         try:
-            return enum(_WORDS.get(text, text))
+            return enum(_SWITCH_WORDS.get(text, text))
         except ValueError:
             raise ValueError(f"{text!r} is not {choices}") from None
 
@@ -450,4 +467,4 @@ class Color(StrEnum):
 
 
 COLOR_METAVAR = "auto|always|never"
-read_color = switch_parser(Color, "auto, always or never")
+read_color = make_switch_parser(Color, "auto, always or never")

@@ -45,18 +45,21 @@ class HelpRow(NamedTuple):
 
 
 def help_page(
-    path: str, text: str, flags: Sequence[DeclaredFlag], commands: Mapping[str, str] | None = None
+    command_path: str, text: str, flags: Sequence[DeclaredFlag], commands: Mapping[str, str] | None = None
 ) -> str:
     """Return usage, text, arguments, commands and flags.
 
     Args:
-        path: the command as it is typed, such as ``gen run``.
+        command_path: the command as it is typed, such as ``gen run``.
         text: the description of the command.
         flags: the flags and arguments.
         commands: the commands of a group by name, each with its summary; None for a single command.
     """
     width = page_width()
-    sections = [wrap_usage(usage_line(path, flags, has_commands=bool(commands)), width), _body(text, width)]
+    sections = [
+        wrap_usage(usage_line(command_path, flags, has_commands=bool(commands)), width),
+        _body(text, width),
+    ]
     panels: dict[str, list[HelpRow]] = {}
     for declared in flags:
         title = "Arguments" if declared.is_argument else declared.flag.panel or _OPTIONS
@@ -79,11 +82,11 @@ def section(title: str, rows: Iterable[HelpRow], width: int) -> str:
     return "\n".join([_emphasized(f"{title}:", _HEADING), *(_row(row, width) for row in rows)])
 
 
-def usage_line(path: str, flags: Iterable[DeclaredFlag], *, has_commands: bool = False) -> str:
+def usage_line(command_path: str, flags: Iterable[DeclaredFlag], *, has_commands: bool = False) -> str:
     """How the command is called, such as ``gen batch [OPTIONS] REQUESTS``."""
     arguments = [flag for flag in flags if flag.is_argument]
     words = [flag.shown_name if flag.is_required else f"[{flag.shown_name}]" for flag in arguments]
-    return " ".join([path, "[OPTIONS]", *(["[COMMAND]"] if has_commands else words)])
+    return " ".join([command_path, "[OPTIONS]", *(["[COMMAND]"] if has_commands else words)])
 
 
 def wrap_usage(usage: str, width: int) -> str:

@@ -30,7 +30,7 @@ class Interrupt:
     """Whether the user or the system asked the run to end.
 
     Attributes: ``requested``, true from the first signal on; ``exit_code``: 130 for Ctrl-C, 143 for SIGTERM, 129
-    for SIGHUP; ``aborted``, the exception of a call that was aborted.
+    for SIGHUP; ``abort_exception``, the exception of a call that was aborted.
     """
 
     def __init__(self) -> None:
@@ -40,21 +40,23 @@ class Interrupt:
         self._signal_count = 0
         """How many signals C saw. While a C function runs, Python makes one of several."""
         self._abort: Callable[[], object] | None = None
-        self.aborted: type[BaseException] = KeyboardInterrupt
+        self.abort_exception: type[BaseException] = KeyboardInterrupt
 
     @property
     def is_repeated(self) -> bool:
         """True from the second signal on."""
         return self._signal_count > 1
 
-    def abort_with(self, abort: Callable[[], object], aborted: type[Exception]) -> None:
+    def abort_with(self, abort: Callable[[], object], abort_exception: type[Exception]) -> None:
         """Call ``abort`` when what is being computed is not needed any more: it ends a long call into C.
 
-        It is called at the second signal, in `ending_soon` at the first one, and in a thread of its own.
-        ``aborted``: what the call then raises. It may come before the signal's own exception, and counts as that.
+        Args:
+            abort: called in a separate thread: at the second signal, inside `graceful_shutdown` at the first one.
+            abort_exception: the exception that the aborted call raises. It may be raised before the exception of
+                the signal, and is treated as that exception.
         """
         self._abort = abort
-        self.aborted = aborted
+        self.abort_exception = abort_exception
 
     def raise_if_requested(self) -> None:
         """End the command if a signal came, where nothing is to be kept.
@@ -65,7 +67,7 @@ class Interrupt:
             _raise(self.exit_code)
 
     @contextmanager
-    def ending_soon(self) -> Iterator[None]:
+    def graceful_shutdown(self) -> Iterator[None]:
         """While inside, the second signal does nothing: the first one ends the work soon, and its end is written.
 
         If the work goes on all the same, the process ends a moment later; a third signal ends it at once.
@@ -113,10 +115,10 @@ def interruptible() -> Iterator[Interrupt]:
             signal.signal(number, interrupt._receive)
     with _raised_again_when_lost(interrupt):  # until the handlers are gone
         try:
-            with _ended_by_the_second_signal(interrupt):
+            with _process_ended_by_second_signal(interrupt):
                 yield interrupt
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, interrupt.aborted)):
+            if isinstance(error, (KeyboardInterrupt, interrupt.abort_exception)):
                 interrupt.raise_if_requested()
             raise
         finally:
@@ -160,7 +162,7 @@ def _send_later(number: int) -> Timer:
 
 def _send_lost_signal_again(unraisable: Any) -> None:
     """Send a signal again whose exception was lost while modules are imported: importlib has callbacks, too."""
-    number = _signal_of(unraisable.exc_value)
+    number = _signal_that_raised(unraisable.exc_value)
     if number is None:
         sys.__unraisablehook__(unraisable)
     else:
@@ -172,11 +174,11 @@ def exit_code_of_cause(error: RuntimeError) -> int | None:
 
     Before Python 3.12, what leaves a `__set_name__` while a class is made becomes the cause of a ``RuntimeError``.
     """
-    number = _signal_of(error.__cause__)
+    number = _signal_that_raised(error.__cause__)
     return None if number is None else _FIRST_SIGNAL_CODE + number
 
 
-def _signal_of(error: BaseException | None) -> int | None:
+def _signal_that_raised(error: BaseException | None) -> int | None:
     """The number of the signal whose handler raised this; None if none did."""
     if isinstance(error, KeyboardInterrupt):
         return signal.SIGINT
@@ -187,7 +189,7 @@ def _signal_of(error: BaseException | None) -> int | None:
 
 
 @contextmanager
-def _ended_by_the_second_signal(interrupt: Interrupt) -> Iterator[None]:
+def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
     """While inside, the second signal ends the process if Python does not leave in time."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -243,7 +245,7 @@ def exit_on_signals() -> None:
             _handle(number, lambda number, _frame: _raise(_FIRST_SIGNAL_CODE + number))
 
 
-def leave_on_signals() -> None:
+def exit_immediately_on_signals() -> None:
     """From now on a signal ends the process at once: Python is ending, and an exception would only be printed."""
 
     def leave(number: int, _frame: FrameType | None) -> None:

@@ -151,7 +151,7 @@ _SINKS: list[TextIO] = []
 """What stands in for closed streams; it stays open as long as the process lives."""
 
 
-class ClosedOutput(io.TextIOBase):
+class ClosedStdout(io.TextIOBase):
     """In place of a stdout that is closed: to write to it is a failure."""
 
     def write(self, _text: str) -> NoReturn:
@@ -162,14 +162,14 @@ class ClosedOutput(io.TextIOBase):
 def prepare_streams() -> None:
     """Make stdout and stderr take any text: UTF-8 whatever the locale.
 
-    What is written to a closed stderr is lost. A closed stdout becomes a `ClosedOutput`.
+    What is written to a closed stderr is lost. A closed stdout becomes a `ClosedStdout`.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             # It takes the free number, too: a file that is opened later must not get what is meant for a stream.
             sink = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-            setattr(sys, name, ClosedOutput() if name == "stdout" else sink)
+            setattr(sys, name, ClosedStdout() if name == "stdout" else sink)
             _SINKS.append(sink)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -177,13 +177,13 @@ def prepare_streams() -> None:
 
 def require_stdout() -> None:
     """Raise ``OSError`` if stdout is closed, before work is done for nothing."""
-    if isinstance(sys.stdout, ClosedOutput):
+    if isinstance(sys.stdout, ClosedStdout):
         sys.stdout.write("")
 
 
 def fail(message: str, exit_code: int = FAILED) -> NoReturn:
     """Print what is wrong on stderr and end the command."""
-    say(f"gen: {message}")
+    print_message(f"gen: {message}")
     raise typer.Exit(exit_code)
 
 
@@ -202,20 +202,20 @@ def end_open_line(text: str) -> None:
         print(file=sys.stderr)
 
 
-def give_up(reason: str) -> NoReturn:
+def exit_after_abort(reason: str) -> NoReturn:
     """End the process at once: llama.cpp is about to abort it, and no other Python code may run."""
     erase_bar()
-    say(f"gen: llama.cpp gave up: {reason.strip()}")
+    print_message(f"gen: llama.cpp gave up: {reason.strip()}")
     sys.stderr.flush()
     os._exit(FAILED)
 
 
-def note(message: str) -> None:
+def print_note(message: str) -> None:
     """Print a note on stderr."""
-    say(f"gen: note: {message}")
+    print_message(f"gen: note: {message}")
 
 
-def say(line: str) -> None:
+def print_message(line: str) -> None:
     """Print a line on stderr. Names of files and the texts of a GGUF are data: a terminal must not obey them.
 
     On a terminal, a line that is too long is divided between words.

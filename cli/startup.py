@@ -53,7 +53,7 @@ def start_collector() -> None:
         _collector_start.pop()()
 
 
-def let_libraries_be_quick() -> None:
+def set_import_defaults() -> None:
     """Set what two libraries read when they are imported; what the user has set stays.
 
     NumPy's OpenBLAS starts a thread for each core, which looks for work without a rest for its first tenths of a

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 
 from ..common.text import nearest_name
-from .flags import DeclaredFlag, respelled
+from .flags import DeclaredFlag, normalize_flag_name
 
 _COMMAND_SIMILARITY = 0.82
 """One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
@@ -134,19 +134,19 @@ _COMMAND_ADVICE = {
 }
 
 
-def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], path: str) -> str:
+def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path: str) -> str:
     """Return the sentence on a word that begins with a dash and is not a flag of the command.
 
     Args:
         word: the word as it was typed.
         flags: the flags of the command.
-        path: the command as it is typed, such as ``gen run``.
+        command_path: the command as it is typed, such as ``gen run``.
     """
     names = [name for flag in flags for name in flag.names]
     name, sign, value = word.partition("=")
     if word.startswith("--"):
-        return _unknown_long_flag(name, names, path)
-    foreign = _other_way(path, name) or _llama_cpp_sentence(name)
+        return _unknown_long_flag(name, names, command_path)
+    foreign = _other_way(command_path, name) or _llama_cpp_sentence(name)
     if foreign is not None:
         return foreign
     if sign and name in names:
@@ -154,54 +154,54 @@ def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], path: str) -
     if f"-{name}" in names:
         return f"there is no flag {name}; write -{name}"
     takes_text = any(flag.field == "prompt" for flag in flags)
-    text_hint = f"for a text that begins with a dash: {path} [FLAGS] -- TEXT"
-    return f"there is no flag {name}; {text_hint if takes_text else f'{path} --help lists the flags'}"
+    text_hint = f"for a text that begins with a dash: {command_path} [FLAGS] -- TEXT"
+    return f"there is no flag {name}; {text_hint if takes_text else f'{command_path} --help lists the flags'}"
 
 
-def _unknown_long_flag(flag: str, names: Collection[str], path: str) -> str:
-    foreign = _llama_cpp_sentence(respelled(flag)) or _other_way(path, flag, names)
+def _unknown_long_flag(flag: str, names: Collection[str], command_path: str) -> str:
+    foreign = _llama_cpp_sentence(normalize_flag_name(flag)) or _other_way(command_path, flag, names)
     if foreign is not None:
         return foreign
     if "--set" in names:
         setting = _setting_of_run(_flag_of_run(flag) or flag)
         if setting is not None:
-            return f"there is no flag {flag} in {path}; use --set {setting}"
+            return f"there is no flag {flag} in {command_path}; use --set {setting}"
         way = None if flag.lower() in names else _way_to_set(flag, names)
         if way is not None:
             return f"there is no flag {flag}; use {way}"
-    hint = _near_flag(flag, names) or f"{path} --help lists the flags"
+    hint = _near_flag(flag, names) or f"{command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
 
 
-def missing_sentence(flag: DeclaredFlag, path: str) -> str:
+def missing_sentence(flag: DeclaredFlag, command_path: str) -> str:
     """Return the sentence on a flag or an argument that must be given."""
     name = flag.shown_name.rpartition(", ")[2]  # one of a flag's names is enough
     meaning = flag.flag.help.partition(";")[0].rstrip(".")
-    return f"{path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
+    return f"{command_path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
 
 
-def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], path: str) -> str:
+def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], command_path: str) -> str:
     """Return the sentence on words that no argument takes."""
     from .help_page import usage_line
 
-    hint = _HINTS_ON_EXTRA_WORDS.get(path) or f"usage: {usage_line(path, flags)}"
+    hint = _HINTS_ON_EXTRA_WORDS.get(command_path) or f"usage: {usage_line(command_path, flags)}"
     return f"{' '.join(words)!r} is too much; {hint}"
 
 
-def unknown_command_sentence(word: str, commands: Collection[str], path: str) -> str:
+def unknown_command_sentence(word: str, commands: Collection[str], command_path: str) -> str:
     """Return the sentence on a word that is not a command of a group.
 
     Args:
         word: the word as it was typed.
         commands: the commands of the group.
-        path: the group as it is typed, such as ``gen presets``.
+        command_path: the group as it is typed, such as ``gen presets``.
     """
-    shown = _command_of_name(path, word)
+    shown = _command_of_name(command_path, word)
     if shown is not None:
-        return f"{path} has no command {word!r}; use {shown}"
+        return f"{command_path} has no command {word!r}; use {shown}"
     near = nearest_name(word, commands)
     hint = f"did you mean {near}?" if near else f"there are {', '.join(commands)}"
-    return f"{path} has no command {word!r}; {hint}"
+    return f"{command_path} has no command {word!r}; {hint}"
 
 
 def is_server_command(word: str) -> bool:
@@ -251,7 +251,7 @@ def _llama_cpp_sentence(name: str) -> str | None:
 
 def _flag_of_run(flag: str) -> str | None:
     """Return the flag of `gen run` that another tool's flag stands for; None if there is none."""
-    instead = _FLAG_TO_USE.get(respelled(flag))
+    instead = _FLAG_TO_USE.get(normalize_flag_name(flag))
     return None if instead is None else instead.split()[0].rstrip(",")
 
 
@@ -263,7 +263,10 @@ def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | No
         flag: the flag as it was typed.
         flags: the names of the command's flags.
     """
-    instead, reason = _FLAG_TO_USE.get(respelled(flag)), _FLAGS_TO_LEAVE_OUT.get(respelled(flag))
+    instead, reason = (
+        _FLAG_TO_USE.get(normalize_flag_name(flag)),
+        _FLAGS_TO_LEAVE_OUT.get(normalize_flag_name(flag)),
+    )
     if (command, flag) in _OTHER_WAYS:
         return f"{command} has no {flag}; {_OTHER_WAYS[command, flag]}"
     if instead is not None and _flag_of_run(flag) in flags:
@@ -278,7 +281,7 @@ def _near_flag(flag: str, names: Collection[str]) -> str | None:
     if flag[1:] in names:  # --n
         return f"write {flag[1:]}"
     near = nearest_name(
-        respelled(flag).lower(), [name for name in names if name.startswith("--")], _FLAG_SIMILARITY
+        normalize_flag_name(flag).lower(), [name for name in names if name.startswith("--")], _FLAG_SIMILARITY
     )
     return f"did you mean {near}?" if near else None
 
@@ -287,7 +290,7 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
     """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
     from ..samplers.errors import SamplingError
     from ..samplers.registry import find_sampler
-    from .flags import flag_of
+    from .flags import flag_of_field
     from .options.sampling import FullSamplingOptions
 
     try:
@@ -296,17 +299,19 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
         return None
     if about.main_parameter is None:
         return None
-    declared = filter(None, map(flag_of, fields(FullSamplingOptions)))
-    own = next((each.name for each in declared if each.sets == f"{about.name}.{about.main_parameter}"), None)
+    declared = filter(None, map(flag_of_field, fields(FullSamplingOptions)))
+    own = next(
+        (each.name for each in declared if each.setting_name == f"{about.name}.{about.main_parameter}"), None
+    )
     return own if own in flags else f"--set {about.name}=VALUE"
 
 
 def _setting_of_run(flag: str) -> str | None:
     """Return the argument of ``--set`` that replaces a flag of `gen run`; None if no ``--set`` does the same."""
-    from .flags import flag_of
+    from .flags import flag_of_field
     from .options.sampling import FullSamplingOptions
 
-    for declared in map(flag_of, fields(FullSamplingOptions)):
-        if declared is not None and flag in declared.names and declared.sets is not None:
-            return f"{declared.sets}=VALUE"
+    for declared in map(flag_of_field, fields(FullSamplingOptions)):
+        if declared is not None and flag in declared.names and declared.setting_name is not None:
+            return f"{declared.setting_name}=VALUE"
     return "ignore_eos=true" if flag == "--ignore-eos" else None

@@ -13,7 +13,7 @@ import typer
 from ...chats.prompt import ReasoningSplitter
 from ...chats.records import ContextFullError
 from ..interrupt import Interrupt, interruptible
-from ..messages import INTERRUPTED, note
+from ..messages import INTERRUPTED, print_note
 from .answer_view import AnswerView, ScreenView
 from .settings import ChatSettings
 from .typed_input import PipedInput, TurnInput
@@ -97,7 +97,7 @@ class Chat:
             raise ContextFullError(f"{error}; the message is not sent{place}") from None
         message = self.conversation.add_user_message(text, replaced)
         if replaced is not None and edited is None and message.hash != replaced.hash:
-            note("this message takes the place of the one without an answer; /branch shows both")
+            print_note("this message takes the place of the one without an answer; /branch shows both")
 
     def regenerate(self) -> None:
         """Answer the last message of the user again, with a further seed."""
@@ -120,7 +120,7 @@ class Chat:
     def confirm(self, changed: str) -> None:
         """On a terminal, say what is set now; in a pipe, /settings shows it."""
         if isinstance(self.view, ScreenView):
-            note(changed)
+            print_note(changed)
 
     def greet(self) -> None:
         """On a terminal, say which model answers and how to get help, and show where the conversation stands.
@@ -148,9 +148,9 @@ class Chat:
         if message is None:
             return
         if self.conversation.children(message):
-            note("/regen answers this message again, and another message takes its place")
+            print_note("/regen answers this message again, and another message takes its place")
         else:
-            note("the last message has no answer; /regen answers it, and another message takes its place")
+            print_note("the last message has no answer; /regen answers it, and another message takes its place")
 
     def read_turn(self) -> str:
         """Return the next turn; raises as `TurnInput.read` does."""
@@ -168,7 +168,7 @@ class Chat:
         """Say when the context is nearly full."""
         warning = self.session.warning()
         if warning is not None:
-            note(warning)
+            print_note(warning)
 
     def _splitter(self) -> ReasoningSplitter:
         """What divides an answer; plain text is left as the model writes it."""
@@ -194,7 +194,7 @@ class Chat:
         try:
             with interruptible() as interrupt:
                 splitter = self._splitter()
-                with reading_bar() as progress, interrupt.ending_soon():
+                with reading_bar() as progress, interrupt.graceful_shutdown():
                     if self.input.pop_interrupt():
                         signal.raise_signal(signal.SIGINT)
                     events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
@@ -217,10 +217,10 @@ class Chat:
                 if done.completion_tokens
                 else "nothing was written, /regen answers again"
             )
-            note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")
+            print_note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")
         elif done.finish_reason == "length":
-            note(f"the answer ends at {done.completion_tokens:,} tokens, see max_tokens in /settings")
+            print_note(f"the answer ends at {done.completion_tokens:,} tokens, see max_tokens in /settings")
         elif done.finish_reason == "context":
-            note("the answer ends because the context is full; a larger -c has more room")
+            print_note("the answer ends because the context is full; a larger -c has more room")
         if done.complete is False and not interrupt.requested:
-            note("the answer does not complete the grammar")
+            print_note("the answer does not complete the grammar")

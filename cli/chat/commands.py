@@ -22,10 +22,10 @@ from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
 from ...common.files import write_file_atomically
 from ...common.text import count_noun, nearest_name
-from ..completion.values import Candidate, Reply, complete_text, matching
-from ..flags import Completes
+from ..completion.values import CompletionItem, CompletionResult, complete_text, matching
+from ..flags import CompletionKind
 from ..interrupt import interruptible
-from ..messages import note
+from ..messages import print_note
 from ..render.run import speed_line, terminal_safe, visible
 from .chat import Chat, LeaveChatError
 
@@ -55,7 +55,7 @@ class ChatCommand:
     argument: str
     summary: str
     run: Callable[[Chat, str], None]
-    complete: Callable[[Chat, str], Reply] | None = None
+    complete: Callable[[Chat, str], CompletionResult] | None = None
     aliases: tuple[str, ...] = ()
 
     @property
@@ -96,17 +96,17 @@ def _hint(name: str, argument: str) -> str:
     return "" if nearest is None else f"; did you mean /{nearest}?"
 
 
-def complete_line(chat: Chat, text: str) -> tuple[Reply, int]:
+def complete_line(chat: Chat, text: str) -> tuple[CompletionResult, int]:
     """Return what completes a text up to the cursor, and how many of its characters that replaces."""
     if not text.startswith("/") or "\n" in text:
-        return Reply([]), 0
+        return CompletionResult([]), 0
     name, blank, argument = text[1:].partition(" ")
     if not blank:
-        names = [Candidate(f"/{each.name}", each.summary) for each in COMMANDS]
-        return Reply(matching(names, text)), len(text)
+        names = [CompletionItem(f"/{each.name}", each.summary) for each in COMMANDS]
+        return CompletionResult(matching(names, text)), len(text)
     command = _find(name)
     if command is None or command.complete is None:
-        return Reply([]), 0
+        return CompletionResult([]), 0
     typed = argument.lstrip()
     return command.complete(chat, typed), len(typed)
 
@@ -226,7 +226,7 @@ def _settings(chat: Chat, _argument: str) -> None:
     show_settings(chat.settings.settings, chat.settings.spec, chat.settings.chosen_model())
 
 
-def _completes(kind: Completes) -> Callable[[Chat, str], Reply]:
+def _completes(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
     return lambda _chat, typed: complete_text(kind, typed)
 
 
@@ -247,10 +247,10 @@ def _regenerate(chat: Chat, argument: str) -> None:
             break
         head = chat.conversation.current_message
         if head is not None and len(versions := chat.conversation.siblings(head)) == made:
-            note(f"this is the text of version {_number(head, versions)} again")
+            print_note(f"this is the text of version {_number(head, versions)} again")
     answer = chat.conversation.last_assistant_message()
     if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
-        note(f"version {_number(answer, versions)} of {len(versions)}; /branch N goes to another one")
+        print_note(f"version {_number(answer, versions)} of {len(versions)}; /branch N goes to another one")
 
 
 def _edit(chat: Chat, argument: str) -> None:
@@ -285,7 +285,7 @@ def _undo(chat: Chat, _argument: str) -> None:
     message = chat.conversation.undo()
     if message is None:
         raise ChatCommandError("there is nothing to take back")
-    note(f"taken back: {_line(message, 50)}; /goto {message.hash[:_ID_CHARACTERS]} goes there again")
+    print_note(f"taken back: {_line(message, 50)}; /goto {message.hash[:_ID_CHARACTERS]} goes there again")
 
 
 def _clear(chat: Chat, _argument: str) -> None:
@@ -293,7 +293,7 @@ def _clear(chat: Chat, _argument: str) -> None:
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
     if before is not None and before != chat.conversation.current_message:
-        note(f"the chat begins again; {_way_back(before)}")
+        print_note(f"the chat begins again; {_way_back(before)}")
 
 
 def _way_back(message: StoredMessage) -> str:
@@ -350,9 +350,11 @@ def _goto(chat: Chat, argument: str) -> None:
     chat.show_last_turn()
 
 
-def _complete_goto(chat: Chat, typed: str) -> Reply:
+def _complete_goto(chat: Chat, typed: str) -> CompletionResult:
     messages = chat.conversation.all_messages()
-    return Reply(matching([Candidate(each.hash[:_ID_CHARACTERS], _line(each, 40)) for each in messages], typed))
+    return CompletionResult(
+        matching([CompletionItem(each.hash[:_ID_CHARACTERS], _line(each, 40)) for each in messages], typed)
+    )
 
 
 def _number(message: StoredMessage, versions: list[StoredMessage]) -> int:
@@ -397,7 +399,7 @@ def _next(chat: Chat, argument: str) -> None:
     prompt = chat.session.prompt_ids_to_continue(beginning)
     request = replace(chat.settings.for_answer(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
-    with interruptible() as interrupt, reading_bar() as progress, interrupt.ending_soon():
+    with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,
             replace(request, chain=chain),
@@ -424,7 +426,7 @@ def _why(chat: Chat, argument: str) -> None:
     number = _token_number(chat, record, argument)
     token = _traced_token(chat, record, number)
     if token is None or token.trace is None:
-        note("the answer was not made again up to this token")
+        print_note("the answer was not made again up to this token")
         return
     show_token(token, token.trace, number)
 
@@ -454,7 +456,7 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
     from ..render.progress import reading_bar
 
     tokens: list[Token] = []
-    with interruptible() as interrupt, reading_bar() as progress, interrupt.ending_soon():
+    with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         events = chat.session.replay(
             record, _TOP, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
         )
@@ -486,9 +488,9 @@ def _save(chat: Chat, argument: str) -> None:
     chat.conversation.rename(argument)
     chat.save_settings()
     if chat.conversation.is_stored:
-        note(f"gen chat --resume {argument!r} continues this chat")
+        print_note(f"gen chat --resume {argument!r} continues this chat")
     else:
-        note(f"the chat is traced {argument!r}, but is not stored")
+        print_note(f"the chat is named {argument!r}, but is not stored")
 
 
 def _export(chat: Chat, argument: str) -> None:
@@ -508,17 +510,19 @@ def _export(chat: Chat, argument: str) -> None:
         raise ChatCommandError("there are no messages yet")
     data = formats[path.suffix](messages).encode()
     write_file_atomically(path, lambda file: file.write(data))
-    note(f"{path}: {count_noun(len(messages), 'message')}")
+    print_note(f"{path}: {count_noun(len(messages), 'message')}")
 
 
-def _complete_path(_chat: Chat, typed: str) -> Reply:
+def _complete_path(_chat: Chat, typed: str) -> CompletionResult:
     folder, slash, name = typed.rpartition("/")
     try:
         entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
     except OSError:
-        return Reply([])
+        return CompletionResult([])
     found = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
-    return Reply([Candidate(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in found])
+    return CompletionResult(
+        [CompletionItem(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in found]
+    )
 
 
 def _exit(_chat: Chat, _argument: str) -> None:
@@ -527,9 +531,11 @@ def _exit(_chat: Chat, _argument: str) -> None:
 
 COMMANDS = (
     ChatCommand("help", "", "Show this page.", _help),
-    ChatCommand("set", "NAME.PARAM=VALUE", "Set one value: min_p.p=0.1", _set, _completes(Completes.SETTING)),
-    ChatCommand("chain", "STEPS", "Use these steps: top-k40 > temp0.8", _chain, _completes(Completes.CHAIN)),
-    ChatCommand("preset", "NAME", "Use a preset's chain and settings.", _preset, _completes(Completes.PRESET)),
+    ChatCommand("set", "NAME.PARAM=VALUE", "Set one value: min_p.p=0.1", _set, _completes(CompletionKind.SETTING)),
+    ChatCommand("chain", "STEPS", "Use these steps: top-k40 > temp0.8", _chain, _completes(CompletionKind.CHAIN)),
+    ChatCommand(
+        "preset", "NAME", "Use a preset's chain and settings.", _preset, _completes(CompletionKind.PRESET)
+    ),
     ChatCommand("seed", "[N|random]", "Set the seed of the answers, or show it.", _seed),
     ChatCommand("system", "[TEXT|none]", "Set the system message, or show it.", _system),
     ChatCommand(
@@ -537,7 +543,7 @@ COMMANDS = (
         "NAME|GBNF|none",
         "Hold the answers to a grammar; also regex TEXT, json_schema JSON, file FILE.",
         _grammar,
-        _completes(Completes.GRAMMAR_NAME),
+        _completes(CompletionKind.GRAMMAR_NAME),
     ),
     ChatCommand("settings", "", "Show the values, and where each is from.", _settings),
     ChatCommand("regen", "[N]", "Answer again, N times; the versions stand side by side.", _regenerate),

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..completion.values import Reply
-from ..messages import FAILED, INTERRUPTED, named_failures, note, say
+from ..completion.values import CompletionResult
+from ..messages import FAILED, INTERRUPTED, named_failures, print_message, print_note
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
 from .commands import complete_line, is_command, run_command
@@ -35,7 +35,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 
-    def complete(text: str) -> tuple[Reply, int]:
+    def complete(text: str) -> tuple[CompletionResult, int]:
         return complete_line(chat, text)
 
     history = None if store is None else store.with_name(_HISTORY)
@@ -63,7 +63,7 @@ def run_loop(chat: Chat) -> int:
 
     def report(sentence: str, _exit_code: int) -> None:
         nonlocal code
-        say(f"gen: {sentence}")
+        print_message(f"gen: {sentence}")
         code = FAILED if is_piped else 0
 
     while True:
@@ -77,7 +77,7 @@ def run_loop(chat: Chat) -> int:
         except KeyboardInterrupt:
             if is_piped or chat.is_second_interrupt():
                 return INTERRUPTED
-            note("Ctrl-C again, or Ctrl-D, leaves the chat")
+            print_note("Ctrl-C again, or Ctrl-D, leaves the chat")
 
 
 def _take_turn(chat: Chat) -> None:

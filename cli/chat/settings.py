@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
-from ..command_options import GivenFlags
-from ..flags import Bare, Completes, Options, flag, options_class
+from ..command_options import TypedFlags
+from ..flags import CompletionKind, OptionalValue, Options, flag, options_class
 from ..inputs.model import chosen_model
 from ..inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
-from ..messages import note
+from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
@@ -43,11 +43,13 @@ class StoreOptions(Options):
         "--resume",
         metavar="[ID]",
         help="Go on with a chat: its number, name, or the latest one.",
-        completes=Completes.CHAT,
-        bare=Bare("", re.compile(r"[^-].*", re.DOTALL)),
+        completion_kind=CompletionKind.CHAT,
+        optional_value=OptionalValue("", re.compile(r"[^-].*", re.DOTALL)),
     )
     search: str | None = _chat("--search", metavar="TEXT", help="Find messages in all chats, and stop.")
-    delete: str | None = _chat("--delete", metavar="ID", help="Delete a chat, and stop.", completes=Completes.CHAT)
+    delete: str | None = _chat(
+        "--delete", metavar="ID", help="Delete a chat, and stop.", completion_kind=CompletionKind.CHAT
+    )
     no_log: bool = _chat("--no-log", help="Store nothing.", default=False)
 
     def check(self) -> None:
@@ -73,12 +75,12 @@ class StoreOptions(Options):
 class ConversationOptions(Options):
     """The options of `gen chat`: those of `gen run` that an answer depends on, and the chat's own."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     store: StoreOptions
     prompt_cache: Path | None = _chat(
         "--prompt-cache",
         help="Keep what the model has read in this file, for the next time.",
-        completes=Completes.FILE,
+        completion_kind=CompletionKind.FILE,
     )
     on_full: OnFull = _chat(
         "--on-full",
@@ -185,7 +187,7 @@ class ChatSettings:
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
 
-        preset = preset_of_model(metadata, note) if name == "model" else open_preset(name, note)
+        preset = preset_of_model(metadata, print_note) if name == "model" else open_preset(name, print_note)
         if preset is None:
             raise PresetError("this model names no sampling settings (general.sampling.*)")
         self._use(replace_preset(self.settings, preset))

@@ -41,8 +41,8 @@ from prompt_toolkit.utils import get_cwidth
 from ...common.errors import LogitsmithError
 from ...common.files import MAX_TEXT_BYTES
 from ...common.text import NotUTF8Error, decode_utf8
-from ..completion.values import Reply
-from ..messages import say
+from ..completion.values import CompletionResult
+from ..messages import print_message
 
 
 class EndOfInputError(Exception):
@@ -131,7 +131,7 @@ class PipedInput(TurnInput):
             raise TurnError(f"stdin: {what} is larger than {limit} MB, so the chat ends; give shorter turns")
 
 
-_Complete = Callable[[str], tuple[Reply, int]]
+_Complete = Callable[[str], tuple[CompletionResult, int]]
 """From the text before the cursor to what completes it, and how many of its characters that replaces."""
 
 
@@ -190,7 +190,9 @@ class TypedInput(TurnInput):
 
         def note(_number: int, _frame: object) -> None:
             if self._editor is not None and not self._editor.done():
-                say("")  # Ctrl-C is for the editor; the terminal wrote ^C where the prompt will begin a line
+                print_message(
+                    ""
+                )  # Ctrl-C is for the editor; the terminal wrote ^C where the prompt will begin a line
                 return
             self.has_pending_interrupt = True
             if app.is_running and app.loop is not None:
@@ -240,7 +242,7 @@ class TypedInput(TurnInput):
             if problem is None:
                 self._editor = event.current_buffer.open_in_editor()
             else:
-                run_in_terminal(lambda: say(f"gen: {problem}"))
+                run_in_terminal(lambda: print_message(f"gen: {problem}"))
 
         @bindings.add("c-c", filter=is_typing)
         def _control_c(event: KeyPressEvent) -> None:
@@ -278,8 +280,8 @@ class _CommandCompleter(Completer):
     def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
         """What may stand at the cursor."""
         reply, replaced = self._complete(document.text_before_cursor)
-        for candidate in reply.candidates:
-            yield Completion(candidate.text, -replaced, display_meta=candidate.help)
+        for item in reply.items:
+            yield Completion(item.text, -replaced, display_meta=item.help)
 
 
 class _PrivateHistory(FileHistory):

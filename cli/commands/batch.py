@@ -17,12 +17,12 @@ from ...common.files import file_errors_in_words, is_stdin, open_input
 from ...common.machine import MAX_SLOTS, SEED_MAX
 from ...common.text import count_noun
 from ...jobs.sources import grammar_folders, report_schema
-from ..command_options import GivenFlags, takes_options
+from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, options_class, within
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags, flag_overrides, fresh_seed, open_chosen_preset, preset_name
 from ..interrupt import Interrupt, interruptible
-from ..messages import FAILED, line_sentence, note, say
+from ..messages import FAILED, line_sentence, print_message, print_note
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.output import output_flag, trace_flag
 from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
@@ -56,8 +56,8 @@ class BatchSamplingOptions(SamplingOptions):
         panel="Sampling",
         help="Base seed for lines without one; combined with the line's id. [0]",
         default=0,
-        called="--seed",
-        limit=within(0, SEED_MAX, minus_one="a fresh one"),
+        display_name="--seed",
+        limit=within(0, SEED_MAX, minus_one_meaning="a fresh one"),
     )
 
 
@@ -65,10 +65,10 @@ class BatchSamplingOptions(SamplingOptions):
 class BatchOptions(Options):
     """The options of `gen batch`."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     requests: Path = argument(
         "REQUESTS",
-        called="the file of requests",
+        display_name="the file of requests",
         help="A file of requests, one a line, or CSV; - is stdin.",
         default=REQUIRED,
     )
@@ -137,8 +137,8 @@ class BatchOptions(Options):
 
     def check(self) -> None:
         """Refuse what cannot stand together."""
-        least_logprobs = -1 if self.format is BatchFormat.jsonl else 0
-        if self.logprobs is not None and self.logprobs < least_logprobs:
+        min_logprobs = -1 if self.format is BatchFormat.jsonl else 0
+        if self.logprobs is not None and self.logprobs < min_logprobs:
             raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
             raise UsageError(f"--trace: --format {self.format.value} has no room for it; --format jsonl has")
@@ -169,19 +169,19 @@ def batch(options: BatchOptions) -> None:
     progress = BatchProgress(_count_requests(options, template))
     defaults = _check_defaults(options)
     results = _open_results(options)
-    parts = _Parts(options, defaults, template, results, progress)
+    job = _BatchJob(options, defaults, template, results, progress)
     with closing_results(results), interruptible() as interrupt:
-        (_answer_here if options.cluster.on is None else _answer_on_cluster)(parts, interrupt)
-    say(f"gen: {progress.summary()}")
+        (_run_batch_locally if options.cluster.on is None else _run_batch_on_cluster)(job, interrupt)
+    print_message(f"gen: {progress.summary()}")
     if interrupt.requested:
         if not options.prints_results:
-            note("--resume goes on from here")
+            print_note("--resume goes on from here")
         raise typer.Exit(interrupt.exit_code)
     if progress.failed_count or progress.existing_failure_count:
         raise typer.Exit(FAILED)
 
 
-class _Parts(NamedTuple):
+class _BatchJob(NamedTuple):
     """What a batch is made of before its model is known; ``template``: None for JSON lines."""
 
     options: BatchOptions
@@ -191,15 +191,15 @@ class _Parts(NamedTuple):
     progress: BatchProgress
 
 
-def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
+def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet. Raises ``ModelError``, ``JournalError``."""
     from ...jobs.resolve import describe_model
     from ..render.batch_progress import show_progress, stop_check_with_note
 
-    options = parts.options
+    options = job.options
     with load_model(options.model, interrupt) as model:
-        run = _begin(parts, describe_model(model))
-        with _lines(parts) as lines, show_progress(parts.progress, _prints_on_terminal(options)) as display:
+        run = _begin(job, describe_model(model))
+        with _lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
             run.run(
                 model,
                 lines,
@@ -207,20 +207,20 @@ def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
                 deterministic=options.deterministic,
                 should_stop=stop_check_with_note(interrupt),
                 on_progress=display.add_tokens,
-                note=note,
+                note=print_note,
             )
         if not interrupt.requested:
             _report_unmatched(options, run)
 
 
-def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
+def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
     from ...engine.native.options import default_slots
     from ...jobs.workers import BatchServiceSpec, answer_on_cluster, model_for_workers, wait_for_model
     from ..inputs.model import cluster_workers
     from ..render.batch_progress import show_cluster_progress, stop_check_with_note
 
-    options = parts.options
+    options = job.options
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
     parallel = options.parallel or default_slots(spec.arguments["threads"])
     is_openai = options.format is BatchFormat.openai
@@ -228,10 +228,10 @@ def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
     with cluster_workers(
         options.cluster, spec, service, parallel, parallel, needs_same_kernels=options.deterministic
     ) as workers:
-        run = _begin(parts, wait_for_model(workers, interrupt.raise_if_requested))
+        run = _begin(job, wait_for_model(workers, interrupt.raise_if_requested))
         with (
-            _lines(parts) as lines,
-            show_cluster_progress(parts.progress, workers, _prints_on_terminal(options)) as display,
+            _lines(job) as lines,
+            show_cluster_progress(job.progress, workers, _prints_on_terminal(options)) as display,
         ):
             answer_on_cluster(run, workers, lines, stop_check_with_note(interrupt), display.refresh)
         if not interrupt.requested:
@@ -242,21 +242,21 @@ def _prints_on_terminal(options: BatchOptions) -> bool:
     return options.prints_results and sys.stdout.isatty()
 
 
-def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:
+def _begin(job: _BatchJob, model: ModelDescription) -> BatchRun:
     """Return the run of a batch with this model. Raises ``JournalError`` if the results are of another one."""
     from ...jobs.batch import BatchRun
     from ...jobs.journal import check_and_write_settings, settings_digest
     from ...jobs.lines import read_input_lines
     from ...jobs.resolve import RequestResolver, batch_settings
 
-    options, results = parts.options, parts.results
+    options, results = job.options, job.results
     existing = results.existing
-    resolver = RequestResolver(parts.defaults, model.metadata, note)
-    settings = batch_settings(model, parts.defaults, resolver, options.answer_form)
+    resolver = RequestResolver(job.defaults, model.metadata, print_note)
+    settings = batch_settings(model, job.defaults, resolver, options.answer_form)
     run = BatchRun(
         resolver,
         results,
-        parts.progress,
+        job.progress,
         settings_digest(settings),
         is_openai=options.format is BatchFormat.openai,
         keeps_mismatched_results=options.force,
@@ -267,31 +267,31 @@ def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:
     unnamed = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
     if unnamed:
         noun = count_noun(unnamed, "result")
-        note(f"{options.output} has {noun} without a request_id: what made them cannot be checked")
+        print_note(f"{options.output} has {noun} without a request_id: what made them cannot be checked")
     if existing and options.reads_file and not options.force:
         with open_input(options.requests) as file:
-            run.check_results(read_input_lines(file, parts.template))
+            run.check_results(read_input_lines(file, job.template))
     return run
 
 
 @contextmanager
-def _lines(parts: _Parts) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
+def _lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
     """Open the input while inside.
 
     Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
     """
     from ...jobs.lines import BackgroundReader, read_input_lines
 
-    with open_input(parts.options.requests) as file:
-        lines = read_input_lines(file, parts.template)
-        yield lines if parts.options.reads_file else BackgroundReader(lines)
+    with open_input(job.options.requests) as file:
+        lines = read_input_lines(file, job.template)
+        yield lines if job.options.reads_file else BackgroundReader(lines)
 
 
 def _report_unmatched(options: BatchOptions, run: BatchRun) -> None:
     """Print a note on results that belong to no request of the input."""
     if run.unmatched_result_count:
         results = count_noun(run.unmatched_result_count, "result")
-        note(f"{options.output} also holds {results} for requests that are not in this file")
+        print_note(f"{options.output} also holds {results} for requests that are not in this file")
 
 
 class StdoutSink:
@@ -357,10 +357,10 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
         spec.check()
-        report_schema(spec, note)
+        report_schema(spec, print_note)
         ignored_schema_paths = spec.ignored_schema_paths
     seed = _base_seed(sampling.seed)
-    chat_template = ChatTemplateFlags(options.chat.template, options.given)
+    chat_template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     return BatchDefaults(
         name,
         sampling.chain,
@@ -381,7 +381,7 @@ def _base_seed(seed: int) -> int:
     if seed >= 0:
         return seed
     seed = fresh_seed()
-    note(f"seeds come from --seed {seed}")
+    print_note(f"seeds come from --seed {seed}")
     return seed
 
 

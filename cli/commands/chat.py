@@ -14,7 +14,7 @@ from ..command_options import takes_options
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
-from ..messages import note
+from ..messages import print_note
 from ..render.run import terminal_safe
 from ..render.tables import print_table
 
@@ -51,7 +51,7 @@ def chat(options: ConversationOptions) -> None:
     from ..chat.settings import ChatSettings
 
     show_llama_cpp_messages(options.log)
-    template = ChatTemplateFlags(options.template, options.given)
+    template = ChatTemplateFlags(options.template, options.typed_flags)
     store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
     try:
         conversation = _open_conversation(store, options)
@@ -59,7 +59,7 @@ def chat(options: ConversationOptions) -> None:
         settings = None if ChatSettings.needs_model(options) else ChatSettings(options, None, stored)
         with terminal_mode(), _load(options) as model:
             settings = settings or ChatSettings(options, model.metadata, stored)
-            session = ChatSession(model, conversation, note, template.open(model), options.on_full.value)
+            session = ChatSession(model, conversation, print_note, template.open(model), options.on_full.value)
             code = _talk(open_chat(session, settings, store.path), options)
     finally:
         store.close()
@@ -75,7 +75,7 @@ def _look_up(store: ChatStore, options: ConversationOptions) -> None:
     elif options.store.delete is not None:
         summary = store.find_conversation(options.store.delete)
         store.delete(summary.id)
-        note(f"chat {summary.id} is deleted: {summary.name or summary.title}")
+        print_note(f"chat {summary.id} is deleted: {summary.name or summary.title}")
 
 
 def _show_chats(chats: Sequence[ConversationSummary]) -> None:
@@ -123,8 +123,8 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
     from ...chats.conversation import Conversation
 
     if options.store.resume is None:
-        return Conversation.new(store, note)
-    return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, note)
+        return Conversation.new(store, print_note)
+    return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, print_note)
 
 
 def _load(options: ConversationOptions) -> Model:
@@ -143,11 +143,11 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.set_system(system.value)
     chat.save_settings()
     if options.prompt_cache is not None:
-        read_prompt_cache_file(chat.session.model, options.prompt_cache, note)
+        read_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)
     chat.greet()
     try:
         return run_loop(chat)
     finally:
         chat.conversation.save_before_exit()
         if options.prompt_cache is not None:
-            write_prompt_cache_file(chat.session.model, options.prompt_cache, note)
+            write_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)

@@ -22,7 +22,7 @@ class Shell(StrEnum):
 class CompletionOptions(Options):
     """Which shell."""
 
-    shell: Shell = argument("SHELL", called="SHELL", help="bash, zsh or fish.", default=REQUIRED)
+    shell: Shell = argument("SHELL", display_name="SHELL", help="bash, zsh or fish.", default=REQUIRED)
 
 
 @takes_options(CompletionOptions)

@@ -90,7 +90,7 @@ def _examine() -> dict[str, Any]:
         "plugins": _plugins(problems),
         "models": _list_found_models(problems, config),
         "model": _default_model(problems, config),
-        "problems": problems.problems,
+        "problems": problems.found,
     }
 
 
@@ -234,11 +234,11 @@ class _ProblemCollector:
     """Collects the problems that the checks of the machine find."""
 
     def __init__(self) -> None:
-        self.problems: list[dict[str, str]] = []
+        self.found: list[dict[str, str]] = []
 
     def report(self, problem: object, advice: str) -> None:
         """Add a problem, and the advice that solves it."""
-        self.problems.append({"problem": str(problem), "advice": advice})
+        self.found.append({"problem": str(problem), "advice": advice})
 
     def run_check(self, advice: str, check: Callable[[], Any]) -> Any:
         """Return the result of the check. If the check fails, collect its error and return None."""

@@ -15,9 +15,9 @@ from ...common.text import NotUTF8Error, decode_utf8
 from ...jobs.sources import find_grammar_source, grammar_folders, report_left_out
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, Completes, Options, argument, flag, options_class, within
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class, within
 from ..inputs.prompt import read_piped
-from ..messages import FAILED, fail, note, report_failures
+from ..messages import FAILED, fail, print_note, report_failures
 from ..options.sampling import GrammarOptions, given_grammar
 from ..startup import start_collector
 
@@ -34,10 +34,10 @@ class GrammarNameOptions(Options):
 
     name: str = argument(
         None,
-        called="the grammar's name",
+        display_name="the grammar's name",
         help=_NAME_HELP,
         default=REQUIRED,
-        completes=Completes.GRAMMAR,
+        completion_kind=CompletionKind.GRAMMAR,
     )
     schema_lenient: bool = flag(
         "--schema-lenient",
@@ -50,7 +50,9 @@ class GrammarNameOptions(Options):
 class GrammarSourceOptions(Options):
     """Which grammar: by its name or file, or by a flag of `gen run`."""
 
-    name: str | None = argument("NAME", called="the grammar's name", help=_NAME_HELP, completes=Completes.GRAMMAR)
+    name: str | None = argument(
+        "NAME", display_name="the grammar's name", help=_NAME_HELP, completion_kind=CompletionKind.GRAMMAR
+    )
     grammar: GrammarOptions
     root: str = flag(
         "--root",
@@ -121,7 +123,7 @@ def show(options: GrammarNameOptions) -> None:
     spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
     text = spec.source
     if spec.schema_lenient:
-        report_left_out(spec, note)
+        report_left_out(spec, print_note)
         text = json.dumps(spec.parsed.schema, indent=2, ensure_ascii=False) + "\n"
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
@@ -137,7 +139,7 @@ def check(options: GrammarCheckOptions) -> None:
     name = options.name or spec.label
     start_collector()
     spec.check()
-    report_left_out(spec, note)
+    report_left_out(spec, print_note)
     text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")
@@ -161,7 +163,7 @@ def sample(options: GrammarSampleOptions) -> None:
     spec = _grammar_of_source(options)
     start_collector()
     spec.check()
-    report_left_out(spec, note)
+    report_left_out(spec, print_note)
     for number in range(options.count):
         seed = None if options.seed is None else options.seed + number
         try:
@@ -197,7 +199,7 @@ def _text_to_check(options: GrammarCheckOptions) -> str | None:
         return _decoded(read_input(options.text_file), options.text_file)
     piped = read_piped("is the text to check")
     if piped == b"":
-        note("stdin is empty: only the grammar is checked; --text '' checks an empty text")
+        print_note("stdin is empty: only the grammar is checked; --text '' checks an empty text")
     return _decoded(piped, STDIN) if piped else None
 
 

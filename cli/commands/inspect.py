@@ -16,11 +16,11 @@ import typer
 from ...common.errors import UsageError
 from ...common.files import bounded_lines, input_name, is_stdin, open_input, write_file_atomically
 from ...common.text import count_noun, nearest_name
-from ..command_options import refuse_same_file, takes_options
+from ..command_options import reject_same_file, takes_options
 from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, options_class, read_color
 from ..inputs.prompt import input_path
 from ..interrupt import ignored_interrupts
-from ..messages import FAILED, fail, note, say
+from ..messages import FAILED, fail, print_message, print_note
 from ..startup import start_collector
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class InspectOptions(Options):
 
     files: list[Path] | None = argument(
         "RUN.JSONL...",
-        called="the run",
+        display_name="the run",
         help="What gen --format jsonl or gen batch wrote; one or several. [stdin]",
     )
     id: list[str] | None = flag(
@@ -62,7 +62,7 @@ class InspectOptions(Options):
     color: Color = flag(
         "--color",
         metavar=COLOR_METAVAR,
-        reads=read_color,
+        parse=read_color,
         help="Tint the text; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )
@@ -86,7 +86,7 @@ class InspectOptions(Options):
                 if is_given:
                     raise UsageError(f"{name} is for the terminal, and --html writes a page; leave one out")
             if not self.prints_page:
-                refuse_same_file([("--html", self.html)], [("the run", file) for file in files])
+                reject_same_file([("--html", self.html)], [("the run", file) for file in files])
         if files.count(Path("-")) > 1:
             raise UsageError("stdin (-) is named twice")
 
@@ -236,11 +236,11 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
         data = html.encode()
         write_file_atomically(target, lambda file: file.write(data))
         tokens = count_noun(sum(run.tokens for run in runs), "token")
-        say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
+        print_message(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
     for run in runs:
         if run.is_cut_off:
             reason = 'its record does not end with a "done" line'
-            note(f"{run.name}: the run was cut off after {count_noun(run.tokens, 'token')}: {reason}")
+            print_note(f"{run.name}: the run was cut off after {count_noun(run.tokens, 'token')}: {reason}")
 
 
 def _source(options: InspectOptions) -> LogprobSource | None:
@@ -261,14 +261,14 @@ def _report(inputs: Sequence[_Input]) -> None:
     for item in inputs:
         if item.problems and not item.has_run:
             what = "this is no run of gen --format jsonl, nor of gen batch --format jsonl"
-            say(f"gen: {item.name}: {what}; {item.problems[0]}")
+            print_message(f"gen: {item.name}: {what}; {item.problems[0]}")
             continue
         for problem in item.problems[:_MAX_PROBLEMS]:
-            say(f"gen: {item.name}: {problem}")
+            print_message(f"gen: {item.name}: {problem}")
         if len(item.problems) > _MAX_PROBLEMS:
             further = count_noun(len(item.problems) - _MAX_PROBLEMS, "further line")
-            say(f"gen: {item.name}: and {further} that hold no event")
+            print_message(f"gen: {item.name}: and {further} that hold no event")
         if not item.problems and not item.has_run:
-            say(f"gen: {item.name}: there is no run in it")
+            print_message(f"gen: {item.name}: there is no run in it")
     if any(item.problems or not item.has_run for item in inputs):
         raise typer.Exit(FAILED)

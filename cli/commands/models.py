@@ -14,9 +14,9 @@ from ...common.errors import UsageError
 from ...common.text import count_noun
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_group_options, takes_options
-from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class
 from ..inputs.model import find_model_file, pull
-from ..messages import note
+from ..messages import print_note
 from ..startup import start_collector
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ModelsOptions(Options):
 class ModelListOptions(ModelsOptions):
     """The options of `gen models list`."""
 
-    part: str | None = argument("PART", called="PART", help="Only models with this in their names.")
+    part: str | None = argument("PART", display_name="PART", help="Only models with this in their names.")
 
 
 @options_class
@@ -54,10 +54,10 @@ class ModelShowOptions(Options):
 
     name: str = argument(
         "NAME",
-        called="NAME",
+        display_name="NAME",
         help="A model's name, a part of it, or a file, as for -m.",
         default=REQUIRED,
-        completes=Completes.MODEL,
+        completion_kind=CompletionKind.MODEL,
     )
     format: ModelsFormat = flag(
         "--format", help="text: in words; json: the whole metadata. [text]", default=ModelsFormat.text
@@ -70,7 +70,7 @@ class ModelPullOptions(Options):
 
     reference: str = argument(
         "hf:USER/REPO[:QUANT]",
-        called="the model",
+        display_name="the model",
         help="A repository of Hugging Face, and a quantisation; or hf:USER/REPO/FILE.gguf. [Q4_K_M, else Q8_0]",
         default=REQUIRED,
     )
@@ -130,7 +130,7 @@ def pull_(options: ModelPullOptions) -> None:
     start_collector()
     reference = parse_hub_reference(options.reference)
     path = pull(reference)
-    note(f"{reference} is here: gen -m {reference}")
+    print_note(f"{reference} is here: gen -m {reference}")
     print(path)
 
 
@@ -142,7 +142,7 @@ def _list(options: ModelListOptions) -> None:
 
     start_collector()
     part = (options.part or "").lower()
-    found = list_models(user_config().model_folders, note, has_missing=True)
+    found = list_models(user_config().model_folders, print_note, has_missing=True)
     entries = [entry for entry in found if part in entry.name.lower()]
     listed = entries if options.has_missing else [entry for entry in entries if not entry.is_missing]
     summaries = list(read_summaries(listed))
@@ -155,7 +155,7 @@ def _list(options: ModelListOptions) -> None:
     hidden = len(entries) - len(listed)
     _report_rest(summaries, usable, options.part, has_hidden=hidden > 0)
     if hidden:
-        note(f"{count_noun(hidden, 'model')} not listed: file missing; shown with --all")
+        print_note(f"{count_noun(hidden, 'model')} not listed: file missing; shown with --all")
 
 
 def _report_rest(
@@ -164,10 +164,14 @@ def _report_rest(
     """Report what is not listed, and what to do if no model is found; a hidden one is reported by itself."""
     others = len(summaries) - len(usable)
     if others:
-        note(f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself")
+        print_note(
+            f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself"
+        )
     if not usable and not has_hidden:
         what = f"no model has {part!r} in its name" if part else "no model is found"
-        note(f"{what}; gen models pull hf:USER/REPO downloads one; model_folders: in the config adds your folders")
+        print_note(
+            f"{what}; gen models pull hf:USER/REPO downloads one; model_folders: in the config adds your folders"
+        )
 
 
 def _entry_of(path: Path, name: str) -> ModelEntry:

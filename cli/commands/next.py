@@ -12,15 +12,15 @@ import typer
 
 from ...common.errors import UsageError
 from ...jobs.sources import open_preset, preset_of_model
-from ..command_options import GivenFlags, takes_options
-from ..flags import Completes, Options, at_least, flag, options_class
+from ..command_options import TypedFlags, takes_options
+from ..flags import CompletionKind, Options, at_least, flag, options_class
 from ..inputs.model import BackgroundModel, load_in_background, load_model, show_llama_cpp_messages
 from ..inputs.prompt import prepare_prompt, read_prompt
 from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
-from ..messages import note
+from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
-from ..options.prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
+from ..options.prompt import ChatOptions, EscapeOptions, PromptAffixOptions, PromptOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class NextFormat(StrEnum):
 class NextOptions(Options):
     """The options of `gen next`: those of `gen run` on which the next token depends, and how it is shown."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions
-    frame: FrameOptions
+    affixes: PromptAffixOptions
     top: int = flag(
         "--top",
         metavar="N",
@@ -59,7 +59,7 @@ class NextOptions(Options):
         metavar="PRESET|CHAIN",
         panel="Output",
         help="What another chain leaves, and how far it is from the first; repeatable.",
-        completes=Completes.PRESET_OR_CHAIN,
+        completion_kind=CompletionKind.PRESET_OR_CHAIN,
     )
     format: NextFormat = flag(
         "--format", panel="Output", help="table, or json: one JSON object. [table]", default=NextFormat.table
@@ -71,7 +71,7 @@ class NextOptions(Options):
 
     def check(self) -> None:
         """Refuse a chat template beside what takes its place, and what is about the end of a text."""
-        self.frame.refuse_beside(
+        self.affixes.reject_combination(
             {str(self.chat.implied_by): self.chat.implied_by is not None, "--chat": self.chat.chat}
         )
         if self.grammar.grammar_complete:
@@ -127,12 +127,12 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     from ...presets.settings import resolve_settings
 
     if text == "model":
-        preset = preset_of_model(metadata or {}, note)
+        preset = preset_of_model(metadata or {}, print_note)
         if preset is None:
             raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
         return NamedChain(text, resolve_settings(preset).steps)
     if names_file(text) or text in {entry.name for entry in list_presets()}:
-        return NamedChain(text, resolve_settings(open_preset(text, note)).steps)
+        return NamedChain(text, resolve_settings(open_preset(text, print_note)).steps)
     try:
         return NamedChain(text, resolve_settings(None, chain=text).steps)
     except PresetError as error:
@@ -159,7 +159,7 @@ def _set_up(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
     settings = resolve_run_settings(options, options.sampling, metadata)
     against = [named_chain(text, metadata) for text in options.against or ()]
     spec = grammar_spec(options.grammar, settings)
-    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.given))
+    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.typed_flags))
 
 
 def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
@@ -183,9 +183,9 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     seed = seed_of(settings)
     chain = build(settings.steps, seed=seed, vocab=vocabulary)
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
-    prompt = prepare_prompt(model, raw_prompt, settings, options.frame, setup.template, options.is_chat)
+    prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, setup.template, options.is_chat)
     request = make_request(settings, prompt.tokens, setup.spec, seed)
-    with reading_bar() as progress, interrupt.ending_soon():
+    with reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,
             replace(request, chain=chain, jump=not options.grammar.no_jump),

@@ -13,8 +13,8 @@ from ...common.files import is_stdin, write_file_atomically
 from ...jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
-from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
-from ..messages import BAD_USAGE, fail, note, report_failures
+from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class
+from ..messages import BAD_USAGE, fail, print_note, report_failures
 
 
 @options_class
@@ -23,10 +23,10 @@ class PresetNameOptions(Options):
 
     name: str = argument(
         "NAME",
-        called="NAME",
+        display_name="NAME",
         help="A preset's name, a file, or FILE#NAME for one preset of a file with several.",
         default=REQUIRED,
-        completes=Completes.PRESET_FILE,
+        completion_kind=CompletionKind.PRESET_FILE,
     )
 
 
@@ -36,17 +36,17 @@ class PresetImportOptions(Options):
 
     file: str = argument(
         "FILE",
-        called="FILE",
+        display_name="FILE",
         help="A preset of another tool, FILE#NAME for one of several, or a GGUF; - is stdin.",
         default=REQUIRED,
-        completes=Completes.FILE,
+        completion_kind=CompletionKind.FILE,
     )
     format: str | None = flag(
         "--from",
         metavar="FORMAT",
         help="webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or lmstudio."
         " [by the content]",
-        completes=Completes.IMPORT_FORMAT,
+        completion_kind=CompletionKind.IMPORT_FORMAT,
     )
     section: str | None = flag(
         "--section", metavar="NAME", help="Which preset of a file with several, as FILE#NAME does."
@@ -76,10 +76,10 @@ class PresetExportOptions(Options):
 
     name: str = argument(
         "NAME",
-        called="NAME",
+        display_name="NAME",
         help="A preset's name, a file, also of another tool, or FILE#NAME for one of several.",
         default=REQUIRED,
-        completes=Completes.PRESET_FILE,
+        completion_kind=CompletionKind.PRESET_FILE,
     )
     to: str = flag(
         "--to",
@@ -87,7 +87,7 @@ class PresetExportOptions(Options):
         help="llama.cpp (a command line), llama-server, koboldcpp (both JSON of a request), webui, sillytavern,"
         " koboldai, huggingface, ollama, tabbyapi or lmstudio.",
         default=REQUIRED,
-        completes=Completes.EXPORT_FORMAT,
+        completion_kind=CompletionKind.EXPORT_FORMAT,
     )
 
 
@@ -124,14 +124,14 @@ def show(options: PresetNameOptions) -> None:
     """
     from ..render.run import terminal_safe
 
-    sys.stdout.write(terminal_safe(preset_text(options.name, note), sys.stdout))
+    sys.stdout.write(terminal_safe(preset_text(options.name, print_note), sys.stdout))
 
 
 @app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def check(options: PresetNameOptions) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
-    preset = open_preset(options.name, note)
+    preset = open_preset(options.name, print_note)
     steps = [sampler.about.name for sampler in preset.samplers()]
     if preset.grammar is not None:
         check_grammar(preset)
@@ -172,9 +172,9 @@ def import_(options: PresetImportOptions) -> None:
     except AmbiguousFormatError as error:
         raise PresetError(f"{error} with --from FORMAT") from None
     if imported.other_format is not None:
-        note(f"the content looks like {imported.other_format}; it is read as {imported.format}")
+        print_note(f"the content looks like {imported.other_format}; it is read as {imported.format}")
     for sentence in imported.unsupported_settings:
-        note(sentence)
+        print_note(sentence)
     if options.save is None:
         sys.stdout.write(terminal_safe(imported.yaml_text(), sys.stdout))
     else:
@@ -192,9 +192,9 @@ def export(options: PresetExportOptions) -> None:
     from ...presets.foreign.formats import export_preset
     from ..render.run import terminal_safe
 
-    exported = export_preset(open_preset(options.name, note), options.to)
+    exported = export_preset(open_preset(options.name, print_note), options.to)
     for sentence in exported.unsupported_settings:
-        note(sentence)
+        print_note(sentence)
     sys.stdout.write(terminal_safe(exported.text.rstrip("\n") + "\n", sys.stdout))
 
 
@@ -208,7 +208,7 @@ def _save(name: str, text: str, *, may_replace: bool) -> None:
         fail(f"{existing[0]} exists; --force replaces it", BAD_USAGE)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file_atomically(path, lambda file: file.write(text.encode()))
-    note(f"saved as {path}; use it with -P {shlex.quote(name)}")
+    print_note(f"saved as {path}; use it with -P {shlex.quote(name)}")
     found = find_preset(name).path
     if not found.samefile(path):
-        note(f"here, -P {shlex.quote(name)} finds {found} first")
+        print_note(f"here, -P {shlex.quote(name)} finds {found} first")

@@ -1,6 +1,6 @@
 """`gen recover`: every logprob out of an API, or a model, that shows only a few.
 
-The flags that only some APIs have name these in their ``only_for``; `APIS` says how each API is opened.
+The flags that only some APIs have name these in their ``required_companions``; `APIS` says how each API is opened.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.text import count_noun, short_repr
-from ..command_options import GivenFlags, refuse_same_file, takes_options
+from ..command_options import TypedFlags, reject_same_file, takes_options
 from ..flags import POSITIVE, Options, argument, at_least, flag, options_class
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
-from ..messages import FAILED, note, say
+from ..messages import FAILED, print_message, print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, PromptOptions
 
@@ -63,24 +63,29 @@ class EndpointOptions(Options):
     endpoint: str | None = _endpoint(
         "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."
     )
-    api: Api | None = _endpoint("--api", help=f"{' or '.join(api.value for api in Api)}.", only_for=ENDPOINT)
+    api: Api | None = _endpoint(
+        "--api", help=f"{' or '.join(api.value for api in Api)}.", required_companions=ENDPOINT
+    )
     api_model: str | None = _endpoint(
-        "--api-model", metavar="NAME", help="The model's name there.", only_for=Api.openai.as_flag
+        "--api-model", metavar="NAME", help="The model's name there.", required_companions=Api.openai.as_flag
     )
     api_chat: bool = _endpoint(
         "--api-chat",
         help="OpenAI's chat completions, not completions.",
         default=False,
-        only_for=Api.openai.as_flag,
+        required_companions=Api.openai.as_flag,
     )
     tokenizer: Path | None = _endpoint(
         "--tokenizer",
         metavar="FILE",
         help="A .gguf or .tiktoken; OpenAI's API names texts only.",
-        only_for=Api.openai.as_flag,
+        required_companions=Api.openai.as_flag,
     )
     key_env: str | None = _endpoint(
-        "--key-env", metavar="NAME", help="Variable that holds the key. [OPENAI_API_KEY]", only_for=ENDPOINT
+        "--key-env",
+        metavar="NAME",
+        help="Variable that holds the key. [OPENAI_API_KEY]",
+        required_companions=ENDPOINT,
     )
     window: int | None = _endpoint(
         "--window",
@@ -91,19 +96,19 @@ class EndpointOptions(Options):
         "--pre-sampling",
         help="llama-server: logprobs from before the biases (for study).",
         default=False,
-        only_for=Api.llama_server.as_flag,
+        required_companions=Api.llama_server.as_flag,
     )
     slot: int | None = _endpoint(
         "--slot",
         help="llama-server: ask this slot; -1 = any, answers may differ. [0]",
         limit=at_least(-1),
-        only_for=Api.llama_server.as_flag,
+        required_companions=Api.llama_server.as_flag,
     )
     vocab_size: int | None = _endpoint(
         "--vocab-size",
         help="llama-server: tokens, if it does not say. [asked]",
         limit=at_least(1),
-        only_for=Api.llama_server.as_flag,
+        required_companions=Api.llama_server.as_flag,
     )
 
 
@@ -112,26 +117,28 @@ class CallOptions(Options):
     """How often and how fast an endpoint is called, and what that costs."""
 
     in_flight: int = _calls("--in-flight", help="Calls at once. [1]", default=1, limit=at_least(1))
-    rate: float | None = _calls("--rate", help="Calls a second, at most.", limit=POSITIVE, only_for=ENDPOINT)
+    rate: float | None = _calls(
+        "--rate", help="Calls a second, at most.", limit=POSITIVE, required_companions=ENDPOINT
+    )
     timeout: float = _calls(
         "--timeout",
         help="Seconds until an answer must be complete. [60]",
         default=60.0,
         limit=POSITIVE,
-        only_for=ENDPOINT,
+        required_companions=ENDPOINT,
     )
     retries: int = _calls(
         "--retries",
         help="New tries after 429, 5xx, a broken connection. [8]",
         default=8,
         limit=at_least(0),
-        only_for=ENDPOINT,
+        required_companions=ENDPOINT,
     )
     wait: bool = _calls(
         "--wait",
         help="Retry also where nothing answers yet, such as a server that starts.",
         default=False,
-        only_for=ENDPOINT,
+        required_companions=ENDPOINT,
     )
     max_calls: int | None = _calls(
         "--max-calls", help="Stop after this many answered calls, those of --verify included.", limit=at_least(1)
@@ -177,7 +184,7 @@ class RecoverPromptOptions(PromptOptions):
     """Where the prompt comes from: one of these, or stdin."""
 
     prompt: str | None = argument(
-        "PROMPT", help="The text whose next token is asked about.", called="the prompt", has_escapes=True
+        "PROMPT", help="The text whose next token is asked about.", display_name="the prompt", has_escapes=True
     )
 
 
@@ -200,7 +207,7 @@ class MethodOptions(Options):
         help="Largest error on held-out tokens with which a basis is used. [0.01]",
         default=0.01,
         limit=POSITIVE,
-        only_for=BASIS,
+        required_companions=BASIS,
     )
     repeats: int | None = _method(
         "--repeats", help="Ask this often, and average. [1; 4 if answers differ]", limit=at_least(1)
@@ -266,7 +273,7 @@ class RecoverOutputOptions(Options):
 class RecoverOptions(Options):
     """The options of `gen recover`."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     prompt: RecoverPromptOptions
     escapes: EscapeOptions
     endpoint: EndpointOptions
@@ -284,14 +291,16 @@ class RecoverOptions(Options):
     def check(self) -> None:
         """Refuse flags that do not fit the endpoint, and a file that would be written over one that is read."""
         if self.endpoint.endpoint is None:
-            only_for = [ENDPOINT, *(api.as_flag for api in Api)]
-            self.given.refuse(EndpointOptions, CallOptions, only_for=only_for, why=f"is for {ENDPOINT}")
+            required_companions = [ENDPOINT, *(api.as_flag for api in Api)]
+            self.typed_flags.reject(
+                EndpointOptions, CallOptions, required_companions=required_companions, why=f"is for {ENDPOINT}"
+            )
         else:
             self._check_endpoint()
         if self.method.basis is None:
-            self.given.refuse(MethodOptions, only_for=[BASIS], why=f"is for {BASIS}")
+            self.typed_flags.reject(MethodOptions, required_companions=[BASIS], why=f"is for {BASIS}")
         prompt_file = None if str(self.prompt.file) == "-" else self.prompt.file
-        refuse_same_file(
+        reject_same_file(
             written=[("-o", self.output.file), ("--checkpoint", self.output.checkpoint_file)],
             read=[
                 ("--basis", self.method.basis),
@@ -302,16 +311,16 @@ class RecoverOptions(Options):
         )
 
     def _check_endpoint(self) -> None:
-        endpoint, given = self.endpoint, self.given
+        endpoint, given = self.endpoint, self.typed_flags
         if endpoint.api is None:
             raise UsageError(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
-        if self.model.model_text is not None:
+        if self.model.model_reference is not None:
             raise UsageError("-m and --endpoint both name what is asked; give one")
-        given.refuse(ModelOptions, why="is for a model here, not for an --endpoint")
-        given.refuse_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
+        given.reject(ModelOptions, why="is for a model here, not for an --endpoint")
+        given.reject_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
         command_line = APIS[endpoint.api]
         if not command_line.may_load_model:
-            given.refuse(LogOptions, why="is for a model here, not for an --endpoint")
+            given.reject(LogOptions, why="is for a model here, not for an --endpoint")
         for name, needed in command_line.required.items():
             if getattr(endpoint, name) in (None, ""):
                 raise UsageError(f"{endpoint.api.as_flag} needs {needed}")
@@ -395,7 +404,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     if output.file is not None and _is_finished(output.file, endpoint, prompt, options, interrupt):
         return
     if checkpoint is not None and output.resume and not checkpoint.exists():
-        note(f"{checkpoint}: there is no checkpoint; this begins anew")
+        print_note(f"{checkpoint}: there is no checkpoint; this begins anew")
     with recovery_bar() as progress:
         settings = _settings(
             options,
@@ -476,7 +485,7 @@ def _is_finished(
         return False
     if options.output.verify is not None:
         raise RecoverError(f"{file}: the result is complete; to verify a new one, give another file with -o")
-    note(f"{file}: the result is complete; no call was made")
+    print_note(f"{file}: the result is complete; no call was made")
     return True
 
 
@@ -517,7 +526,7 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
 def _end_early(stopped: str, when: str, interrupt: Interrupt) -> NoReturn:
     """Print why no further call was made, and end the command."""
     was_interrupted = stopped == "interrupted"
-    say(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
+    print_message(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
     raise typer.Exit(interrupt.exit_code if was_interrupted else FAILED)
 
 
@@ -602,7 +611,7 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
 class ApiCommandLine:
     """What the command line of an API needs, and what it opens.
 
-    Which flags are for an API alone, their ``only_for`` says, in `EndpointOptions`.
+    Which flags are for an API alone, their ``required_companions`` says, in `EndpointOptions`.
 
     Attributes:
         open: makes the endpoint of the options and the URL.

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
-from ..command_options import GivenFlags, refuse_same_file, takes_options
+from ..command_options import TypedFlags, reject_same_file, takes_options
 from ..flags import REQUIRED, Options, at_least, flag, options_class
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..interrupt import Interrupt, interruptible
-from ..messages import say
+from ..messages import print_message
 from ..options.model import LogOptions, ModelOptions
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class BasisOptions(Options):
     """The options of `gen recover-basis`."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     output: Path = flag("-o", "--output", metavar="FILE", help="Where the basis goes, an .npz.", default=REQUIRED)
     rows: int | None = flag(
         "--rows",
@@ -48,9 +48,9 @@ class BasisOptions(Options):
         if self.output.suffix != ".npz":
             raise UsageError(f"-o: {self.output} does not end in .npz")
         if self.vectors:
-            self.given.refuse(ModelOptions, LogOptions, why="is for a model, and --vectors needs none")
+            self.typed_flags.reject(ModelOptions, LogOptions, why="is for a model, and --vectors needs none")
         vectors = [("--vectors", path) for path in self.vectors or ()]
-        refuse_same_file(written=[("-o", self.output)], read=[("-m", self.model.model_path), *vectors])
+        reject_same_file(written=[("-o", self.output)], read=[("-m", self.model.model_path), *vectors])
 
 
 @takes_options(BasisOptions)
@@ -67,7 +67,9 @@ def recover_basis(options: BasisOptions) -> None:
     with interruptible() as interrupt:
         basis = _make_basis(options, interrupt)
         basis.save(options.output)
-        say(f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, of {basis.source}")
+        print_message(
+            f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, of {basis.source}"
+        )
 
 
 def _make_basis(options: BasisOptions, interrupt: Interrupt) -> Basis:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.text import count_noun
-from ..command_options import GivenFlags, takes_options
+from ..command_options import TypedFlags, takes_options
 from ..flags import Options, flag, options_class
 from ..interrupt import Interrupt, interruptible
-from ..messages import end_open_line, note
+from ..messages import end_open_line, print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
@@ -26,8 +26,8 @@ from ..options.prompt import (
     ChatOptions,
     ContextShiftOptions,
     EscapeOptions,
-    FrameOptions,
     LengthOptions,
+    PromptAffixOptions,
     PromptOptions,
     lookup_flag,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @options_class
-class UsualOptions(Options):
+class CompatibilityOptions(Options):
     """Flags of llama.cpp that ask for what `gen run` always does."""
 
     single_turn: bool = flag("-st", "--single-turn", help="As ever: gen run ends after one text.", default=False)
@@ -58,11 +58,11 @@ class UsualOptions(Options):
 class RunOptions(Options):
     """The options of `gen run`."""
 
-    given: GivenFlags
+    typed_flags: TypedFlags
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions
-    frame: FrameOptions
+    affixes: PromptAffixOptions
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
@@ -71,11 +71,11 @@ class RunOptions(Options):
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
-    usual: UsualOptions
+    compatibility: CompatibilityOptions
 
     def check(self) -> None:
         """Refuse a chat template beside what takes its place."""
-        self.frame.refuse_beside(
+        self.affixes.reject_combination(
             {
                 str(self.chat.implied_by): self.chat.implied_by is not None,
                 "--chat": self.chat.chat,
@@ -84,7 +84,7 @@ class RunOptions(Options):
         )
 
     @property
-    def keep_on_shift(self) -> int | None:
+    def kept_tokens_on_shift(self) -> int | None:
         """How many tokens of the prompt a full context keeps; None: it ends the text."""
         if not self.context.context_shift or self.length.max_tokens == UNTIL_CONTEXT_IS_FULL:
             return None
@@ -128,7 +128,7 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
     if options.output.show_config and setup is not None:
         _show_config(setup)
         return
-    template = ChatTemplateFlags(options.chat.template, options.given)
+    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with (
         interruptible() as interrupt,
@@ -185,8 +185,8 @@ def _generate(
     options, settings, spec = setup.options, setup.settings, setup.spec
     logprobs = logprob_request(options.output, model.vocabulary)
     if options.context.keep is not None and not options.context.context_shift:
-        note("--keep has no effect without --context-shift")
-    prompt = prepare_prompt(model, typed.text, settings, options.frame, template, options.is_chat)
+        print_note("--keep has no effect without --context-shift")
+    prompt = prepare_prompt(model, typed.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, spec, seed_of(settings))
     request = replace(
         request,
@@ -194,11 +194,11 @@ def _generate(
         echo=options.output.echo and logprobs.top_count is not None,
         jump=not options.grammar.no_jump,
         lookup=options.lookup,
-        keep_on_shift=options.keep_on_shift,
+        keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (spec is not None and options.grammar.grammar_complete),
     )
-    with reading_bar() as progress, interrupt.ending_soon():
+    with reading_bar() as progress, interrupt.graceful_shutdown():
         events: Iterator[Event] = generate_request(
             model, request, progress=progress, is_interrupted=lambda: interrupt.requested
         )
@@ -272,7 +272,7 @@ def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, int
     if output.format is Format.text and (remark is not None or output.stats):
         end_open_line((prompt if output.echo else "") + done.text)
     if remark is not None:
-        note(remark)
+        print_note(remark)
     if output.stats:
         from ..render.run import show_stats
 

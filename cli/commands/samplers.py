@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..command_options import takes_options
-from ..flags import Completes, Options, argument, options_class
+from ..flags import CompletionKind, Options, argument, options_class
 from ..messages import BAD_USAGE, fail
 
 
@@ -13,9 +13,9 @@ class SamplersOptions(Options):
 
     name: str | None = argument(
         None,
-        called="the sampler's name",
+        display_name="the sampler's name",
         help="A sampler's name or alias; none lists them all.",
-        completes=Completes.SAMPLER,
+        completion_kind=CompletionKind.SAMPLER,
     )
 
 

@@ -21,7 +21,7 @@ from ..flags import Options, argument, at_least, flag, options_class
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
-from ..messages import FAILED, flag_sentence, note, say
+from ..messages import FAILED, flag_sentence, print_message, print_note
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, PromptOptions
 
@@ -45,7 +45,7 @@ class ScoredTextOptions(PromptOptions):
     """Where the text comes from, or the prompt of the choices."""
 
     prompt: str | None = argument(
-        "TEXT", help="The text to score; with --choices, the prompt.", called="the prompt", has_escapes=True
+        "TEXT", help="The text to score; with --choices, the prompt.", display_name="the prompt", has_escapes=True
     )
     file: Path | None = _score("-f", "--file", help="Read the text from a file; - is stdin.")
 
@@ -211,7 +211,7 @@ def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[],
             print(score.output, flush=True)
             if score.problem is not None:
                 failures += 1
-                say(f"gen: {input_name(path)}: line {score.number}: {score.problem}")
+                print_message(f"gen: {input_name(path)}: line {score.number}: {score.problem}")
             step()
             if is_over():
                 break
@@ -230,7 +230,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     from ..render import scores
     from ..render.progress import scoring_bar
 
-    with scoring_bar() as progress, interrupt.ending_soon():
+    with scoring_bar() as progress, interrupt.graceful_shutdown():
         steps = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
         if options.format is ScoreFormat.jsonl:
             tokens = scores.write_score_lines(steps, model, sys.stdout)
@@ -241,9 +241,9 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     elif options.is_table:
         scores.show_text_score(tokens, options.tokens)
     if interrupt.requested:
-        note(f"interrupted: the score is that of the first {count_noun(len(tokens), 'token')}")
+        print_note(f"interrupted: the score is that of the first {count_noun(len(tokens), 'token')}")
     elif len(tokens) == 1:
-        note("a text of one token has no logprob: nothing comes before it")
+        print_note("a text of one token has no logprob: nothing comes before it")
 
 
 def _show_choices(prompt: str, scores: dict[str, Any], options: ScoreOptions) -> None:
@@ -253,6 +253,6 @@ def _show_choices(prompt: str, scores: dict[str, Any], options: ScoreOptions) ->
     if options.is_table:
         show_choice_scores(scores["choices"])
         for text in scores.get("notes", ()):
-            note(text)
+            print_note(text)
     else:
         print(encode_json({"logprobs_from": "model", "prompt": prompt, **scores}))

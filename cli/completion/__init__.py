@@ -16,5 +16,5 @@ __all__ = ["answer"]
 def answer(shell: str, line: str) -> None:
     """Print what completes the line, which ends at the cursor, as the script of this shell reads it."""
     words = split_line(line)
-    reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
-    sys.stdout.write(ANSWERS[shell](reply, words[-1]))
+    result = complete_words([word.text for word in words[1:-1]], words[-1].text)
+    sys.stdout.write(ANSWERS[shell](result, words[-1]))

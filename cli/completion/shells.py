@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from .values import Candidate, Reply
+from .values import CompletionItem, CompletionResult
 
 SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
 _BREAKS = "=:><;|&("
@@ -69,56 +69,56 @@ def _escaped_in_quotes(character: str) -> str:
     return character if character in '"\\$`' else f"\\{character}"
 
 
-def _bash_answer(reply: Reply, word: TypedWord) -> str:
-    """The part of each candidate that readline puts behind the last break of the word, quoted as the word is."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    texts = [_quoted(candidate.text[word.last_part :], word.quote) for candidate in reply.candidates]
-    return _lines(_kind(reply), texts)
+def _bash_answer(result: CompletionResult, word: TypedWord) -> str:
+    """The part of each item that readline puts behind the last break of the word, quoted as the word is."""
+    if result.file_suffix is not None:
+        return _files(result, word)
+    texts = [_quoted(item.text[word.last_part :], word.quote) for item in result.items]
+    return _lines(_kind(result), texts)
 
 
-def _zsh_answer(reply: Reply, word: TypedWord) -> str:
-    """Each candidate, a colon and its help; zsh quotes it."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    return _lines(_kind(reply), [_described(candidate) for candidate in reply.candidates])
+def _zsh_answer(result: CompletionResult, word: TypedWord) -> str:
+    """Each item, a colon and its help; zsh quotes it."""
+    if result.file_suffix is not None:
+        return _files(result, word)
+    return _lines(_kind(result), [_described(item) for item in result.items])
 
 
-def _fish_answer(reply: Reply, word: TypedWord) -> str:
-    """Each candidate, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    return _lines(_kind(reply), ["\t".join(_on_one_line(candidate)) for candidate in reply.candidates])
+def _fish_answer(result: CompletionResult, word: TypedWord) -> str:
+    """Each item, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
+    if result.file_suffix is not None:
+        return _files(result, word)
+    return _lines(_kind(result), ["\t".join(_on_one_line(item)) for item in result.items])
 
 
-ANSWERS: Mapping[str, Callable[[Reply, TypedWord], str]] = {
+ANSWERS: Mapping[str, Callable[[CompletionResult, TypedWord], str]] = {
     "bash": _bash_answer,
     "zsh": _zsh_answer,
     "fish": _fish_answer,
 }
 
 
-def _kind(reply: Reply) -> str:
-    goes_on = not reply.adds_space or any(candidate.is_partial for candidate in reply.candidates)
+def _kind(result: CompletionResult) -> str:
+    goes_on = not result.adds_space or any(item.is_partial for item in result.items)
     return "parts" if goes_on else "words"
 
 
-def _files(reply: Reply, word: TypedWord) -> str:
+def _files(result: CompletionResult, word: TypedWord) -> str:
     """How the files' names end, a slash, and the part of the path that is typed."""
-    return _lines("files", [f"{reply.file_suffix}/{word.text[reply.file_start :]}"])
+    return _lines("files", [f"{result.file_suffix}/{word.text[result.file_start :]}"])
 
 
 def _lines(kind: str, texts: list[str]) -> str:
     return "".join(f"{text}\n" for text in (kind, *texts))
 
 
-def _on_one_line(candidate: Candidate) -> tuple[str, ...]:
-    parts = (candidate.text, candidate.help) if candidate.help else (candidate.text,)
-    return tuple(" ".join(part.split()) if part is candidate.help else part for part in parts)
+def _on_one_line(item: CompletionItem) -> tuple[str, ...]:
+    parts = (item.text, item.help) if item.help else (item.text,)
+    return tuple(" ".join(part.split()) if part is item.help else part for part in parts)
 
 
-def _described(candidate: Candidate) -> str:
-    text, *about = _on_one_line(candidate)
+def _described(item: CompletionItem) -> str:
+    text, *about = _on_one_line(item)
     return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *about])
 
 
@@ -205,7 +205,7 @@ function __gen_completion
     end
 end
 complete -c gen -f -a '(__gen_completion)'
-# fish would take a tilde in a candidate for a part of the name; its own completion of files does not.
+# fish would take a tilde in a item for a part of the name; its own completion of files does not.
 complete -c gen -n "string match -q -- '~*' (commandline -ct)" -F
 """
 

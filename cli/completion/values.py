@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...common.errors import LogitsmithError
-from ..flags import Completes, DeclaredFlag
+from ..flags import CompletionKind, DeclaredFlag
 
 
-class Candidate(NamedTuple):
+class CompletionItem(NamedTuple):
     """A text that the word may become, and a few words on it."""
 
     text: str
@@ -29,29 +29,29 @@ class Candidate(NamedTuple):
         return self.text.endswith((".", "=", "(", "/"))
 
 
-class Reply(NamedTuple):
-    """What completes a word.
+class CompletionResult(NamedTuple):
+    """What kind a word.
 
     Attributes:
-        candidates: texts of the whole word.
+        items: texts of the whole word.
         file_suffix: files complete the word too if their names end so; None: no files do; empty: all of them do.
         file_start: where the path begins in the word, such as behind ``--file=``.
-        adds_space: False if the word goes on although a candidate is complete.
+        adds_space: False if the word goes on although a item is complete.
     """
 
-    candidates: list[Candidate]
+    items: list[CompletionItem]
     file_suffix: str | None = None
     file_start: int = 0
     adds_space: bool = True
 
 
-def matching(candidates: Iterable[Candidate], word: str) -> list[Candidate]:
-    """The candidates that begin with what is typed."""
-    return [candidate for candidate in candidates if candidate.text.startswith(word)]
+def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]:
+    """The items that begin with what is typed."""
+    return [item for item in items if item.text.startswith(word)]
 
 
-def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> Reply:
-    """Return what completes the value of a flag.
+def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> CompletionResult:
+    """Return what kind the value of a flag.
 
     Args:
         flag: the flag, or an argument.
@@ -59,65 +59,65 @@ def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> Reply:
         start: where the value begins in it, such as behind ``--format=``.
     """
     prefix, value = word[:start], word[start:]
-    reply = _complete(flag, value)
-    candidates = [Candidate(prefix + text, summary) for text, summary in reply.candidates]
-    return reply._replace(candidates=candidates, file_start=start)
+    result = _complete(flag, value)
+    items = [CompletionItem(prefix + text, summary) for text, summary in result.items]
+    return result._replace(items=items, file_start=start)
 
 
-def _complete(flag: DeclaredFlag, value: str) -> Reply:
+def _complete(flag: DeclaredFlag, value: str) -> CompletionResult:
     if flag.choices:
-        return Reply(matching(map(Candidate, flag.choices), value))
-    completes = flag.flag.completes
-    if completes is None and (flag.value_type is Path or flag.flag.is_path):
-        completes = Completes.FILE
-    return Reply([]) if completes is None else complete_text(completes, value)
+        return CompletionResult(matching(map(CompletionItem, flag.choices), value))
+    kind = flag.flag.completion_kind
+    if kind is None and (flag.value_type is Path or flag.flag.is_path):
+        kind = CompletionKind.FILE
+    return CompletionResult([]) if kind is None else complete_text(kind, value)
 
 
 _ANY_FILE = ""
-_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.GGUF_FILE: ".gguf"}
+_FILES: Mapping[CompletionKind, str] = {CompletionKind.FILE: _ANY_FILE, CompletionKind.GGUF_FILE: ".gguf"}
 
 
-def complete_text(completes: Completes, value: str) -> Reply:
-    """Return what completes a text that stands for something of this kind."""
-    if completes in _PARTS:
-        return _PARTS[completes](value)
-    if completes in _FILES:
-        return Reply([], file_suffix=_FILES[completes])
-    candidates = matching(_NAMES[completes](), value)
+def complete_text(kind: CompletionKind, value: str) -> CompletionResult:
+    """Return what kind a text that stands for something of this kind."""
+    if kind in _PARTS:
+        return _PARTS[kind](value)
+    if kind in _FILES:
+        return CompletionResult([], file_suffix=_FILES[kind])
+    items = matching(_NAMES[kind](), value)
     # A name, or a file where no name begins so.
-    is_file_possible = completes in _NAMES_OR_FILES and not candidates
-    return Reply(candidates, file_suffix=_ANY_FILE if is_file_possible else None)
+    is_file_possible = kind in _NAMES_OR_FILES and not items
+    return CompletionResult(items, file_suffix=_ANY_FILE if is_file_possible else None)
 
 
-def _presets() -> Iterable[Candidate]:
+def _presets() -> Iterable[CompletionItem]:
     from ...presets.search import list_presets
 
     try:
-        return [Candidate(entry.name, entry.origin) for entry in list_presets() if not entry.is_shadowed]
+        return [CompletionItem(entry.name, entry.origin) for entry in list_presets() if not entry.is_shadowed]
     except LogitsmithError:  # a folder that may not be read: the command says so
         return []
 
 
-def _preset_or_chain(value: str) -> Reply:
-    candidates = matching(_presets(), value)
-    return Reply(candidates) if candidates else _complete_chain(value)
+def _preset_or_chain(value: str) -> CompletionResult:
+    items = matching(_presets(), value)
+    return CompletionResult(items) if items else _complete_chain(value)
 
 
-def _presets_and_model() -> Iterable[Candidate]:
-    return [*_presets(), Candidate("model", "the settings of the GGUF's author")]
+def _presets_and_model() -> Iterable[CompletionItem]:
+    return [*_presets(), CompletionItem("model", "the settings of the GGUF's author")]
 
 
-def _grammars() -> Iterable[Candidate]:
+def _grammars() -> Iterable[CompletionItem]:
     from ...grammars.search import list_grammars
     from ...jobs.sources import grammar_folders
 
     try:
-        return [Candidate(entry.name, entry.description) for entry in list_grammars(grammar_folders())]
+        return [CompletionItem(entry.name, entry.description) for entry in list_grammars(grammar_folders())]
     except LogitsmithError:  # as above
         return []
 
 
-def _chats() -> Iterable[Candidate]:
+def _chats() -> Iterable[CompletionItem]:
     """The names of stored chats, and the ids of all. A store is not made for a completion."""
     from ...chats.database import store_path
     from ...chats.store import ChatStore
@@ -132,33 +132,33 @@ def _chats() -> Iterable[Candidate]:
             store.close()
     except LogitsmithError:  # the command says so
         return []
-    named = [Candidate(each.name, each.title) for each in chats if each.name and each.name.isprintable()]
-    return [*named, *(Candidate(each.id, each.name or each.title) for each in chats)]
+    named = [CompletionItem(each.name, each.title) for each in chats if each.name and each.name.isprintable()]
+    return [*named, *(CompletionItem(each.id, each.name or each.title) for each in chats)]
 
 
-def _import_formats() -> Iterable[Candidate]:
+def _import_formats() -> Iterable[CompletionItem]:
     from ...presets.foreign import FORMATS
 
-    return map(Candidate, FORMATS)
+    return map(CompletionItem, FORMATS)
 
 
-def _export_formats() -> Iterable[Candidate]:
+def _export_formats() -> Iterable[CompletionItem]:
     from ...presets.foreign import EXPORT_FORMATS
 
-    return map(Candidate, EXPORT_FORMATS)
+    return map(CompletionItem, EXPORT_FORMATS)
 
 
 _SUFFIX = ".gguf"
 
 
-def _complete_model(value: str) -> Reply:
+def _complete_model(value: str) -> CompletionResult:
     """Return names and paths that begin with the value; behind a tilde, which shells replace, files only."""
     if value.startswith("~"):
-        return Reply([], file_suffix=_SUFFIX)
-    return Reply(matching([*_names(), *_paths(value)], value))
+        return CompletionResult([], file_suffix=_SUFFIX)
+    return CompletionResult(matching([*_names(), *_paths(value)], value))
 
 
-def _names() -> list[Candidate]:
+def _names() -> list[CompletionItem]:
     from ...models.listing import list_models
     from ...presets.user_config import configured_model_folders
 
@@ -166,10 +166,10 @@ def _names() -> list[Candidate]:
         folders = configured_model_folders()
     except LogitsmithError:  # a config that cannot be read: the command says so
         folders = []
-    return [Candidate(entry.name, entry.source) for entry in list_models(folders)]
+    return [CompletionItem(entry.name, entry.source) for entry in list_models(folders)]
 
 
-def _paths(value: str) -> Iterator[Candidate]:
+def _paths(value: str) -> Iterator[CompletionItem]:
     """The folders and GGUF files beside what is typed; those that are hidden only behind a dot."""
     typed_folder, slash, start = value.rpartition("/")
     try:
@@ -180,33 +180,33 @@ def _paths(value: str) -> Iterator[Candidate]:
         if path.name.startswith(".") and not start.startswith("."):
             continue
         if path.is_dir():
-            yield Candidate(f"{typed_folder}{slash}{path.name}/", "folder")
+            yield CompletionItem(f"{typed_folder}{slash}{path.name}/", "folder")
         elif path.name.lower().endswith(_SUFFIX):
-            yield Candidate(f"{typed_folder}{slash}{path.name}", "file")
+            yield CompletionItem(f"{typed_folder}{slash}{path.name}", "file")
 
 
-def _complete_setting(value: str) -> Reply:
+def _complete_setting(value: str) -> CompletionResult:
     """Complete ``name.parameter=value``, first the name, then the parameter, then the value."""
     target, sign, typed = value.partition("=")
     if sign:
-        return Reply(_prefixed(f"{target}=", matching(map(Candidate, _choices(target)), typed)))
+        return CompletionResult(_prefixed(f"{target}=", matching(map(CompletionItem, _choices(target)), typed)))
     name, dot, parameter = target.partition(".")
     if not dot:
-        return Reply(_setting_names(name))
+        return CompletionResult(_setting_names(name))
     sampler = _find(name)
     names = {} if sampler is None else sampler.parameters
-    candidates = [Candidate(f"{_as_typed(key, parameter)}=", about) for key, about in names.items()]
-    return Reply(_prefixed(f"{name}.", matching(candidates, parameter)))
+    items = [CompletionItem(f"{_as_typed(key, parameter)}=", about) for key, about in names.items()]
+    return CompletionResult(_prefixed(f"{name}.", matching(items, parameter)))
 
 
-def _setting_names(typed: str) -> list[Candidate]:
+def _setting_names(typed: str) -> list[CompletionItem]:
     """Samplers with a dot behind them if they have parameters, and the other settings."""
     switches = {name for name, sampler in _built_in_samplers().items() if not sampler.parameters}
     found = [
-        Candidate(f"{_as_typed(name, typed)}{'=' if name in switches else '.'}", summary)
-        for name, summary in _sampler_candidates()
+        CompletionItem(f"{_as_typed(name, typed)}{'=' if name in switches else '.'}", summary)
+        for name, summary in _sampler_items()
     ]
-    found.extend(Candidate(f"{_as_typed(name, typed)}=") for name in _table()["settings"])
+    found.extend(CompletionItem(f"{_as_typed(name, typed)}=") for name in _table()["settings"])
     return matching(found, typed)
 
 
@@ -221,30 +221,32 @@ def _choices(target: str) -> list[str]:
     return sampler.choices.get(_normal(parameter) or sampler.main or "", [])
 
 
-def _complete_chain(value: str) -> Reply:
+def _complete_chain(value: str) -> CompletionResult:
     """Complete the last step of ``top_k=40 > top_p(p=0.9)``: its name, or a parameter in its brackets."""
     before, arrow, step = value.rpartition(">")
     blanks = step[: len(step) - len(step.lstrip())]
     start, step = f"{before}{arrow}{blanks}", step.lstrip()
     name, bracket, inside = step.partition("(")
     if not bracket:
-        names = [Candidate(_as_typed(text, step), about) for text, about in _sampler_candidates()]
-        return Reply(_prefixed(start, matching(names, step)), adds_space=False)
+        names = [CompletionItem(_as_typed(text, step), about) for text, about in _sampler_items()]
+        return CompletionResult(_prefixed(start, matching(names, step)), adds_space=False)
     done, comma, typed = inside.rpartition(",")
     typed_blanks = typed[: len(typed) - len(typed.lstrip())]
     sampler = _find(name)
-    names = [] if sampler is None else [Candidate(f"{key}=", about) for key, about in sampler.parameters.items()]
+    names = (
+        [] if sampler is None else [CompletionItem(f"{key}=", about) for key, about in sampler.parameters.items()]
+    )
     prefix = f"{start}{name}({done}{comma}{typed_blanks}"
-    return Reply(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
+    return CompletionResult(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
 
 
-def _complete_sequence(value: str) -> Reply:
+def _complete_sequence(value: str) -> CompletionResult:
     """Complete the last name of ``top_k;top_p``."""
     from ...presets.overrides import LLAMA_CPP_SAMPLERS
 
     before, semicolon, name = value.rpartition(";")
-    names = [Candidate(known) for known in LLAMA_CPP_SAMPLERS]
-    return Reply(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
+    names = [CompletionItem(known) for known in LLAMA_CPP_SAMPLERS]
+    return CompletionResult(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
 
 
 def _as_typed(name: str, typed: str) -> str:
@@ -265,8 +267,8 @@ def _find(name: str) -> _SamplerName | None:
     return _built_in_samplers().get(key) or (_plugin(key) if key in _plugins() else None)
 
 
-def _prefixed(prefix: str, candidates: list[Candidate]) -> list[Candidate]:
-    return [Candidate(prefix + text, about) for text, about in candidates]
+def _prefixed(prefix: str, items: list[CompletionItem]) -> list[CompletionItem]:
+    return [CompletionItem(prefix + text, about) for text, about in items]
 
 
 @dataclass(frozen=True)
@@ -306,10 +308,10 @@ def _normal(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def _sampler_candidates() -> list[Candidate]:
+def _sampler_items() -> list[CompletionItem]:
     """The samplers' names."""
-    names = [Candidate(name, sampler.summary) for name, sampler in _built_in_samplers().items()]
-    return [*names, *(Candidate(name, f"plug-in {value}") for name, value in _plugins().items())]
+    names = [CompletionItem(name, sampler.summary) for name, sampler in _built_in_samplers().items()]
+    return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugins().items())]
 
 
 _FILE = Path(__file__).with_name("samplers.json")
@@ -334,21 +336,21 @@ def _plugin(name: str) -> _SamplerName | None:
     return _SamplerName(cls.about.summary, cls.about.main_parameter, parameters)
 
 
-_NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
-    Completes.CHAT: _chats,
-    Completes.EXPORT_FORMAT: _export_formats,
-    Completes.GRAMMAR: _grammars,
-    Completes.GRAMMAR_NAME: _grammars,
-    Completes.IMPORT_FORMAT: _import_formats,
-    Completes.PRESET: _presets_and_model,
-    Completes.PRESET_FILE: _presets,
-    Completes.SAMPLER: _sampler_candidates,
+_NAMES: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]] = {
+    CompletionKind.CHAT: _chats,
+    CompletionKind.EXPORT_FORMAT: _export_formats,
+    CompletionKind.GRAMMAR: _grammars,
+    CompletionKind.GRAMMAR_NAME: _grammars,
+    CompletionKind.IMPORT_FORMAT: _import_formats,
+    CompletionKind.PRESET: _presets_and_model,
+    CompletionKind.PRESET_FILE: _presets,
+    CompletionKind.SAMPLER: _sampler_items,
 }
-_NAMES_OR_FILES = (Completes.GRAMMAR, Completes.PRESET, Completes.PRESET_FILE)
-_PARTS: Mapping[Completes, Callable[[str], Reply]] = {
-    Completes.CHAIN: _complete_chain,
-    Completes.LLAMA_CPP_SAMPLERS: _complete_sequence,
-    Completes.MODEL: _complete_model,
-    Completes.PRESET_OR_CHAIN: _preset_or_chain,
-    Completes.SETTING: _complete_setting,
+_NAMES_OR_FILES = (CompletionKind.GRAMMAR, CompletionKind.PRESET, CompletionKind.PRESET_FILE)
+_PARTS: Mapping[CompletionKind, Callable[[str], CompletionResult]] = {
+    CompletionKind.CHAIN: _complete_chain,
+    CompletionKind.LLAMA_CPP_SAMPLERS: _complete_sequence,
+    CompletionKind.MODEL: _complete_model,
+    CompletionKind.PRESET_OR_CHAIN: _preset_or_chain,
+    CompletionKind.SETTING: _complete_setting,
 }

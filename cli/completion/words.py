@@ -16,13 +16,15 @@ from ..command_line import GenCommand
 from ..command_options import declared_flags, options_class_of
 from ..flags import HELP, VERSION, DeclaredFlag
 from ..startup import import_command
-from .values import Candidate, Reply, complete_value, matching
+from .values import CompletionItem, CompletionResult, complete_value, matching
 
 
-def complete_words(words: Sequence[str], word: str) -> Reply:
+def complete_words(words: Sequence[str], word: str) -> CompletionResult:
     """Return what completes a word of `gen`'s command line; ``words``: those between `gen` and the cursor."""
     if not words and not word.startswith("-"):
-        return Reply(matching((Candidate(name, summary) for name, (_, summary) in COMMANDS.items()), word))
+        return CompletionResult(
+            matching((CompletionItem(name, summary) for name, (_, summary) in COMMANDS.items()), word)
+        )
     if not words or words[0] not in COMMANDS:
         return _complete([*flags_of("run"), *([] if words else [VERSION])], words, word)
     name, *following = words
@@ -32,11 +34,11 @@ def complete_words(words: Sequence[str], word: str) -> Reply:
     if following and following[0] in commands:
         return _complete(commands[following[0]].flags, following[1:], word)
     if following:
-        return Reply([])
-    candidates = [Candidate(sub, _summary(command.help or "")) for sub, command in commands.items()]
+        return CompletionResult([])
+    items = [CompletionItem(sub, _summary(command.help or "")) for sub, command in commands.items()]
     if word.startswith("-"):
-        candidates = [Candidate(flag, HELP.flag.help) for flag in HELP.names]
-    return Reply(matching(candidates, word))
+        items = [CompletionItem(flag, HELP.flag.help) for flag in HELP.names]
+    return CompletionResult(matching(items, word))
 
 
 def is_group(command: str) -> bool:
@@ -61,58 +63,60 @@ def _summary(text: str) -> str:
 
 
 @dataclass
-class _Line:
+class _ParsedWords:
     """What the words before the cursor say.
 
     Attributes:
-        awaited: the flag whose value comes next; None: no value is due.
-        given: the flags that are there.
+        pending_flag: the flag whose value comes next; None: no value is due.
+        typed_flags: the flags that are there.
         argument_count: how many arguments are there.
-        has_no_more_flags: True behind ``--``.
+        is_after_double_dash: True behind ``--``.
     """
 
-    awaited: DeclaredFlag | None = None
-    given: list[DeclaredFlag] = field(default_factory=list)
+    pending_flag: DeclaredFlag | None = None
+    typed_flags: list[DeclaredFlag] = field(default_factory=list)
     argument_count: int = 0
-    has_no_more_flags: bool = False
+    is_after_double_dash: bool = False
 
 
-def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str) -> Reply:
+def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str) -> CompletionResult:
     """Complete a word of a command; ``words``: what follows the command's name, up to the cursor.
 
     ``declared``: the flags and arguments that can stand there.
     """
     by_name = {name: flag for flag in declared for name in flag.names}
-    line = _read(words, by_name)
-    if line.awaited is not None:
-        return complete_value(line.awaited, word)
-    if word.startswith("-") and not line.has_no_more_flags:
+    parsed = _read(words, by_name)
+    if parsed.pending_flag is not None:
+        return complete_value(parsed.pending_flag, word)
+    if word.startswith("-") and not parsed.is_after_double_dash:
         name, sign, _ = word.partition("=")
         if sign:
             flag = by_name.get(name)
             if flag is None or not flag.takes_value:
-                return Reply([])
+                return CompletionResult([])
             return complete_value(flag, word, len(name) + 1)
-        free = (flag for flag in declared if flag.is_list or flag not in line.given)
-        return Reply(matching((Candidate(name, flag.flag.help) for flag in free for name in flag.names), word))
+        free = (flag for flag in declared if flag.is_list or flag not in parsed.typed_flags)
+        return CompletionResult(
+            matching((CompletionItem(name, flag.flag.help) for flag in free for name in flag.names), word)
+        )
     arguments = [flag for flag in declared if flag.is_argument]
-    if line.argument_count < len(arguments):
-        return complete_value(arguments[line.argument_count], word)
-    return Reply([])
+    if parsed.argument_count < len(arguments):
+        return complete_value(arguments[parsed.argument_count], word)
+    return CompletionResult([])
 
 
-def _read(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _Line:
-    line = _Line()
+def _read(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _ParsedWords:
+    parsed = _ParsedWords()
     for word in words:
         name, sign, _ = word.partition("=")
-        flag = None if line.has_no_more_flags else by_name.get(name if word.startswith("--") else word)
-        if line.awaited is not None:
-            line.awaited = None
-        elif word == "--" and not line.has_no_more_flags:
-            line.has_no_more_flags = True
+        flag = None if parsed.is_after_double_dash else by_name.get(name if word.startswith("--") else word)
+        if parsed.pending_flag is not None:
+            parsed.pending_flag = None
+        elif word == "--" and not parsed.is_after_double_dash:
+            parsed.is_after_double_dash = True
         elif flag is not None:
-            line.given.append(flag)
-            line.awaited = flag if flag.takes_value and not (sign and word.startswith("--")) else None
-        elif line.has_no_more_flags or not word.startswith("-") or word == "-":
-            line.argument_count += 1
-    return line
+            parsed.typed_flags.append(flag)
+            parsed.pending_flag = flag if flag.takes_value and not (sign and word.startswith("--")) else None
+        elif parsed.is_after_double_dash or not word.startswith("-") or word == "-":
+            parsed.argument_count += 1
+    return parsed

@@ -16,7 +16,7 @@ from ...common.errors import LogitsmithError, UsageError
 from ...common.text import nearest_name
 from ...models.names import ModelSpec
 from ..interrupt import Interrupt
-from ..messages import flag_sentence, give_up, note
+from ..messages import exit_after_abort, flag_sentence, print_note
 from ..options.model import ClusterOptions, LogOptions, ModelOptions, RopeScaling
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
     from ...engine.native.binding import set_abort_handler, set_log_sink
     from ..render.run import terminal_safe
 
-    set_abort_handler(give_up)
+    set_abort_handler(exit_after_abort)
     if options.verbose:
         set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
 
@@ -91,7 +91,7 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
     """Print a note if the context is longer than the model was trained for."""
     requested, trained = options.context_size, model.trained_context
     if requested is not None and 0 < trained < requested:
-        note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
+        print_note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
 
 
 def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | None = None) -> ModelSpec:
@@ -103,9 +103,9 @@ def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | No
     from ...presets.user_config import user_config
 
     overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
+    path, origin = _find_or_pull(options.model_reference, user_config(), interrupt)
     _use_numa(options)
-    return ModelSpec(path, origin, load_arguments(options, overrides, note, max_tokens))
+    return ModelSpec(path, origin, load_arguments(options, overrides, print_note, max_tokens))
 
 
 def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
@@ -155,7 +155,7 @@ def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
         try:
             return pull_model(reference, report)
         except KeyboardInterrupt:
-            note(f"{reference}: what came so far is kept; the same command goes on from there")
+            print_note(f"{reference}: what came so far is kept; the same command goes on from there")
             raise
 
 
@@ -163,7 +163,7 @@ def _use_numa(options: ModelOptions) -> None:
     from ...engine.native.binding import use_numa
 
     if options.numa is not None and not use_numa(options.numa.value):
-        note("--numa has no effect: this machine has one NUMA node")
+        print_note("--numa has no effect: this machine has one NUMA node")
 
 
 _FEW_TOKENS = 16
@@ -288,7 +288,7 @@ def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
         if key not in known:
             near = nearest_name(key, known, _SIMILARITY)
             hint = f"did you mean {near}?" if near else "it counts only if llama.cpp looks for it"
-            note(f"--override-kv {key}: the file has no such value to override; {hint}")
+            print_note(f"--override-kv {key}: the file has no such value to override; {hint}")
 
 
 _MAX_BYTES = 500_000_000
@@ -341,7 +341,7 @@ def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | No
     if options.mlock or options.mmap is False:
         return None
     try:
-        path, origin = locate(options.model_text or None, user_config().model)
+        path, origin = locate(options.model_reference or None, user_config().model)
         if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return None
     except (LogitsmithError, OSError, ValueError):
@@ -374,20 +374,20 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     from ...presets.settings import SettingValue
     from ...presets.user_config import user_config
 
-    config, text = user_config(), options.model_text
+    config, text = user_config(), options.model_reference
     try:
         path, origin = locate(text, config.model)
     except ModelError as error:
-        note(flag_sentence(error))
+        print_note(flag_sentence(error))
         return SettingValue("none", "default")
     typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
     try:
         path = find_model_file(text)
         if path.is_file():
             return SettingValue(model_name(path), origin)
-        note(f"{typed}: there is no such file")
+        print_note(f"{typed}: there is no such file")
     except ModelError as error:
-        note(flag_sentence(error))
+        print_note(flag_sentence(error))
     return SettingValue(typed, origin)
 
 
@@ -441,7 +441,7 @@ def cluster_workers(
         spec,
         service,
         needs_same_kernels=needs_same_kernels,
-        note=note,
+        note=print_note,
     )
     try:
         with workers as run:

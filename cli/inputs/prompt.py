@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...common.errors import UsageError
 from ...common.files import STDIN, InputTooLargeError, input_name, is_stdin, read_input
 from ...common.text import NotUTF8Error, decode_utf8
-from ..messages import fail, note
-from ..options.prompt import FrameOptions, PromptOptions
+from ..messages import fail, print_note
+from ..options.prompt import PromptAffixOptions, PromptOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -59,7 +59,7 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     if stdin is None:
         raise UsageError('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
     if is_stdin(stdin) and sys.stdin.isatty():
-        note("type the prompt; Ctrl-D on a line of its own ends it")
+        print_note("type the prompt; Ctrl-D on a line of its own ends it")
     piped = _read(stdin)
     if not piped:
         raise UsageError('there is no prompt: stdin is empty; "" is a prompt without text')
@@ -112,7 +112,7 @@ def _wait_for_stdin(use: str) -> None:
     """Print a note if nothing arrives for a while; see `read_piped`."""
     with suppress(OSError, ValueError):  # not every stdin can be waited for
         if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
-            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
+            print_note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def prepare_prompt(
     model: Model,
     text: str,
     settings: Settings,
-    frame: FrameOptions,
+    affixes: PromptAffixOptions,
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> PreparedPrompt:
@@ -144,18 +144,20 @@ def prepare_prompt(
         model: the model.
         text: what the user wrote.
         settings: the system message is one of them.
-        frame: the flags of prefix and suffix.
+        affixes: the flags of prefix and suffix.
         template: the flags of the chat template.
         is_chat: whether the template is used; None: if there is a system message.
     """
     from ...engine.templates import build_prompt, tokenize_with_affixes
 
     system = settings.system.value
-    if frame.name is None:
-        built = build_prompt(model, text, system=system, chat=is_chat, template=template.open(model), report=note)
+    if affixes.typed_flag is None:
+        built = build_prompt(
+            model, text, system=system, chat=is_chat, template=template.open(model), report=print_note
+        )
         return PreparedPrompt(built, built, text)
     if system is not None:
-        note(f"{frame.name} takes the place of the chat template: the system message is left out")
-    tokens = tokenize_with_affixes(model.vocabulary, text, frame.in_prefix or "", frame.in_suffix or "")
-    framed = frame.around(text)
+        print_note(f"{affixes.typed_flag} takes the place of the chat template: the system message is left out")
+    tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")
+    framed = affixes.add_affixes(text)
     return PreparedPrompt(tokens, framed, framed)

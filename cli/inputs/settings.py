@@ -17,9 +17,9 @@ from ...common.errors import LogitsmithError, UsageError
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
 from ...jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
-from ..command_options import GivenFlags, given_flags
-from ..flags import Options, walk_flags
-from ..messages import note
+from ..command_options import TypedFlags, typed_flags_of
+from ..flags import Options, iterate_flags
+from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
 from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_grammar
@@ -62,7 +62,7 @@ def resolve_run_settings(
         rearrangements=tuple(_arrangements(options, sampling)),
     )
     for flag, reason in settings.ignored_flags:
-        note(f"{flag} has no effect: {reason}")
+        print_note(f"{flag} has no effect: {reason}")
     return settings
 
 
@@ -73,9 +73,9 @@ def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     name = preset_name(given)
     if name != "model":
         return open_chosen_preset(name, given)
-    preset = preset_of_model(metadata or {}, note)
+    preset = preset_of_model(metadata or {}, print_note)
     if preset is None:
-        note("this model names no sampling settings (general.sampling.*); the preset default is used")
+        print_note("this model names no sampling settings (general.sampling.*); the preset default is used")
         preset = load_preset("default")
     return preset
 
@@ -96,7 +96,7 @@ def open_chosen_preset(name: str, given: str | None) -> Preset:
     from ...presets.user_config import config_file, user_config
 
     try:
-        return open_preset(name, note)
+        return open_preset(name, print_note)
     except PresetError as error:
         if given or user_config().preset is None:
             raise
@@ -120,18 +120,18 @@ def flag_overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
     from ...presets.overrides import Override
 
-    given = given_flags(options)
-    is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
-    for flag, value in walk_flags(options):
-        if flag.sets is None or value is None:
+    given = typed_flags_of(options)
+    is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in iterate_flags(options))
+    for flag, value in iterate_flags(options):
+        if flag.setting_name is None or value is None:
             continue
-        setting = flag.sets.partition(".")[0]
+        setting = flag.setting_name.partition(".")[0]
         if setting == "grammar":
             continue
-        if flag.sets == "max_tokens":
-            yield Override(given.name_of(flag), flag.sets, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
+        if flag.setting_name == "max_tokens":
+            yield Override(given.name_of(flag), flag.setting_name, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
         elif not (is_mirostat_off and setting == "mirostat"):
-            yield Override(given.name_of(flag), flag.sets, value)
+            yield Override(given.name_of(flag), flag.setting_name, value)
     grammar = given_grammar(options)
     if grammar is not None:
         yield Override(grammar.flag, "grammar", grammar.value)
@@ -185,7 +185,8 @@ def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Ch
     if options.adaptive_target is not None:
         yield rearrange_by_adaptive_p()
     if options.samplers is not None:
-        yield rearrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
+        typed_names = typed_flags_of(command).typed_name_by_display_name
+        yield rearrange_by_samplers(options.samplers, typed_names.get("--samplers", "--samplers"))
     if options.mirostat is not None:
         yield rearrange_by_mirostat(options.mirostat)
 
@@ -212,7 +213,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         if isinstance(settings.grammar.value, str):
             _refuse_file(settings.grammar.origin, settings.grammar.value)
         raise error.within(settings.grammar.origin) from None
-    report_schema(spec, note)
+    report_schema(spec, print_note)
     return spec
 
 
@@ -257,7 +258,7 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
 
     top = options.logprobs
     if top is None:
-        top = FORMATS[options.format].default_logprobs
+        top = FORMATS[options.format].default_top_logprob_count
     if top is not None and top > vocabulary.size:
         raise UsageError(f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
@@ -318,20 +319,20 @@ class ChatTemplateFlags:
 
     Args:
         options: the values of the flags.
-        given: the flags as they were typed, for messages.
+        typed_flags: the flags as they were typed, for messages.
 
     Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
 
     Raises ``UsageError``.
     """
 
-    def __init__(self, options: TemplateOptions, given: GivenFlags) -> None:
+    def __init__(self, options: TemplateOptions, typed_flags: TypedFlags) -> None:
         self.source: str | None = None
         self.variables: dict[str, Any] | None = None
         if options.chat_template_kwargs is not None:
             self.variables = _parse_variables(options.chat_template_kwargs)
         if options.chat_template is not None:
-            flag = given.names.get("chat_template", "--chat-template")
+            flag = typed_flags.typed_name_by_field.get("chat_template", "--chat-template")
             self.source = _read_flag(flag, options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:

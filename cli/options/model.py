@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...common.errors import UsageError
 from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
-from ..flags import POSITIVE, Completes, Options, at_least, flag, options_class, switch_parser, within
+from ..flags import POSITIVE, CompletionKind, Options, at_least, flag, make_switch_parser, options_class, within
 
 _model = partial(flag, panel="Model")
 
@@ -65,7 +65,7 @@ class ModelOptions(Options):
         metavar="MODEL",
         help="GGUF file; or a name, see gen models. [$GEN_MODEL, the config, the bundled model]",
         is_path=True,
-        completes=Completes.MODEL,
+        completion_kind=CompletionKind.MODEL,
     )
     hub_repository: str | None = _model(
         "-hf",
@@ -83,7 +83,7 @@ class ModelOptions(Options):
         "--threads",
         metavar="N",
         help="CPU threads; 0 or -1: the default. [the physical cores]",
-        reads=_thread_count,
+        parse=_thread_count,
         limit=within(1, MAX_THREADS),
     )
     gpu_layers: int = _model(
@@ -93,7 +93,7 @@ class ModelOptions(Options):
         metavar="N|all",
         help="Layers on the GPU; all or -1: all. [0]",
         default=0,
-        reads=_layer_count,
+        parse=_layer_count,
         limit=within(-1, INT32_MAX),
     )
     split_mode: SplitMode | None = _model("-sm", "--split-mode", help="How several GPUs share the model. [layer]")
@@ -115,7 +115,7 @@ class ModelOptions(Options):
         "--threads-batch",
         metavar="N",
         help="CPU threads that read a prompt, likewise. [those of -t]",
-        reads=_thread_count,
+        parse=_thread_count,
         limit=within(1, MAX_THREADS),
     )
     microbatch: int | None = _model(
@@ -129,7 +129,7 @@ class ModelOptions(Options):
         "--flash-attn",
         help="Flash attention; auto: if the model allows. [auto]",
         default=FlashAttention.auto,
-        reads=switch_parser(FlashAttention, "on, off or auto"),
+        parse=make_switch_parser(FlashAttention, "on, off or auto"),
     )
     cache_type_k: CacheType = _model(
         "-ctk",
@@ -165,7 +165,7 @@ class ModelOptions(Options):
         metavar="FILE[=SCALE]",
         help="LoRA adapter; repeatable.",
         is_path=True,
-        completes=Completes.GGUF_FILE,
+        completion_kind=CompletionKind.GGUF_FILE,
     )
     mmap: bool | None = _model(
         "--mmap/--no-mmap",
@@ -193,7 +193,7 @@ class ModelOptions(Options):
         return shares
 
     @property
-    def model_text(self) -> str | None:
+    def model_reference(self) -> str | None:
         """What names the model: the value of ``-m``, or that of ``-hf`` as ``-m`` would take it; None: neither."""
         if self.hub_repository is None:
             return self.model

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import COLOR_METAVAR, Bare, Color, Options, at_least, flag, options_class, read_color
+from ..flags import COLOR_METAVAR, Color, OptionalValue, Options, at_least, flag, options_class, read_color
 
 output_flag = partial(flag, panel="Output")
 DEFAULT_TRACE_COUNT = 20
@@ -37,11 +37,11 @@ class Source(StrEnum):
     both = "both"
 
 
-class LogprobRoom(Enum):
+class LogprobSupport(Enum):
     """Which logprobs a format can hold."""
 
     NONE = auto()
-    LIKELIEST = auto()
+    MOST_LIKELY = auto()
     """Of the chosen token and of the likeliest ones, from one source."""
     ALL = auto()
     """Of any token, from both sources."""
@@ -54,33 +54,34 @@ class FormatFeatures:
     Attributes:
         summary: its words in the help of ``--format``; neighbours with the same words share them.
         logprobs: what ``--logprobs``, ``--logprobs-from`` and ``--logprob-of`` may ask for.
-        default_logprobs: the number of likeliest tokens where ``--logprobs`` does not say it; None: no logprobs.
+        default_top_logprob_count: how many of the most likely tokens are shown without ``--logprobs``; None: no
+            logprobs.
         has_echo: True if ``--echo`` adds the prompt.
         has_trace: True if ``--trace`` adds the stages of the chain.
-        why_not_streamed: why ``--stream`` is refused, after the format's name; None: it is not.
+        no_stream_reason: why ``--stream`` is refused, after the format's name; None: it is not.
     """
 
     summary: str = ""
-    logprobs: LogprobRoom = LogprobRoom.NONE
-    default_logprobs: int | None = None
+    logprobs: LogprobSupport = LogprobSupport.NONE
+    default_top_logprob_count: int | None = None
     has_echo: bool = False
     has_trace: bool = False
-    why_not_streamed: str | None = None
+    no_stream_reason: str | None = None
 
 
 _STREAMS, _OBJECT = "streams anyway", "is one object"
 _JSON = "one JSON object"
 FORMATS: Mapping[Format, FormatFeatures] = {
-    Format.text: FormatFeatures(has_echo=True, why_not_streamed=_STREAMS),
+    Format.text: FormatFeatures(has_echo=True, no_stream_reason=_STREAMS),
     Format.jsonl: FormatFeatures(
-        "one event a line", LogprobRoom.ALL, 0, has_echo=True, has_trace=True, why_not_streamed=_STREAMS
+        "one event a line", LogprobSupport.ALL, 0, has_echo=True, has_trace=True, no_stream_reason=_STREAMS
     ),
-    Format.openai: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True),
-    Format.openai_chat: FormatFeatures(_JSON, LogprobRoom.LIKELIEST),
-    Format.together: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True, why_not_streamed=_OBJECT),
-    Format.llama_server: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, why_not_streamed=_OBJECT),
+    Format.openai: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, has_echo=True),
+    Format.openai_chat: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY),
+    Format.together: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, has_echo=True, no_stream_reason=_OBJECT),
+    Format.llama_server: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, no_stream_reason=_OBJECT),
 }
-_STREAMED = [output_format.value for output_format, has in FORMATS.items() if has.why_not_streamed is None]
+_STREAMED = [output_format.value for output_format, has in FORMATS.items() if has.no_stream_reason is None]
 
 
 def _formats_help() -> str:
@@ -99,7 +100,7 @@ def trace_flag() -> Any:
         metavar="[N]",
         help=f"What each step did to the N likeliest tokens, in jsonl. [{DEFAULT_TRACE_COUNT}]",
         limit=at_least(1),
-        bare=Bare(str(DEFAULT_TRACE_COUNT), re.compile(r"[+-]?\d+")),
+        optional_value=OptionalValue(str(DEFAULT_TRACE_COUNT), re.compile(r"[+-]?\d+")),
     )
 
 
@@ -129,7 +130,7 @@ class OutputOptions(Options):
         "--logprobs",
         metavar="N",
         help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl. [jsonl: 0]",
-        limit=at_least(0, minus_one="the whole vocabulary"),
+        limit=at_least(0, minus_one_meaning="the whole vocabulary"),
     )
     logprobs_from: Source | None = output_flag(
         "--logprobs-from",
@@ -142,7 +143,7 @@ class OutputOptions(Options):
         "--color",
         "-co",
         metavar=COLOR_METAVAR,
-        reads=read_color,
+        parse=read_color,
         help="The prompt of --echo in yellow; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )
@@ -157,19 +158,19 @@ class OutputOptions(Options):
         name, features = self.format.value, FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
             raise UsageError(f"--color {self.color.value} is for --format text; {name} has no colours")
-        if features.logprobs is LogprobRoom.NONE:
-            self._refuse_logprobs()
-        elif features.logprobs is LogprobRoom.LIKELIEST:
-            self._refuse_what_only_jsonl_has()
+        if features.logprobs is LogprobSupport.NONE:
+            self._reject_logprobs()
+        elif features.logprobs is LogprobSupport.MOST_LIKELY:
+            self._reject_logprobs_only_jsonl_supports()
         if self.echo and not features.has_echo:
             raise UsageError(f"--echo: --format {name} has no room for the prompt's tokens")
         if self.trace is not None and not features.has_trace:
             raise UsageError(f"--trace: --format {name} has no room for it; --format jsonl has")
-        if self.stream and features.why_not_streamed is not None:
-            why = f"--format {name} {features.why_not_streamed}"
+        if self.stream and features.no_stream_reason is not None:
+            why = f"--format {name} {features.no_stream_reason}"
             raise UsageError(f"--stream is for {' and '.join(_STREAMED)}; {why}")
 
-    def _refuse_logprobs(self) -> None:
+    def _reject_logprobs(self) -> None:
         for name, value in (
             ("--logprobs", self.logprobs),
             ("--logprobs-from", self.logprobs_from),
@@ -178,7 +179,7 @@ class OutputOptions(Options):
             if value is not None:
                 raise UsageError(f"{name} needs a --format with room for logprobs, such as jsonl")
 
-    def _refuse_what_only_jsonl_has(self) -> None:
+    def _reject_logprobs_only_jsonl_supports(self) -> None:
         name = self.format.value
         for flags, is_given in (
             ("--logprobs -1", self.logprobs == -1),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...common.errors import UsageError
-from ..flags import Completes, Limit, Options, argument, at_least, flag, options_class
+from ..flags import CompletionKind, Limit, Options, argument, at_least, flag, options_class
 
 _prompt = partial(flag, panel="Prompt")
 length_flag = partial(flag, panel="Length")
@@ -24,11 +24,11 @@ class PromptOptions(Options):
     prompt: str | None = argument(
         "PROMPT",
         help="The text to write on from, after what is piped in; - is stdin.",
-        called="the prompt",
+        display_name="the prompt",
         has_escapes=True,
     )
     prompt_option: str | None = _prompt(
-        "-p", "--prompt", help="The prompt, as an option.", called="the prompt", has_escapes=True
+        "-p", "--prompt", help="The prompt, as an option.", display_name="the prompt", has_escapes=True
     )
     file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
 
@@ -72,14 +72,16 @@ class ChatOptions(Options):
 class TemplateOptions(Options):
     """The system message, and the chat template."""
 
-    system: str | None = _prompt("--system", "--system-prompt", "-sys", help="System message.", sets="system")
+    system: str | None = _prompt(
+        "--system", "--system-prompt", "-sys", help="System message.", setting_name="system"
+    )
     chat_template: str | None = _prompt(
         "--chat-template",
         "--chat-template-file",
         metavar="NAME|FILE",
         help="Another template: llama.cpp's name, or Jinja.",
-        called="--chat-template",
-        completes=Completes.FILE,
+        display_name="--chat-template",
+        completion_kind=CompletionKind.FILE,
     )
     chat_template_kwargs: str | None = _prompt(
         "--chat-template-kwargs",
@@ -100,7 +102,7 @@ class TemplateOptions(Options):
 
 
 @options_class
-class FrameOptions(Options):
+class PromptAffixOptions(Options):
     """What stands around the prompt, in place of a chat template."""
 
     in_prefix: str | None = _prompt(
@@ -114,24 +116,26 @@ class FrameOptions(Options):
     )
 
     @property
-    def name(self) -> str | None:
+    def typed_flag(self) -> str | None:
         """The flag that is given, the first one of both; None: none."""
         if self.in_prefix is not None:
             return "--in-prefix"
         return None if self.in_suffix is None else "--in-suffix"
 
-    def around(self, text: str) -> str:
+    def add_affixes(self, text: str) -> str:
         """The text between the prefix and the suffix."""
         return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"
 
-    def refuse_beside(self, flags: Mapping[str, bool | None]) -> None:
+    def reject_combination(self, flags: Mapping[str, bool | None]) -> None:
         """Raise ``UsageError`` if a flag of the chat template is given too, whose place these take.
 
         ``flags``: the names of those flags, and whether each is given.
         """
         given = [flag for flag, is_given in flags.items() if is_given]
-        if self.name is not None and given:
-            raise UsageError(f"{self.name} takes the place of the chat template, which {given[0]} needs; give one")
+        if self.typed_flag is not None and given:
+            raise UsageError(
+                f"{self.typed_flag} takes the place of the chat template, which {given[0]} needs; give one"
+            )
 
 
 def _max_tokens_flag(meaning: str) -> Any:
@@ -140,7 +144,7 @@ def _max_tokens_flag(meaning: str) -> Any:
         "--predict",
         "--n-predict",
         help=meaning,
-        sets="max_tokens",
+        setting_name="max_tokens",
         limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
     )
 
@@ -151,7 +155,7 @@ def _stop_flag() -> Any:
         "-r",
         "--reverse-prompt",
         help="End before this text; repeatable.",
-        sets="stop",
+        setting_name="stop",
         has_escapes=True,
     )
 
@@ -187,7 +191,7 @@ class ContextShiftOptions(Options):
         "--keep",
         metavar="N",
         help="Tokens of the prompt that are never discarded; -1 = all. [0]",
-        limit=at_least(0, minus_one="all"),
+        limit=at_least(0, minus_one_meaning="all"),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...common.errors import UsageError
-from ..flags import Completes, Limit, Options, flag, options_class, walk_flags, within
+from ..flags import CompletionKind, Limit, Options, flag, iterate_flags, options_class, within
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
@@ -21,41 +21,45 @@ class SamplingOptions(Options):
         "-P",
         "--preset",
         help="A preset's name, or a file, also of another tool; 'model': the GGUF author's.",
-        called="--preset",
-        completes=Completes.PRESET,
+        display_name="--preset",
+        completion_kind=CompletionKind.PRESET,
     )
     chain: str | None = _sampling(
         "--chain",
         metavar="STEPS",
         help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'.",
-        completes=Completes.CHAIN,
+        completion_kind=CompletionKind.CHAIN,
     )
     set: list[str] | None = _sampling(
         "--set",
         metavar="NAME.PARAM=VALUE",
         help="Set one parameter; repeatable.",
-        completes=Completes.SETTING,
+        completion_kind=CompletionKind.SETTING,
     )
-    seed: int | None = _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", called="--seed")
+    seed: int | None = _sampling(
+        "-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", display_name="--seed"
+    )
     temp: float | None = _sampling(
         "--temp",
         "--temperature",
         help="Temperature; 0 = the most likely token.",
-        sets="temperature.t",
+        setting_name="temperature.t",
         limit=Limit("≥ 0; 0 = the likeliest token", 0),
     )
-    top_k: int | None = _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.", sets="top_k.k")
+    top_k: int | None = _sampling(
+        "--top-k", help="Keep the k most likely tokens; 0 = off.", setting_name="top_k.k"
+    )
     top_p: float | None = _sampling(
         "--top-p",
         help="Keep the likeliest tokens up to this mass; 1 = off.",
-        sets="top_p.p",
+        setting_name="top_p.p",
         limit=Limit("within 0..1; 1 = off", 0, 1),
     )
     min_p: float | None = _sampling(
-        "--min-p", help="Keep tokens at least this likely beside the best.", sets="min_p.p"
+        "--min-p", help="Keep tokens at least this likely beside the best.", setting_name="min_p.p"
     )
     repeat_penalty: float | None = _sampling(
-        "--repeat-penalty", help="Penalty on past tokens; 1 = off.", sets="penalties.repeat"
+        "--repeat-penalty", help="Penalty on past tokens; 1 = off.", setting_name="penalties.repeat"
     )
 
 
@@ -64,49 +68,55 @@ class FullSamplingOptions(SamplingOptions):
     """All flags of samplers: llama.cpp's."""
 
     repeat_last_n: int | None = _sampling(
-        "--repeat-last-n", help="Penalties look at the last N tokens; -1 = all.", sets="penalties.last_n"
+        "--repeat-last-n", help="Penalties look at the last N tokens; -1 = all.", setting_name="penalties.last_n"
     )
     presence_penalty: float | None = _sampling(
-        "--presence-penalty", help="Penalty on a token that came before; 0 = off.", sets="penalties.presence"
+        "--presence-penalty",
+        help="Penalty on a token that came before; 0 = off.",
+        setting_name="penalties.presence",
     )
     frequency_penalty: float | None = _sampling(
         "--frequency-penalty",
         help="Penalty for each time that a token came before; 0 = off.",
-        sets="penalties.frequency",
+        setting_name="penalties.frequency",
     )
     typical: float | None = _more(
         "--typical",
         "--typical-p",
         help="Keep the tokens about as surprising as expected; 1 = off.",
-        sets="typical.p",
+        setting_name="typical.p",
     )
     top_n_sigma: float | None = _more(
         "--top-n-sigma",
         "--top-nsigma",
         help="Keep logits within n deviations of the best; 0 = off.",
-        sets="top_n_sigma.n",
+        setting_name="top_n_sigma.n",
     )
     xtc_probability: float | None = _more(
-        "--xtc-probability", help="How often the top choices go; 0 = off.", sets="xtc.probability"
+        "--xtc-probability", help="How often the top choices go; 0 = off.", setting_name="xtc.probability"
     )
     xtc_threshold: float | None = _more(
-        "--xtc-threshold", help="What counts as a top choice. [0.1]", sets="xtc.threshold"
+        "--xtc-threshold", help="What counts as a top choice. [0.1]", setting_name="xtc.threshold"
     )
     dynatemp_range: float | None = _more(
-        "--dynatemp-range", help="Temperature by entropy, this far up and down.", sets="dynatemp.range"
+        "--dynatemp-range", help="Temperature by entropy, this far up and down.", setting_name="dynatemp.range"
     )
     dynatemp_exp: float | None = _more(
-        "--dynatemp-exp", help="Exponent of the entropy in dynatemp. [1]", sets="dynatemp.exponent"
+        "--dynatemp-exp", help="Exponent of the entropy in dynatemp. [1]", setting_name="dynatemp.exponent"
     )
     dry_multiplier: float | None = _more(
-        "--dry-multiplier", help="Strength of DRY against loops; 0 = off, 0.8 is usual.", sets="dry.multiplier"
+        "--dry-multiplier",
+        help="Strength of DRY against loops; 0 = off, 0.8 is usual.",
+        setting_name="dry.multiplier",
     )
-    dry_base: float | None = _more("--dry-base", help="Growth for each repeated token. [1.75]", sets="dry.base")
+    dry_base: float | None = _more(
+        "--dry-base", help="Growth for each repeated token. [1.75]", setting_name="dry.base"
+    )
     dry_allowed_length: int | None = _more(
-        "--dry-allowed-length", help="Repetitions up to this go free. [2]", sets="dry.allowed_length"
+        "--dry-allowed-length", help="Repetitions up to this go free. [2]", setting_name="dry.allowed_length"
     )
     dry_penalty_last_n: int | None = _more(
-        "--dry-penalty-last-n", help="DRY looks at the last N tokens; -1 = all. [-1]", sets="dry.last_n"
+        "--dry-penalty-last-n", help="DRY looks at the last N tokens; -1 = all. [-1]", setting_name="dry.last_n"
     )
     dry_sequence_breaker: list[str] | None = _more(
         "--dry-sequence-breaker",
@@ -118,18 +128,18 @@ class FullSamplingOptions(SamplingOptions):
         "--mirostat", limit=within(0, 2), help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
     )
     mirostat_lr: float | None = _more(
-        "--mirostat-lr", help="Learning rate of mirostat, eta. [0.1]", sets="mirostat.eta"
+        "--mirostat-lr", help="Learning rate of mirostat, eta. [0.1]", setting_name="mirostat.eta"
     )
     mirostat_ent: float | None = _more(
-        "--mirostat-ent", help="The surprise in bits, tau. [5]", sets="mirostat.tau"
+        "--mirostat-ent", help="The surprise in bits, tau. [5]", setting_name="mirostat.tau"
     )
     adaptive_target: float | None = _more(
         "--adaptive-target",
         help="Select by adaptive_p, near this probability; below 0 = a plain draw.",
-        sets="adaptive_p.target",
+        setting_name="adaptive_p.target",
     )
     adaptive_decay: float | None = _more(
-        "--adaptive-decay", help="Memory of adaptive-p: 1 / (1 - N) tokens. [0.9]", sets="adaptive_p.decay"
+        "--adaptive-decay", help="Memory of adaptive-p: 1 / (1 - N) tokens. [0.9]", setting_name="adaptive_p.decay"
     )
     samplers: str | None = _more(
         "--samplers",
@@ -137,14 +147,14 @@ class FullSamplingOptions(SamplingOptions):
         "--sampling-seq",
         metavar="A;B;C",
         help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
-        completes=Completes.LLAMA_CPP_SAMPLERS,
+        completion_kind=CompletionKind.LLAMA_CPP_SAMPLERS,
     )
     logit_bias: list[str] | None = _sampling(
         "-l",
         "--logit-bias",
         metavar="TOKEN=BIAS",
         help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
-        called="--logit-bias",
+        display_name="--logit-bias",
     )
     ignore_eos: bool = _sampling("--ignore-eos", help="Never end by an end-of-generation token.", default=False)
 
@@ -172,27 +182,27 @@ class GrammarOptions(Options):
         "--grammar",
         metavar="NAME|GBNF",
         help="A grammar's name (gen grammars), or GBNF itself.",
-        sets="grammar",
-        completes=Completes.GRAMMAR_NAME,
+        setting_name="grammar",
+        completion_kind=CompletionKind.GRAMMAR_NAME,
     )
-    grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", sets="grammar.file")
+    grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", setting_name="grammar.file")
     json_schema: str | None = _grammar(
         "-j",
         "--json-schema",
         help="JSON that fits this JSON Schema.",
-        called="--json-schema",
-        sets="grammar.json_schema",
+        display_name="--json-schema",
+        setting_name="grammar.json_schema",
     )
     json_schema_file: Path | None = _grammar(
         "-jf",
         "--json-schema-file",
         help="The same, from a file.",
-        called="--json-schema-file",
-        sets="grammar.json_schema_file",
+        display_name="--json-schema-file",
+        setting_name="grammar.json_schema_file",
     )
-    regex: str | None = _grammar("--regex", help="Text that matches as a whole.", sets="grammar.regex")
+    regex: str | None = _grammar("--regex", help="Text that matches as a whole.", setting_name="grammar.regex")
     lark_file: Path | None = _grammar(
-        "--lark-file", help="A grammar in llguidance's Lark.", sets="grammar.lark_file"
+        "--lark-file", help="A grammar in llguidance's Lark.", setting_name="grammar.lark_file"
     )
 
     schema_lenient: bool = _grammar(
@@ -203,7 +213,9 @@ class GrammarOptions(Options):
 
     def check(self) -> None:
         """Refuse two grammars."""
-        given = [flag.name for flag, value in walk_flags(self) if flag.sets is not None and value is not None]
+        given = [
+            flag.name for flag, value in iterate_flags(self) if flag.setting_name is not None and value is not None
+        ]
         if len(given) > 1:
             raise UsageError(f"{given[0]} and {given[1]} each give a grammar; one at a time")
 
@@ -231,8 +243,8 @@ class GivenGrammar(NamedTuple):
 
 def given_grammar(options: Options) -> GivenGrammar | None:
     """The grammar that a flag of these options gives; None if none does."""
-    for described, value in walk_flags(options):
-        setting, _, key = (described.sets or "").partition(".")
+    for described, value in iterate_flags(options):
+        setting, _, key = (described.setting_name or "").partition(".")
         if setting == "grammar" and value is not None:
             return GivenGrammar(described.name, {key: str(value)} if key else value)
     return None

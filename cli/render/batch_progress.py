@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...common.text import count_noun
 from ...jobs.batch import BatchCounts
 from ..interrupt import Interrupt
-from ..messages import note, say, visible_bar
+from ..messages import print_message, print_note, visible_bar
 from .progress import make_bar
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def stop_check_with_note(interrupt: Interrupt) -> Callable[[], bool]:
         nonlocal is_announced
         if interrupt.requested and not is_announced:
             is_announced = True
-            note("what is begun is being finished; Ctrl-C again stops at once")
+            print_note("what is begun is being finished; Ctrl-C again stops at once")
         return interrupt.requested
 
     return should_stop
@@ -214,7 +214,7 @@ class ClusterProgressDisplay:
 def report_workers(workers: Sequence[WorkerStatus]) -> None:
     """Print how the workers are doing."""
     for line in worker_lines(workers):
-        say(f"gen: {line}")
+        print_message(f"gen: {line}")
 
 
 _MAX_SHOWN_WORKERS = 8

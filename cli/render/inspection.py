@@ -14,7 +14,7 @@ from math import exp, sqrt
 from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
-from ..messages import note
+from ..messages import print_note
 from .run import visible
 from .tables import print_table, print_wrapped
 from .trace import token_label
@@ -66,7 +66,7 @@ class RunPrinter:
         if self._top is not None:
             _print_table(run.tokens, self._top)
         if self._source is not None and run.tokens and all(token.distribution is None for token in run.tokens):
-            note(f"this run has no logprobs of the {self._source}")
+            print_note(f"this run has no logprobs of the {self._source}")
         _print_surprises(run.tokens)
         _print_fallen(run.tokens)
         _print_means(run, self._source)

@@ -13,7 +13,7 @@ from math import ceil
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..messages import note, visible_bar
+from ..messages import print_note, visible_bar
 from .run import file_size, visible
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
         def tell(progress: PullProgress) -> None:
             if progress.file not in named:
                 named.add(progress.file)
-                note(f"{name}: downloading {progress.file}, {file_size(progress.total_bytes)}")
+                print_note(f"{name}: downloading {progress.file}, {file_size(progress.total_bytes)}")
 
         yield tell
         return
@@ -311,7 +311,7 @@ class RetryDisplay:
             is_new = retry.problem != self._last_problem
             self._last_problem = retry.problem
         if is_new:
-            note(f"{retry.problem}; trying again in {_seconds(retry.seconds)}, {_count(retry)}")
+            print_note(f"{retry.problem}; trying again in {_seconds(retry.seconds)}, {_count(retry)}")
 
     def countdown(self) -> str:
         """Which try comes next, and in how many seconds; empty if none is waited for."""

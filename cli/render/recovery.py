@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.text import count_noun
-from ..messages import note, say
+from ..messages import print_message, print_note
 
 if TYPE_CHECKING:
     from ...recover.cost import CallEstimate
@@ -36,7 +36,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
     else:
         save_recovery(recovery, output, about)
         count = int((recovery.logprobs == recovery.logprobs).sum())  # NaN, where a token is missing, is not itself
-        say(f"gen: {output}: {count_noun(count, 'logprob')}")
+        print_message(f"gen: {output}: {count_noun(count, 'logprob')}")
 
 
 def _print_table(recovery: Recovery) -> None:
@@ -57,13 +57,13 @@ def _print_table(recovery: Recovery) -> None:
 def summary(recovery: Recovery) -> None:
     """Print notes, method, calls and errors on stderr."""
     for text in recovery.notes:
-        note(text)
+        print_note(text)
     calls = count_noun(recovery.queries, "call")
     if recovery.sent != recovery.queries:
         calls += f", {recovery.queries - recovery.sent:,} of them from the checkpoint"
     error = "" if isnan(recovery.error) else f", errors up to about {recovery.error:.1e} nats"
     relative = "" if recovery.normalised else ", relative to the likeliest token"
-    say(f"gen: {recovery.method}: {calls}{error}{relative}")
+    print_message(f"gen: {recovery.method}: {calls}{error}{relative}")
 
 
 def show_verification(verification: Verification) -> None:
@@ -71,7 +71,7 @@ def show_verification(verification: Verification) -> None:
     largest = ""
     if verification.token is not None:
         largest = f": largest difference {verification.largest:.1e} nats (token {verification.token})"
-    say(
+    print_message(
         f"gen: verified {count_noun(verification.tokens, 'token')} by {verification.method}, "
         f"{count_noun(verification.queries, 'call')}{largest}"
     )

@@ -67,7 +67,7 @@ def test_words_become_values(words, values):
 
 
 def test_a_flag_is_called_as_it_was_typed_last():
-    assert read("-n5", "--top_k", "3", "--stop", "a", "-r", "b", "word").typed == {
+    assert read("-n5", "--top_k", "3", "--stop", "a", "-r", "b", "word").typed_names == {
         "max_tokens": "-n",
         "top_k": "--top-k",
         "stop": "-r",
@@ -142,7 +142,7 @@ def usual_line(command, chance):
     flags = [flag for flag in command.flags if flag.field != "help"]
     for flag in chance.sample(flags, k=min(len(flags), chance.choice((1, 2, 3)))):
         texts = USUAL.get(flag.value_type, ["nope", *flag.choices])
-        if flag.flag.reads is not None:
+        if flag.flag.parse is not None:
             texts = ["on", "off", "auto", "all", "0", "8", "x"]
         if flag.is_argument:
             words.append(chance.choice([text for text in texts if not text.startswith("-")]))
@@ -177,7 +177,7 @@ def test_a_plain_command_of_typers_reads_the_same(words, command):
     plain = get_command(plain_app)
     assert type(plain) is TyperCommand
     for line in (usual_line(command, chance) for _ in range(20)):
-        if any(flag.flag.bare and name in line for flag in command.flags for name in flag.names):
+        if any(flag.flag.optional_value and name in line for flag in command.flags for name in flag.names):
             continue  # Typer has no value that may be left out
         assert outcome(command, line) == outcome(plain, line), line
 

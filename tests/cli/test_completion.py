@@ -11,7 +11,7 @@ import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.store import ChatStore
 from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE, TypedWord, split_line
-from logitsmith.cli.completion.values import Candidate, Reply
+from logitsmith.cli.completion.values import CompletionItem, CompletionResult
 from logitsmith.cli.completion.words import complete_words, is_group, subcommands
 from logitsmith.samplers import catalogue
 
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 def texts(line):
     words = split_line(line)
-    reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
-    return [candidate.text for candidate in reply.candidates]
+    result = complete_words([word.text for word in words[1:-1]], words[-1].text)
+    return [item.text for item in result.items]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_candidates(line, expected):
 )
 def test_files(line, suffix, start):
     words = split_line(line)
-    reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
-    assert (reply.candidates, reply.file_suffix, reply.file_start) == ([], suffix, start)
+    result = complete_words([word.text for word in words[1:-1]], words[-1].text)
+    assert (result.items, result.file_suffix, result.file_start) == ([], suffix, start)
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_chats_are_completed_by_name_and_by_id(chats, flag):
     assert texts(f"gen chat {flag} ") == ["my sea's story", other, named]
     assert texts(f"gen chat {flag} nonsuch") == []
     words = split_line(f"gen chat {flag} {other}")
-    (candidate,) = complete_words([word.text for word in words[1:-1]], words[-1].text).candidates
-    assert candidate.help == "About whales"
+    (item,) = complete_words([word.text for word in words[1:-1]], words[-1].text).items
+    assert item.help == "About whales"
 
 
 def test_where_no_chats_are_stored_none_are_completed(home, monkeypatch):
@@ -250,12 +250,12 @@ def test_part_that_readline_replaces(line, word):
     ],
 )
 def test_form_of_an_answer(shell, line, expected):
-    reply = Reply([Candidate("--a=b $c", "help: two\nlines")])
-    assert ANSWERS[shell](reply, split_line(line)[-1]) == expected
+    result = CompletionResult([CompletionItem("--a=b $c", "help: two\nlines")])
+    assert ANSWERS[shell](result, split_line(line)[-1]) == expected
 
 
 def test_colons_are_escaped_for_zsh():
-    assert ANSWERS["zsh"](Reply([Candidate("a:b\\")]), TypedWord("")) == "words\na\\:b\\\\\n"
+    assert ANSWERS["zsh"](CompletionResult([CompletionItem("a:b\\")]), TypedWord("")) == "words\na\\:b\\\\\n"
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

@@ -61,7 +61,7 @@ def test_one_ctrl_c_waits_for_it():
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_one_signal_aborts_what_ends_soon(number):
-    with start(ABORT, "interrupt.ending_soon()") as process:
+    with start(ABORT, "interrupt.graceful_shutdown()") as process:
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "a line of the run, aborted", "")

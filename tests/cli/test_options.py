@@ -3,7 +3,7 @@
 import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
-from logitsmith.cli.command_options import GivenFlags, check_options, declared_flags, takes_options
+from logitsmith.cli.command_options import TypedFlags, check_options, declared_flags, takes_options
 from logitsmith.cli.commands.batch import BatchOptions
 from logitsmith.cli.commands.recover import RecoverOptions
 from logitsmith.cli.commands.run import RunOptions
@@ -15,8 +15,8 @@ from logitsmith.cli.flags import (
     argument,
     at_least,
     flag,
+    iterate_flags,
     options_class,
-    walk_flags,
     within,
 )
 from logitsmith.common import machine as limits
@@ -29,16 +29,16 @@ SETTINGS = {"grammar", "max_tokens", "stop", "system"}
 
 @options_class
 class Numbers(Options):
-    count: int = flag("-n", "--count", help="How many. [1]", default=1, limit=at_least(1, minus_one="all"))
-    share: float | None = flag("--share", help="How much.", limit=POSITIVE, only_for="a --count")
+    count: int = flag("-n", "--count", help="How many. [1]", default=1, limit=at_least(1, minus_one_meaning="all"))
+    share: float | None = flag("--share", help="How much.", limit=POSITIVE, required_companions="a --count")
 
 
 @options_class
 class Example(Options):
-    given: GivenFlags
-    name: str = argument("NAME", called="the name", help="Whose.", default=REQUIRED)
+    typed_flags: TypedFlags
+    name: str = argument("NAME", display_name="the name", help="Whose.", default=REQUIRED)
     numbers: Numbers
-    tags: list[str] | None = flag("-t", "--tag", help="Repeatable.", called="--tag")
+    tags: list[str] | None = flag("-t", "--tag", help="Repeatable.", display_name="--tag")
     folder: list[str] | None = flag("--folder", help="A path.", is_path=True)
 
     def check(self):
@@ -57,11 +57,11 @@ def invoke(*arguments):
 def test_a_command_gets_one_object():
     options = invoke("me", "-n", "3", "--tag", "a", "-t", "b")
     assert (options.name, options.numbers.count, options.numbers.share) == ("me", 3, None)
-    assert (list(options.tags), options.given.names) == (
+    assert (list(options.tags), options.typed_flags.typed_name_by_field) == (
         ["a", "b"],
         {"name": "name", "count": "-n", "tags": "-t"},
     )
-    assert [described.name for described, _ in walk_flags(options)] == [
+    assert [described.name for described, _ in iterate_flags(options)] == [
         "the name",
         "-n",
         "--share",
@@ -85,23 +85,26 @@ def test_a_wrong_value_is_refused(arguments, message):
 
 
 def test_a_text_is_utf8_and_a_path_may_be_anything():
-    options = {"given": GivenFlags({}), "name": "me", "numbers": Numbers()}
+    options = {"typed_flags": TypedFlags({}), "name": "me", "numbers": Numbers()}
     check_options(Example(**options, folder=["\udcff"]))
     with pytest.raises(UsageError, match="--tag is not UTF-8"):
         check_options(Example(**options, tags=["\udcff"]))
 
 
 def test_flags_that_are_given_can_be_refused():
-    given = GivenFlags({"share": "--share"})
-    given.refuse(Numbers, only_for=["another one"], why="is not looked at")
+    given = TypedFlags({"share": "--share"})
+    given.reject(Numbers, required_companions=["another one"], why="is not looked at")
     with pytest.raises(UsageError, match="--share is for a --count"):
-        given.refuse(Numbers, only_for=["a --count"], why="is for a --count")
+        given.reject(Numbers, required_companions=["a --count"], why="is for a --count")
 
 
 def test_limits_in_words():
-    assert within(0, 7, minus_one="a fresh one").complaint(8) == "8 is not within 0..7, nor -1 for a fresh one"
-    assert within(-1, 7).complaint(-1) is None
-    assert at_least(0).complaint(-1) == "-1 is not ≥ 0"
+    assert (
+        within(0, 7, minus_one_meaning="a fresh one").violation(8)
+        == "8 is not within 0..7, nor -1 for a fresh one"
+    )
+    assert within(-1, 7).violation(-1) is None
+    assert at_least(0).violation(-1) == "-1 is not ≥ 0"
 
 
 @pytest.mark.parametrize("cls", [RunOptions, BatchOptions, ScoreOptions, RecoverOptions])
@@ -111,7 +114,11 @@ def test_no_two_flags_of_a_command_share_a_name(cls):
 
 
 def test_a_flag_sets_a_parameter_that_there_is():
-    targets = [flag.flag.sets.split(".") for flag in declared_flags(RunOptions) if flag.flag.sets is not None]
+    targets = [
+        flag.flag.setting_name.split(".")
+        for flag in declared_flags(RunOptions)
+        if flag.flag.setting_name is not None
+    ]
     for sampler, *parameter in targets:
         if parameter and sampler != "grammar":
             assert parameter[0] in find_sampler(sampler).model_fields, (sampler, parameter)

@@ -253,7 +253,7 @@ def test_a_ctrl_c_after_the_end_of_a_command_prints_no_traceback(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(interrupt, "exit_on_signals", lambda: None)
-    monkeypatch.setattr(interrupt, "leave_on_signals", interrupted)
+    monkeypatch.setattr(interrupt, "exit_immediately_on_signals", interrupted)
     monkeypatch.setattr(sys, "argv", ["gen", "--version"])
     with pytest.raises(SystemExit) as ending:
         main()

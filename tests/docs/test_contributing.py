@@ -147,8 +147,8 @@ def gen_as_extended(tmp_path_factory):
     )
     insert("recover/__init__.py", '    "Basis",', '    "AcmeEndpoint",\n')
     replace("cli/commands/recover.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
-    flag_of_servers = "limit=at_least(1),\n        only_for=Api.llama_server.as_flag,\n"
-    wider = f"limit=at_least(1),\n        {block('only_for=')}"
+    flag_of_servers = "limit=at_least(1),\n        required_companions=Api.llama_server.as_flag,\n"
+    wider = f"limit=at_least(1),\n        {block('required_companions=')}"
     replace("cli/commands/recover.py", flag_of_servers, wider)
     insert("cli/commands/recover.py", "def _pieces(", f"{block('def _acme')}\n\n")
     insert("cli/commands/recover.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")

@@ -22,7 +22,7 @@ def display(monkeypatch):
     """A display, with a clock that can be set, and its notes."""
     clock, notes = [100.0], []
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(shown, "note", notes.append)
+    monkeypatch.setattr(shown, "print_note", notes.append)
     return RetryDisplay(), clock, notes
 
 
