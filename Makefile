@@ -17,16 +17,16 @@ proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
 
-# The fast tests with other Pythons and other dependencies: pythons, those of five rooms with every supported Python
-# found here; dependencies, all of them with the lowest and with the newest versions that pyproject.toml allows.
+# The fast tests with other versions. pythons: the tests of five packages with every supported Python that is installed.
+# dependencies: all tests with the lowest and with the newest versions that pyproject.toml allows.
 pythons dependencies:
 	$(PYTHON) tools/try_environments.py $@ $(VENV)/environments
 
-# Part of the proof: every command that writes, under signals, full disks, closed streams and the like.
+# Part of the proof: every command that writes files, under signals, with full disks and closed streams.
 faults: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP tests/faults
 
-# Odd inputs for SECONDS of processor time, over all targets or some of them: make fuzz SECONDS=600 TARGETS="gbnf score-lines".
+# Odd inputs for SECONDS of processor time, for all targets or the named ones: make fuzz SECONDS=600 TARGETS="gbnf score-lines".
 SECONDS ?= 60
 fuzz: $(VENV)/.fuzz
 	nice $(BIN)/python -m tests.fuzz $(SECONDS) $(TARGETS)
@@ -35,7 +35,7 @@ lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The rooms lie at the top level, but import each other as logitsmith.*: links show mypy and MkDocs that shape.
+# The packages are folders at the top level, but import each other as logitsmith.*. Links give mypy and MkDocs that layout.
 links: | $(VENV)/bin/python
 	@mkdir -p $(VENV)/typecheck/logitsmith
 	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
@@ -74,14 +74,14 @@ $(VENV)/.fuzz: $(VENV)/.test
 	  || echo "atheris does not install here: inputs are made without looking at what code they reach" >&2
 	@touch $@
 
-# What drives a browser in the tests of the report. The browser is the system's: apt-get install chromium.
+# Playwright, which drives the browser in the tests of the report. The browser is the system's: apt-get install chromium.
 browser: $(VENV)/.browser
 
 $(VENV)/.browser: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,browser
 	@touch $@
 
-# What the tests of batches on a cluster need; else they are skipped.
+# Ray, for the tests of batches on a cluster. Without it they are skipped.
 ray: $(VENV)/.ray
 
 $(VENV)/.ray: $(VENV)/.test

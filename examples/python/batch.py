@@ -1,4 +1,4 @@
-"""Answer several prompts at a time; each gets what it would get alone."""
+"""Answer several prompts concurrently. Each answer is the one that its prompt would get alone."""
 
 from logitsmith.engine import BatchAnswer, GenerationRequest, Model, generate_many, locate
 

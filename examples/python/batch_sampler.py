@@ -1,11 +1,11 @@
-"""The next token of every row of a batch, each drawn as its own chain would draw it."""
+"""Draw the next token of every row of a batch. Each row gets the token that a separate chain would draw."""
 
 import numpy as np
 from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
 
 logits = np.random.default_rng(0).normal(0, 3, (2, 49_152)).astype(np.float32)
 data = SamplingData.from_numpy(
-    all_input_ids=np.array([[5, 9, 2], [7, -1, -1]]),  # rows are padded with values that are no token
+    all_input_ids=np.array([[5, 9, 2], [7, -1, -1]]),  # short rows are padded with values that are not token ids
     output_ids=np.array([[2], [-1]]),
     to_tensor=np.asarray,
 )

@@ -1,4 +1,4 @@
-"""Two turns of a chat: the second one reads what is new, and its answer is that of a new process."""
+"""Run two turns of a chat. The second turn decodes only new tokens, and its answer equals that of a new process."""
 
 from logitsmith.engine import Done, Model, Start, format_chat, generate, locate
 from logitsmith.samplers import build
@@ -15,7 +15,7 @@ with Model.load(path, n_ctx=512) as model:
         chain = build("top-k40 > temp0.7", seed=7, vocab=model.vocabulary)
         for event in generate(model, format_chat(model, messages), chain, max_tokens=12, exact_reuse=True):
             if isinstance(event, Start):
-                print(f"{event.cached_tokens} of {event.prompt_tokens} tokens were read before")
+                print(f"{event.cached_tokens} of {event.prompt_tokens} tokens were in the context already")
             elif isinstance(event, Done):
                 messages.append({"role": "assistant", "content": event.text})
                 print(event.text)

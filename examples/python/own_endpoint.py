@@ -1,4 +1,4 @@
-"""An endpoint of your own: recover all logprobs of something that shows only a token."""
+"""Define an endpoint, and recover all logprobs from it although it returns only one token per call."""
 
 import numpy as np
 from logitsmith.recover import Bias, Endpoint, EndpointLimits, RecoverySettings, recover
@@ -7,15 +7,15 @@ LOGITS = np.random.default_rng(0).normal(0, 3, size=50)
 
 
 class DiceEndpoint(Endpoint):
-    """Answers from fixed logits, as an API that returns only the likeliest token."""
+    """An API that computes its answers from fixed logits, and returns only the most likely token."""
 
     def __init__(self) -> None:
         self.vocab_size = len(LOGITS)
         self.limits = EndpointLimits(window=0, max_bias=100.0)
-        self.identity = {"api": "dice"}  # stored in checkpoints: what distinguishes this endpoint from others
+        self.identity = {"api": "dice"}  # stored in checkpoints, to distinguish this endpoint from others
 
     def query(self, prompt: str, logit_bias: Bias) -> int:
-        """Return the likeliest token. With a window: {id: logprob}, or an EndpointAnswer with both."""
+        """Return the most likely token. An endpoint that shows logprobs returns {id: logprob}, or an EndpointAnswer."""
         logits = LOGITS.copy()
         for token, bias in logit_bias.items():
             logits[token] += bias

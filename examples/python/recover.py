@@ -1,4 +1,4 @@
-"""Recover the 20 likeliest next tokens through a window that shows five."""
+"""Recover the logprobs of the 20 most likely next tokens from calls that show five logprobs each."""
 
 from logitsmith.engine import Model, locate
 from logitsmith.recover import LocalEndpoint, recover
@@ -8,6 +8,6 @@ with Model.load(path) as model:
     endpoint = LocalEndpoint(model, window=5)  # or LlamaServerEndpoint("http://127.0.0.1:8080")
     result = recover(endpoint, "The capital of France is", n=20)
     print(f"{result.queries} calls by {result.method}, largest error {result.error:.1e} nats")
-    # result.logprobs: float64 (V,), nats, NaN where a token was not asked for. NaN sorts last.
+    # result.logprobs: float64 (V,), in nats. NaN marks tokens that were not requested; argsort puts NaN last.
     for token in (-result.logprobs).argsort()[:20]:
         print(f"{model.vocabulary.piece(int(token)).decode()!r:12} {result.logprobs[token]:.3f}")

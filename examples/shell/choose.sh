@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The likeliest of several continuations, by the model's own probabilities.
+# Print the most likely of several continuations, with its probability.
 set -euo pipefail
 prompt="${1:-The capital of France is}"
 shift || true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A CSV file in, id and answer out: one request a row, answered several at a time.
+# Classify each row of a CSV file: one request per row, several of them concurrently. Prints id and answer.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 gen batch "${1:-$here/../data/reviews.csv}" --template 'Is this review positive or negative? "{text}" It is ' \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The same prompt and seed through several presets.
+# Continue one prompt with several presets and the same seed.
 set -euo pipefail
 for preset in default creative precise xtc-dry; do
     printf '%s:' "$preset"

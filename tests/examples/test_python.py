@@ -7,7 +7,7 @@ import pytest
 from .conftest import EXAMPLES
 
 EXPECTED = {
-    "generate.py": ["likeliest: ' a'"],
+    "generate.py": ["most likely: ' a'"],
     "chat.py": ["0 of ", "64 of "],
     "batch.py": ["'The capital of France is': ' Paris", "'The sea was'", "'Once upon a time'"],
     "batch_engine.py": ["sea ended: length", "salt ended: length"],
