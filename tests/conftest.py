@@ -1,24 +1,24 @@
-"""What every test folder shares: how threads wait, how hypothesis looks for examples, and a quick model."""
+"""Settings and fixtures of all tests: waiting threads, examples of hypothesis, and a fast model."""
 
 import os
 from pathlib import Path
 
-# OpenMP's threads spin while they wait, which on a busy machine starves the thread that they wait for.
-# Set before llama.cpp is loaded, and inherited by each `gen` that a test starts.
+# Threads of OpenMP spin while they wait. On a busy machine they starve the thread that they wait for.
+# The variable must be set before llama.cpp is loaded. Every `gen` that a test starts inherits it.
 os.environ["OMP_WAIT_POLICY"] = "passive"
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which spin, too
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin, too
 
-# Workers that share cores wait for each other's threads; each gets one of its own, and so does what it starts.
+# Workers that share cores would wait for each other's threads. So each worker and its children get one core.
 worker = os.environ.get("PYTEST_XDIST_WORKER")
 if worker is not None and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
-import pytest  # noqa: E402 - after what threads go by
+import pytest  # noqa: E402 - after the variables for threads are set
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-# No deadline: a busy machine is no failure. The health check would count rows of thousands of logits as slow.
-# `make proof` asks for more examples.
+# No deadline, because tests must not fail on a busy machine. The health check would
+# report rows of thousands of logits as slow. `make proof` asks for more examples.
 settings.register_profile(
     "logitsmith",
     deadline=None,

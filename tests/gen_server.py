@@ -74,14 +74,14 @@ class GenServer:
             return out.read(), err.read(), code
 
     def start_on_terminal(self, arguments, terminal, *, cwd, env):
-        """Run a command in a session of its own, which this terminal controls; returns its process id.
+        """Start a command in a new session that this terminal controls, and return the process id.
 
         `wait` must be called before the next command.
         """
         return self._start(arguments, [terminal] * 3, cwd=cwd, env=env, controls=True)
 
     def _call(self, arguments, streams, *, cwd, env, timeout):
-        """Let a child run the command with these three streams, and return its exit code."""
+        """Run the command in a child process with these three streams, and return its exit code."""
         return self.wait(self._start(arguments, streams, cwd=cwd, env=env, controls=False), timeout)
 
     def _start(self, arguments, streams, *, cwd, env, controls):
@@ -130,7 +130,7 @@ def serve(connection):
 
 
 def run_command(request, streams):
-    """Become the process that was asked for, and end it."""
+    """Turn this child into the requested process, run the command, and exit."""
     from logitsmith.cli import main
 
     for target, stream in enumerate(streams):
@@ -157,7 +157,7 @@ def run_command(request, streams):
 
 
 def leave(code):
-    """Do what shows at the end of a process, and nothing else."""
+    """End the process as Python would, without the parts that nothing outside can observe."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -78,7 +78,7 @@ def _record(name, target, gen, api):
             if before.get(path) != data:
                 kept = target / "files" / path
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_bytes(_described(data, folder) if kept.suffix == ".npz" else _normalised(data, folder))
+                kept.write_bytes(_described(data, folder) if kept.suffix == ".npz" else _normalized(data, folder))
     return name
 
 
@@ -103,13 +103,13 @@ def _run(line, gen, api, folder, target):
         timeout=SECONDS,
         check=False,
     )
-    target.with_suffix(".stdout").write_bytes(_normalised(done.stdout, folder))
-    target.with_suffix(".stderr").write_bytes(_normalised(done.stderr, folder))
+    target.with_suffix(".stdout").write_bytes(_normalized(done.stdout, folder))
+    target.with_suffix(".stderr").write_bytes(_normalized(done.stderr, folder))
     target.with_suffix(".code").write_text(f"{done.returncode}\n")
 
 
 def _environment(folder):
-    """The variables of a command: nobody's own settings, one thread for each library."""
+    """The variables of a command: no user's settings, one thread for each library."""
     inherited = {key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH") if key in os.environ}
     homes = {
         "HOME": "home",
@@ -137,7 +137,7 @@ def _described(data, folder):
     """Return an .npz as text: texts as they are; type, shape and digest of other arrays."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         lines = [f"{name}: {_described_array(arrays[name])}\n" for name in sorted(arrays)]
-    return _normalised("".join(lines).encode(), folder)
+    return _normalized("".join(lines).encode(), folder)
 
 
 def _described_array(array):
@@ -146,7 +146,7 @@ def _described_array(array):
     return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
 
 
-def _normalised(data, folder):
+def _normalized(data, folder):
     return with_placeholders(data.decode(errors="surrogateescape"), folder).encode(errors="surrogateescape")
 
 

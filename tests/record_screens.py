@@ -50,7 +50,7 @@ def command_lines():
 
 
 def file_of(name, columns):
-    """Where a screen is kept."""
+    """Return the file of a screen."""
     return SCREENS / f"{name.replace(' ', '_')}.{columns}.txt"
 
 

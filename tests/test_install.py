@@ -1,4 +1,4 @@
-"""How `make` installs: CMAKE_ARGS, caches, and what it says when a compile fails. Nothing is compiled here."""
+"""The installation by `make`: CMAKE_ARGS, caches, and errors when a compile fails. Nothing is compiled here."""
 
 import hashlib
 import importlib.util
@@ -47,7 +47,7 @@ def test_the_users_cmake_args_stand_behind_ours(install, own, split):
     assert shlex.split(install.cmake_args(own)) == [*OURS, *split]
 
 
-def test_a_path_with_blanks_is_one_argument(install, monkeypatch):
+def test_a_path_with_spaces_is_one_argument(install, monkeypatch):
     monkeypatch.setattr(install, "LIBRARIES_ONLY", Path("/my models/it's.cmake"))
     assert shlex.split(install.cmake_args(""))[1:] == ["-DCMAKE_PROJECT_llama.cpp_INCLUDE=/my models/it's.cmake"]
 

@@ -53,13 +53,13 @@ MODULES = {module_name(path): path for path in FILES}
 def modules_imported(path):
     """The modules of the project that a file imports, inside functions and for type checkers as well."""
     found = set(imports(path)) & set(MODULES)
-    # `from ..presets import settings` names a module, and the package that holds it is no arrow of its own.
+    # `from ..presets import settings` names a module. Its package does not count as a separate import.
     packages = {name for name in found if MODULES[name].name == "__init__.py"}
     return found - {name for name in packages if not any(names_from(path, name))} - {module_name(path)}
 
 
 def names_from(path, package):
-    """What a file imports from the face of a package, beside its modules."""
+    """The names that a file imports from the `__init__.py` of a package, without modules."""
     parts = ["logitsmith", *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -209,7 +209,7 @@ def test_every_room_has_a_floor():
     assert packages == set(FLOORS)
 
 
-def test_every_room_has_a_public_face_and_type_marker():
+def test_every_room_has_a_public_api_and_type_marker():
     for room in ROOMS:
         assert (ROOT / room / "py.typed").is_file()
         if room not in ("cluster", "common", "jobs", "chats"):  # the manual documents nothing of them

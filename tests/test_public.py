@@ -1,4 +1,4 @@
-"""What a room offers is there, and is what its `__all__` says, whatever was imported before."""
+"""Every name in the `__all__` of a package can be imported, whatever was imported before."""
 
 import subprocess
 import sys

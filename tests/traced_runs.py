@@ -17,16 +17,16 @@ WORDS = [
     "its",
     "shore",
     "while",
-    "grey",
+    "gray",
     "birds",
     "turned",
     "over",
     "the",
-    "harbour",
+    "harbor",
     "of",
     "old",
     "stone",
-    "nobody",
+    "few",
     "knew",
     "why",
     "he",
@@ -49,7 +49,7 @@ STAGES = ("model", "penalties", "top_k", "min_p", "temperature", "dist")
 
 
 def piece(token):
-    """The bytes of a token: a word, a mark or a line end."""
+    """The bytes of a token: a word, a punctuation mark or a newline."""
     return (b",", b".", b"\n", b"!")[token] if token < 4 else f" {WORDS[(token - 4) % len(WORDS)]}".encode()
 
 
@@ -75,15 +75,15 @@ def entropy_of(probs):
 def trace_of(source, history, top=20, vocabulary=60):
     """A trace, and the token that it draws."""
     logits = {token: float(f"{source.gauss(0, 2.2):.6g}") for token in range(vocabulary)}
-    penalised = {token: logit - (1.1 if token in history else 0.0) for token, logit in logits.items()}
-    by_logit = sorted(penalised, key=lambda token: -penalised[token])[:40]
-    kept = {token: penalised[token] for token in by_logit}
+    penalized = {token: logit - (1.1 if token in history else 0.0) for token, logit in logits.items()}
+    by_logit = sorted(penalized, key=lambda token: -penalized[token])[:40]
+    kept = {token: penalized[token] for token in by_logit}
     probs = softmax(kept)
     threshold = 0.05 * max(probs.values())
     likely = {token: logit for token, logit in kept.items() if probs[token] >= threshold}
     hot = {token: logit / 0.8 for token, logit in likely.items()}
-    rows = [logits, penalised, kept, likely, hot, hot]
-    if source.random() < 0.15 and len(hot) > 1:  # as if xtc had dropped the likeliest
+    rows = [logits, penalized, kept, likely, hot, hot]
+    if source.random() < 0.15 and len(hot) > 1:  # as if xtc had dropped the most likely one
         del hot[max(hot, key=hot.get)]
     probs = [softmax(row) for row in rows]
     notes = [
@@ -134,11 +134,11 @@ def traced_events(tokens=60, seed=7, *, same=0, top=20, pieces=None, traced=True
         own = {token: pieces[index]} if pieces and index in pieces else {}
         for candidate in trace["candidates"]:
             candidate.update(name(candidate["id"], own))
-        likeliest = sorted(first, key=lambda other: -first[other])[:logprobs]
+        top_token = sorted(first, key=lambda other: -first[other])[:logprobs]
         event = {
             "event": "token", "index": index, **name(token, own), "logprobs_from": "model",
             "logprob": math.log(first[token]),
-            "top_logprobs": [{**name(other, own), "logprob": math.log(first[other])} for other in likeliest],
+            "top_logprobs": [{**name(other, own), "logprob": math.log(first[other])} for other in top_token],
             "entropy": trace["stages"][0]["entropy"],
             "text": own.get(token, piece(token)).decode(errors="replace"),
         }  # fmt: skip

@@ -1,6 +1,6 @@
-"""Make the picture of a report: `python -m docs.tools.report_picture` makes a run, its report, and the picture.
+"""Take the picture of a report: `python -m docs.tools.report_picture` writes a run, its report, and the picture.
 
-It needs a browser: apt-get install chromium, and make browser.
+The script needs a browser: apt-get install chromium, and make browser.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 PICTURE = Path(__file__).parents[1] / "images" / "report.webp"
 WIDTH, HEIGHT = 1280, 760
 QUALITY = 82
-"""Of the picture, in percent: text stays sharp, and the file is smaller than 100 KB."""
+"""Quality of the picture, in percent. Text stays sharp, and the file is smaller than 100 KB."""
 RUN = [
     *("The old king looked at the sea and", "-n", "150", "--seed", "5", "--format", "jsonl", "--trace"),
     *(
@@ -27,7 +27,7 @@ RUN = [
 ]
 """The arguments of the run that is shown."""
 KEYS = ("f", "f")
-"""To the second token whose likeliest candidate was dropped."""
+"""Keys to press: they select the second token whose most likely candidate was dropped."""
 
 
 def write_report(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Make the picture of the terminal: `python -m docs.tools.screenshot` runs the commands and writes the SVG."""
+"""Take the picture of the terminal: `python -m docs.tools.screenshot` runs the commands and writes the SVG."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def terminal_output(command: str) -> str:
-    """What a command prints on a terminal, with its colours."""
+    """Run a command on a terminal, and return its output with the escape codes of colors."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
@@ -56,7 +56,7 @@ def terminal_output(command: str) -> str:
 
 
 def picture(outputs: dict[str, str]) -> str:
-    """The SVG of commands and what they print; it names no file or font of another host."""
+    """Return an SVG of the commands and their outputs. It loads no file or font from another host."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for number, (command, output) in enumerate(outputs.items()):
         if number:

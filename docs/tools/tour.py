@@ -1,7 +1,7 @@
 """The README's tour: `python -m docs.tools.tour` runs its commands, and writes what they print into the README.
 
-Another processor computes other logits, and so other words. Logprobs of this machine stand beside this module:
-where they differ, the outputs may differ too.
+Another processor computes other logits, and so other words. `tour_logprobs.json` contains the logprobs of the
+machine that wrote the README. On a machine with other logprobs the outputs may differ, too.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 README = Path(__file__).parents[2] / "README.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 LOGPROBS = Path(__file__).with_name("tour_logprobs.json")
-_MEASURE = 'gen score "The sea was calm, and nobody on the pier had expected that." --format json'
-_BEGIN, _END = "## A tour", "## Where to go on"
+_MEASURE = 'gen score "The sea was calm, and no one on the pier had expected that." --format json'
+_BEGIN, _END = "## A tour", "## Where to read more"
 
 
 def tour(readme: str) -> dict[str, str]:
-    """What each command of the tour prints, according to the README."""
+    """Return the output of each command of the tour, according to the README."""
     section = readme.partition(_BEGIN)[2].partition(_END)[0]
     return dict(map(_parsed, _BLOCK.findall(section)))
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints, in an empty folder and without a user's config."""
+    """Run a command in an empty folder without a user's config, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
@@ -42,20 +42,20 @@ def run(command: str, folder: Path) -> str:
 
 
 def measure_logprobs(folder: Path) -> list[float | None]:
-    """Logprobs of a text, nats, to the last bit as this machine computes them."""
+    """Return the logprobs of a text, in nats, exactly as this machine computes them."""
     logprobs: list[float | None] = json.loads(run(_MEASURE, folder))["token_logprobs"]
     return logprobs
 
 
 def _parsed(block: str) -> tuple[str, str]:
-    """Command and output of a block; a line that ends in ``|`` goes on in the next one."""
+    """Return command and output of a block. A line that ends in ``|`` continues on the next line."""
     lines = block.splitlines()
     count = next(i for i, line in enumerate(lines, start=1) if not line.rstrip().endswith("|"))
     return "\n".join(lines[:count]).removeprefix("$ "), "\n".join(lines[count:])
 
 
 def _renewed(readme: str, folder: Path) -> str:
-    """The README with the outputs as they are on this machine."""
+    """Return the README with the outputs of this machine."""
     before, rest = readme.split(_BEGIN)
     section, after = rest.split(_END)
 

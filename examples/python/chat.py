@@ -1,4 +1,4 @@
-"""Run two turns of a chat. The second turn decodes only new tokens, and its answer equals that of a new process."""
+"""Run two turns of a chat. The second one decodes only new tokens, and answers as a new process would."""
 
 from logitsmith.engine import Done, Model, Start, format_chat, generate, locate
 from logitsmith.samplers import build

@@ -1,4 +1,4 @@
-"""What the tests read in Markdown files."""
+"""Code blocks and commands in Markdown files, for the tests of the manual."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def without_blocks(text):
 
 
 def console_commands(text):
-    """The commands of console blocks: lines that begin with $, and those that they go on in."""
+    """The commands of console blocks: lines that begin with $, with their continuation lines."""
     for block in blocks(text, "console"):
         lines = iter(block.splitlines())
         for line in lines:

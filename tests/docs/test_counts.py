@@ -29,8 +29,8 @@ def test_a_number_in_words(number, words):
 
 
 COUNTS = {
-    "samplers in the README": ("README.md", r"([A-Z][a-z-]+) samplers, from", catalogue),
-    "samplers in the manual": ("docs/index.md", r"([A-Z][a-z-]+) samplers, from", catalogue),
+    "samplers in the README": ("README.md", r"([A-Z][a-z-]+) samplers, (?:set by|from)", catalogue),
+    "samplers in the manual": ("docs/index.md", r"([A-Z][a-z-]+) samplers, (?:set by|from)", catalogue),
     "grammars in the README": ("README.md", r"one of ([a-z-]+) by name", list_grammars),
 }
 

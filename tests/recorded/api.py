@@ -47,7 +47,7 @@ def choose(habit, prompt, biases):
     return biased.index(max(biased)), log_softmax(logits if habit == "raw" else biased)
 
 
-def likeliest(logprobs, count):
+def top_token(logprobs, count):
     return sorted(range(SIZE), key=lambda token: -logprobs[token])[:count]
 
 
@@ -63,7 +63,7 @@ def answer_llama_server(habit, path, body):
     value, name = (exp, "prob") if body["post_sampling_probs"] else (float, "logprob")
     shown = [
         {"id": i, "bytes": list(f" t{i}".encode()), name: value(logprobs[i])}
-        for i in likeliest(logprobs, body["n_probs"])
+        for i in top_token(logprobs, body["n_probs"])
     ]
     step = {"id": token, name: value(logprobs[token]), "top_probs" if name == "prob" else "top_logprobs": shown}
     return {"completion_probabilities": [step]}
@@ -75,7 +75,7 @@ def answer_openai(habit, path, body):
     prompt = body["messages"][0]["content"] if chat else body["prompt"]
     token, logprobs = choose(habit, prompt, body.get("logit_bias", {}).items())
     count = (body.get("top_logprobs") if chat else body.get("logprobs")) or 0
-    shown = {f" t{i}": logprobs[i] for i in likeliest(logprobs, count)}
+    shown = {f" t{i}": logprobs[i] for i in top_token(logprobs, count)}
     if not chat:
         own = {"tokens": [f" t{token}"], "token_logprobs": [logprobs[token]], "top_logprobs": [shown]}
         return {"choices": [{"text": f" t{token}", "logprobs": own if count else None}]}
