@@ -73,11 +73,11 @@ class _Line:
     peer: int
 
     def show(self, row: NDArray[np.float64]) -> None:
-        off = self.recovery.logprobs - (row if self.recovery.normalised else row - row.max())
+        off = self.recovery.logprobs - (row if self.recovery.is_normalized else row - row.max())
         known = int(np.isfinite(self.recovery.logprobs).sum())
         worst = np.nanmax(np.abs(off))
         print(
-            f"{self.name:22} {known:11,} {self.recovery.queries:6,} {self.seconds:8.1f} {worst:8.0e} "
+            f"{self.name:22} {known:11,} {self.recovery.total_calls:6,} {self.seconds:8.1f} {worst:8.0e} "
             f"{self.needed:11,} {self.peer:8,} {self.peer / self.needed:6.2f}",
             flush=True,
         )
@@ -99,15 +99,15 @@ def _methods(url: str, basis: Basis, count: int, all_tokens: bool) -> None:
         return recovery, seconds
 
     def scaled(recovery: Recovery, tokens: int) -> int:
-        return ceil(recovery.queries / tokens * size)
+        return ceil(recovery.total_calls / tokens * size)
 
     print(f"{size:,} tokens, window {WINDOW}, prompt {PROMPT!r}")
     heads = f"{'calls':>6} {'seconds':>8} {'error':>8} {'all tokens':>11} {'peer':>8} {'ratio':>6}"
     print(f"{'method':22} {'measured on':>11} {heads}")
     recovery, seconds = run(WINDOW, settings=RecoverySettings(basis=basis))
-    _Line("basis", recovery, seconds, recovery.queries, many).show(row)
+    _Line("basis", recovery, seconds, recovery.total_calls, many).show(row)
     recovery, seconds = run(WINDOW, method="parallel", tokens=None if all_tokens else some)
-    needed = recovery.queries if all_tokens else 3 + ceil((size - WINDOW) / (WINDOW - 1))
+    needed = recovery.total_calls if all_tokens else 3 + ceil((size - WINDOW) / (WINDOW - 1))
     _Line("parallel", recovery, seconds, needed, many).show(row)
     recovery, seconds = run(WINDOW, method="single", tokens=some)
     _Line("single", recovery, seconds, scaled(recovery, count), size).show(row)
@@ -115,12 +115,12 @@ def _methods(url: str, basis: Basis, count: int, all_tokens: bool) -> None:
     _Line("single, window of 1", recovery, seconds, scaled(recovery, count), size).show(row)
     recovery, seconds = run(WINDOW, post=False, method="forced", tokens=some)
     _Line("forced", recovery, seconds, scaled(recovery, count), size).show(_server_row(url, size, False))
-    recovery, seconds = run(0, tokens=few, settings=RecoverySettings(eps=EPS))
+    recovery, seconds = run(0, tokens=few, settings=RecoverySettings(bisection_error_nats=EPS))
     # openlogprobs halves [0, 32] for each token, after a call without a bias and one with 32.
     peer = size * (2 + ceil(log(32 / EPS, 2)))
     _Line(f"bisection to {EPS:g}", recovery, seconds, scaled(recovery, len(few)), peer).show(row)
-    recovery, seconds = run(WINDOW, n=100)
-    _Line("top_n, 100 tokens", recovery, seconds, recovery.queries, ceil(100 / WINDOW)).show(row)
+    recovery, seconds = run(WINDOW, top_count=100)
+    _Line("top_n, 100 tokens", recovery, seconds, recovery.total_calls, ceil(100 / WINDOW)).show(row)
     print("peer: openlogprobs, v/k calls for k tokens a call, v for one, 2 + log2(32/eps) a token to bisect")
 
 
@@ -132,18 +132,18 @@ def _in_flight(url: str, count: int) -> None:
     base: dict[str, float] = {}
     for slot in (0, None):
         for flying in (1, 4, 8):
-            endpoint = LlamaServerEndpoint(url, WINDOW, slot=slot, options=HttpOptions(timeout=300))
+            endpoint = LlamaServerEndpoint(url, WINDOW, slot=slot, options=HttpOptions(timeout_seconds=300))
             for _ in range(3):
                 endpoint.query(PROMPT, {})
             began = perf_counter()
-            settings = RecoverySettings(in_flight=flying, repeats=1)
+            settings = RecoverySettings(max_concurrent_calls=flying, calls_per_query=1)
             recovery = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=settings)
             seconds = perf_counter() - began
             name = "any" if slot is None else str(slot)
-            speed = recovery.queries / seconds
+            speed = recovery.total_calls / seconds
             base.setdefault(name, speed)
             worst = np.nanmax(np.abs(recovery.logprobs - row))
-            line = f"{flying:9} {name:>5} {recovery.queries:6,} {seconds:8.1f} {speed:8.1f}"
+            line = f"{flying:9} {name:>5} {recovery.total_calls:6,} {seconds:8.1f} {speed:8.1f}"
             print(f"{line} {speed / base[name]:6.2f} {worst:8.0e}", flush=True)
             endpoint.close()
 

@@ -9,7 +9,7 @@ from ..common.lazy import lazy_exports
 if TYPE_CHECKING:
     from .basis import Basis, basis_from_rows, output_matrix
     from .cost import CallEstimate, estimate_calls
-    from .endpoints.base import Bias, ClaimCall, Endpoint, EndpointAnswer, EndpointLimits, QuestionKind
+    from .endpoints.base import Bias, ClaimCall, Endpoint, EndpointLimits, EndpointResponse, QueryKind
     from .endpoints.http import HttpOptions, Retry
     from .endpoints.llama_server import LlamaServerEndpoint
     from .endpoints.local import LocalEndpoint
@@ -26,13 +26,13 @@ __all__ = [
     "CallEstimate",
     "ClaimCall",
     "Endpoint",
-    "EndpointAnswer",
     "EndpointLimits",
+    "EndpointResponse",
     "HttpOptions",
     "LlamaServerEndpoint",
     "LocalEndpoint",
     "OpenAIEndpoint",
-    "QuestionKind",
+    "QueryKind",
     "RecoverError",
     "Recovery",
     "RecoverySettings",

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.files import file_problem
+from ..common.renamed import supports_old_names
 from ..common.text import count_noun
 from ..engine.model import Model
 from ..models.gguf import check_gguf
@@ -26,14 +27,15 @@ from .errors import RecoverError
 from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
 from .numerics import Float64s
 
-_LEAST_EIGENVALUE_RATIO = 1e-7**2
+_MIN_EIGENVALUE_RATIO = 1e-7**2
 """Columns whose size is below 1e-7 of the largest depend on others: float32 has no more digits."""
-_LEAST_HELD_OUT, _MOST_HELD_OUT = 2, 16
+_MIN_HELD_OUT_ROWS, _MAX_HELD_OUT_ROWS = 2, 16
 """Rows that are left out to test a basis: a tenth, within these limits."""
-_LARGEST_RESIDUAL_NATS = 0.01
+_MAX_RESIDUAL_NATS = 0.01
 """A basis is accepted if it reproduces the rows that were left out to this difference."""
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class Basis:
     """Columns that span all rows of logprobs of a model: one of ones, and those of its output matrix.
@@ -42,13 +44,13 @@ class Basis:
         matrix: float32 (V, r), r = d + 1.
         order: int32, tokens whose logprobs determine most of the others, the best first.
         source: what it was made from, for messages.
-        pieces: the tokens' bytes; empty if unknown.
+        token_bytes: the tokens' bytes; empty if unknown.
     """
 
     matrix: NDArray[np.float32]
-    order: NDArray[np.int32]
+    determining_tokens: NDArray[np.int32]
     source: str
-    pieces: tuple[bytes, ...] = ()
+    token_bytes: tuple[bytes, ...] = ()
 
     @property
     def vocab_size(self) -> int:
@@ -76,12 +78,19 @@ class Basis:
 
     def save(self, path: Path) -> None:
         """Write it as an ``.npz``, whole or not at all. Raises ``RecoverError``."""
-        flat = np.frombuffer(b"".join(self.pieces), dtype=np.uint8)
-        ends = np.cumsum([0, *map(len, self.pieces)])
+        all_bytes = np.frombuffer(b"".join(self.token_bytes), dtype=np.uint8)
+        ends = np.cumsum([0, *map(len, self.token_bytes)])
         source = np.array(self.source)
 
         def write(file: IO[bytes]) -> None:
-            np.savez(file, matrix=self.matrix, order=self.order, source=source, bytes=flat, offsets=ends)
+            np.savez(
+                file,
+                matrix=self.matrix,
+                order=self.determining_tokens,
+                source=source,
+                bytes=all_bytes,
+                offsets=ends,
+            )
 
         write_file(path, write)
 
@@ -90,9 +99,9 @@ class Basis:
         """Read what `save` wrote. Raises ``RecoverError``."""
         try:
             with open_npz(path) as data:
-                flat, ends = data["bytes"].tobytes(), data["offsets"].tolist()
-                pieces = tuple(flat[a:b] for a, b in pairwise(ends))
-                return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
+                all_bytes, ends = data["bytes"].tobytes(), data["offsets"].tolist()
+                token_bytes = tuple(all_bytes[a:b] for a, b in pairwise(ends))
+                return cls(data["matrix"], data["order"], str(data["source"]), token_bytes)._checked()
         except OSError as error:
             problem = file_problem(error, path) if error.strerror else "not a basis"
             raise RecoverError(f"{path}: {problem}") from None
@@ -101,25 +110,32 @@ class Basis:
 
     def _checked(self) -> Basis:
         """Return the basis itself. Raises ``ValueError`` for arrays that are not a basis."""
-        matrix, order = self.matrix, self.order
+        matrix, determining_tokens = self.matrix, self.determining_tokens
         if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
             raise ValueError("the matrix is none of finite numbers")
-        inside = order.dtype.kind == "i" and bool(((order >= 0) & (order < len(matrix))).all())
-        if order.ndim != 1 or not inside or len(set(order.tolist())) != len(order) or len(order) < self.rank:
+        is_in_vocabulary = determining_tokens.dtype.kind == "i" and bool(
+            ((determining_tokens >= 0) & (determining_tokens < len(matrix))).all()
+        )
+        if (
+            determining_tokens.ndim != 1
+            or not is_in_vocabulary
+            or len(set(determining_tokens.tolist())) != len(determining_tokens)
+            or len(determining_tokens) < self.rank
+        ):
             raise ValueError("the order is none of tokens")
-        if self.pieces and len(self.pieces) != len(matrix):
+        if self.token_bytes and len(self.token_bytes) != len(matrix):
             raise ValueError("there are bytes of other tokens")
         return self
 
     @classmethod
-    def of_matrix(cls, matrix: NDArray[np.float32], source: str, pieces: Sequence[bytes] = ()) -> Basis:
+    def of_matrix(cls, matrix: NDArray[np.float32], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of a model's output matrix, (V, d). Raises ``RecoverError``."""
         if matrix.ndim != 2 or not np.isfinite(matrix).all():
             raise RecoverError(f"{source}: the output matrix is no matrix of finite numbers")
-        return cls._of_columns(matrix, source, pieces)
+        return cls._of_columns(matrix, source, token_bytes)
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Float64s], source: str, pieces: Sequence[bytes] = ()) -> Basis:
+    def of_rows(cls, rows: Sequence[Float64s], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of whole rows of logprobs, (V,) each, of more prompts than dimensions.
 
         The singular values show the number of dimensions: behind it they fall to the size of rounding errors. Some
@@ -129,37 +145,38 @@ class Basis:
         stacked = np.stack([row - row.mean() for row in rows])
         if not np.isfinite(stacked).all():
             raise RecoverError(f"{source}: a row lacks logprobs; all rows must be whole")
-        held_out = min(max(_LEAST_HELD_OUT, len(rows) // 10), _MOST_HELD_OUT)
-        columns = _row_space(stacked[:-held_out])
-        if columns is None or _largest_residual(stacked[-held_out:], columns) > _LARGEST_RESIDUAL_NATS:
+        held_out_count = min(max(_MIN_HELD_OUT_ROWS, len(rows) // 10), _MAX_HELD_OUT_ROWS)
+        columns = _row_space(stacked[:-held_out_count])
+        if columns is None or _max_residual_nats(stacked[-held_out_count:], columns) > _MAX_RESIDUAL_NATS:
             raise RecoverError(
-                f"{source}: {len(rows):,} rows are too few: they do not tell what {held_out} more of them are; "
+                f"{source}: {len(rows):,} rows are too few: they do not tell what {held_out_count} more of them "
+                f"are; "
                 f"a few more than the model has dimensions are needed"
             )
         all_columns = _row_space(stacked)
         return cls._of_columns(
-            (columns if all_columns is None else all_columns).astype(np.float32), source, pieces
+            (columns if all_columns is None else all_columns).astype(np.float32), source, token_bytes
         )
 
     @classmethod
-    def _of_columns(cls, columns: NDArray[np.float32], source: str, pieces: Sequence[bytes]) -> Basis:
+    def _of_columns(cls, columns: NDArray[np.float32], source: str, token_bytes: Sequence[bytes]) -> Basis:
         """Put a column of ones in front, and remove what depends on other columns."""
         matrix = np.column_stack([np.ones(len(columns), dtype=np.float32), columns])
         gram = np.zeros((matrix.shape[1],) * 2)
         for block in _float64_blocks(matrix):
             gram += block.T @ block
         values, vectors = np.linalg.eigh(gram)
-        kept = values > values[-1] * _LEAST_EIGENVALUE_RATIO
+        kept = values > values[-1] * _MIN_EIGENVALUE_RATIO
         whitening = vectors[:, kept] / np.sqrt(values[kept])
         if not kept.all():
             matrix = np.concatenate([(block @ whitening).astype(np.float32) for block in _float64_blocks(matrix)])
             whitening = np.eye(int(kept.sum()))
-        return cls(matrix, _order_tokens(matrix, whitening), source, tuple(pieces))
+        return cls(matrix, _choose_determining_tokens(matrix, whitening), source, tuple(token_bytes))
 
 
-_LEAST_GAP = 3.0
+_MIN_GAP_RATIO = 3.0
 """The singular values behind the last dimension are at least so many times smaller."""
-_LEAST_SQUARED_RATIO = 1e-15
+_MIN_SQUARED_RATIO = 1e-15
 """Squares have half the digits: an eigenvalue below this part of the largest is rounding."""
 
 
@@ -168,17 +185,17 @@ def _row_space(rows: Float64s) -> Float64s | None:
     if len(rows) < 2:
         return None
     values, vectors = np.linalg.eigh(rows @ rows.T)
-    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _LEAST_SQUARED_RATIO))
+    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _MIN_SQUARED_RATIO))
     if not sizes[0]:
         return None
     rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
-    if sizes[rank - 1] / sizes[rank] < _LEAST_GAP:
+    if sizes[rank - 1] / sizes[rank] < _MIN_GAP_RATIO:
         return None
     top = vectors[:, ::-1][:, :rank] / sizes[:rank]
     return np.asarray(rows.T @ top, dtype=np.float64)
 
 
-def _largest_residual(rows: Float64s, columns: Float64s) -> float:
+def _max_residual_nats(rows: Float64s, columns: Float64s) -> float:
     """Return the largest element, nats, of what the orthonormal columns do not span of these rows."""
     return float(np.abs(rows - (rows @ columns) @ columns.T).max())
 
@@ -193,13 +210,13 @@ def _float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
         yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
 
 
-_LARGEST_PIVOTED_RANK = 1500
+_MAX_PIVOTED_RANK = 1500
 """Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
 _CANDIDATES_PER_DIMENSION = 4
 """Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
 
 
-def _order_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
+def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
     """Return tokens whose rows span the space well, enough for an over-determined system, the best first.
 
     Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened rows.
@@ -213,11 +230,11 @@ def _order_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[n
     size, rank = matrix.shape
     whitened = matrix @ whitening.astype(np.float32)
     leverage = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     count = min(size, _CANDIDATES_PER_DIMENSION * rank)
-    drawn = random.choice(size, count, replace=False, p=leverage / leverage.sum())
-    first = [] if rank > _LARGEST_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
-    return np.concatenate([drawn[first], np.delete(drawn, first)]).astype(np.int32)
+    drawn = generator.choice(size, count, replace=False, p=leverage / leverage.sum())
+    pivots = [] if rank > _MAX_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
+    return np.concatenate([drawn[pivots], np.delete(drawn, pivots)]).astype(np.int32)
 
 
 def _pivots(rows: Float64s) -> list[int]:
@@ -269,35 +286,38 @@ _SPARE_ROWS = 64
 """Rows beyond the number of dimensions: they show it, and test the basis."""
 
 
+@supports_old_names
 def basis_from_rows(
-    model: Model, count: int | None = None, progress: Callable[[int, int], None] | None = None
+    model: Model, row_count: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Basis:
     """Return a basis of whole rows: those after each token of texts of random tokens.
 
     Args:
         model: the model.
-        count: number of rows; None: 64 more than the model has dimensions.
+        row_count: number of rows; None: 64 more than the model has dimensions.
         progress: called with the number of rows that were read and that will be read.
 
     Raises ``RecoverError``, ``ModelError``.
     """
     vocabulary = model.vocabulary
-    if count is None:
-        count = _embedding_length(model) + _SPARE_ROWS
-    if count < 2:
-        raise RecoverError(f"rows: {count} is not ≥ 2")
-    random = np.random.default_rng(0)
+    if row_count is None:
+        row_count = _embedding_length(model) + _SPARE_ROWS
+    if row_count < 2:
+        raise RecoverError(f"rows: {row_count} is not ≥ 2")
+    generator = np.random.default_rng(0)
     text_tokens = [
-        token for token, piece in enumerate(vocabulary.pieces) if piece and not vocabulary.is_control(token)
+        token for token, data in enumerate(vocabulary.pieces) if data and not vocabulary.is_control(token)
     ]
     rows: list[Float64s] = []
-    while len(rows) < count:
-        text = random.choice(text_tokens, min(model.context.length, count - len(rows))).tolist()
-        for logits in model.context.read_each(text):
+    while len(rows) < row_count:
+        text_tokens_drawn = generator.choice(
+            text_tokens, min(model.context.length, row_count - len(rows))
+        ).tolist()
+        for logits in model.context.read_each(text_tokens_drawn):
             rows.append(logits.astype(np.float64))
             if progress is not None:
-                progress(len(rows), count)
-    return Basis.of_rows(rows, f"{count} rows of {model.name}", vocabulary.pieces)
+                progress(len(rows), row_count)
+    return Basis.of_rows(rows, f"{row_count} rows of {model.name}", vocabulary.pieces)
 
 
 def _embedding_length(model: Model) -> int:

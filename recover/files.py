@@ -36,7 +36,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-_MAX_RATIO = 1100
+_MAX_COMPRESSION_RATIO = 1100
 """A compressed member can stand for about 1032 times its size (the limit of deflate)."""
 
 DAMAGED_NPZ_ERRORS = (
@@ -64,7 +64,10 @@ def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
         archive = data.zip if isinstance(data, np.lib.npyio.NpzFile) else None
         if archive is None:
             raise ValueError("it is no .npz file")
-        if sum(int(member.file_size) for member in archive.infolist()) > _MAX_RATIO * path.stat().st_size:
+        if (
+            sum(int(member.file_size) for member in archive.infolist())
+            > _MAX_COMPRESSION_RATIO * path.stat().st_size
+        ):
             raise ValueError("it stands for more than it can hold")
         yield _SizedArrays(data, archive)
 
@@ -81,10 +84,10 @@ class _SizedArrays(Mapping[str, NDArray[Any]]):
             is_version_1 = np.lib.format.read_magic(file) == (1, 0)
             read = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(file)
-        needed = dtype.itemsize
+        needed_bytes = dtype.itemsize
         for length in shape:
-            needed *= length
-        if needed > self._archive.getinfo(member).file_size:
+            needed_bytes *= length
+        if needed_bytes > self._archive.getinfo(member).file_size:
             raise ValueError(f"{name} is shorter than its shape")
         return self._data[name]
 

@@ -22,7 +22,7 @@ from ..common.errors import problem_message, problem_sentence
 from ..common.files import AppendOnlyFile, InputTooLargeError
 from ..common.machine import INT32_MAX
 from ..common.strict_json import encode_json, parse_strict_json
-from .endpoints.base import Bias, EndpointAnswer, QuestionKind
+from .endpoints.base import Bias, EndpointResponse, QueryKind
 from .errors import RecoverError
 
 
@@ -33,16 +33,16 @@ class QueryJournal:
 
     Args:
         path: the file.
-        run: identifies endpoint and prompt.
+        run_identity: identifies endpoint and prompt.
         resume: True to go on with an existing journal; else an existing one is refused.
 
-    Attributes: ``resumed``: number of answers that the file held before. Raises ``RecoverError``.
+    Attributes: ``resumed_response_count``: number of answers that the file held before. Raises ``RecoverError``.
     """
 
-    def __init__(self, path: Path, run: Mapping[str, Any], resume: bool) -> None:
+    def __init__(self, path: Path, run_identity: Mapping[str, Any], resume: bool) -> None:
         self.path = path
-        self._answers: dict[str, EndpointAnswer] = {}
-        self._head = json.loads(encode_json({"recover": _VERSION, **run}))
+        self._responses: dict[str, EndpointResponse] = {}
+        self._run_header = json.loads(encode_json({"recover": _VERSION, **run_identity}))
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
@@ -56,24 +56,24 @@ class QueryJournal:
         except BaseException:
             self._file.close()
             raise
-        self.resumed = len(self._answers)
+        self.resumed_response_count = len(self._responses)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._responses)
 
-    def get(self, question: QuestionKey) -> EndpointAnswer | None:
+    def get(self, query_key: QueryKey) -> EndpointResponse | None:
         """Return the stored answer to a question; None if there is none."""
-        return self._answers.get(question.digest)
+        return self._responses.get(query_key.digest)
 
-    def add(self, question: QuestionKey, answer: EndpointAnswer) -> None:
+    def add(self, query_key: QueryKey, response: EndpointResponse) -> None:
         """Store an answer; it is on disk when this returns. Raises ``RecoverError`` if the disk is full."""
-        key = question.digest
-        self._append(_record(key, answer))
-        self._answers[key] = answer
+        key = query_key.digest
+        self._append(_record(key, response))
+        self._responses[key] = response
 
     def close(self) -> None:
         """Close the file; it is removed if it holds no answer."""
-        if not self._answers:  # the lock is still held: no other run writes the file
+        if not self._responses:  # the lock is still held: no other run writes the file
             with suppress(OSError):  # what is wrong with the file was said when it could not be written
                 self.path.unlink(missing_ok=True)
         self._file.close()
@@ -86,41 +86,44 @@ class QueryJournal:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery: {error.strerror}") from None
 
     def _read_lines(self, lines: Iterator[bytes], resume: bool) -> None:
-        head = next(lines, b"")
-        if not head.endswith(b"\n") and _line(self._head).startswith(head):  # empty, or an incomplete head
+        run_header = next(lines, b"")
+        if not run_header.endswith(b"\n") and _line(self._run_header).startswith(
+            run_header
+        ):  # empty, or an incomplete head
             self._file.truncate(0)
-            self._append(self._head)
+            self._append(self._run_header)
             return
-        self._check_head(head, resume)
-        length = len(head) if head.endswith(b"\n") else 0
+        self._check_run_header(run_header, resume)
+        length = len(run_header) if run_header.endswith(b"\n") else 0
         for number, line in enumerate(lines, 2):
             if not line.endswith(b"\n"):  # an incomplete last line
                 break
             try:
-                stored = _StoredAnswer.model_validate(parse_strict_json(line))
-                self._answers[stored.key] = stored.answer()
+                stored = _StoredResponse.model_validate(parse_strict_json(line))
+                self._responses[stored.key] = stored.response()
             except ValueError as error:
                 problem = f"line {number} is no answer ({_problem(error)}); the file is damaged"
                 raise RecoverError(f"{self.path}: {problem}") from None
             length += len(line)
         self._file.truncate(length)
 
-    def _check_head(self, line: bytes, resume: bool) -> None:
+    def _check_run_header(self, line: bytes, resume: bool) -> None:
         try:
-            head = parse_strict_json(line)
+            run_header = parse_strict_json(line)
         except ValueError:
-            head = None
-        if not isinstance(head, dict) or head.get("recover") != _VERSION:
+            run_header = None
+        if not isinstance(run_header, dict) or run_header.get("recover") != _VERSION:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
         if not resume:
             raise RecoverError(
                 f"{self.path}: the checkpoint already exists", advice="continue it with resume=True, or delete it"
             )
-        for name, value in self._head.items():
-            if head.get(name) != value:
+        for name, value in self._run_header.items():
+            if run_header.get(name) != value:
                 raise RecoverError(
-                    f"{self.path}: a checkpoint of another run: its {name} is {_shortened(head.get(name))}, "
-                    f"not {_shortened(value)}",
+                    f"{self.path}: a checkpoint of another run: its {name} is "
+                    f"{_short_json(run_header.get(name))}, "
+                    f"not {_short_json(value)}",
                     advice="delete it, or give another checkpoint=…",
                 )
 
@@ -133,13 +136,13 @@ class QueryJournal:
 
 
 _VERSION = 1
-_LONGEST_VALUE = 120
+_MAX_VALUE_CHARACTERS = 120
 """Characters of a value that a message quotes."""
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 
-class _StoredAnswer(BaseModel):
-    """An answer as the JSON object that a line holds; see `EndpointAnswer`. ``key``: the question's digest.
+class _StoredResponse(BaseModel):
+    """An answer as the JSON object that a line holds; see `EndpointResponse`. ``key``: the question's digest.
 
     ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are one list: entry i of each belongs to one token.
     """
@@ -156,34 +159,34 @@ class _StoredAnswer(BaseModel):
     unnamed: list[float] = []
 
     @model_validator(mode="after")
-    def _check_lengths(self) -> _StoredAnswer:
+    def _check_lengths(self) -> _StoredResponse:
         if not len(self.ids) == len(self.logprobs) == len(self.bytes):
             raise ValueError("ids, logprobs and bytes are not of one length")
         return self
 
-    def answer(self) -> EndpointAnswer:
+    def response(self) -> EndpointResponse:
         """Return the answer. Raises ``ValueError`` for bytes that are not hexadecimal."""
-        pieces = {
+        token_bytes = {
             token: bytes.fromhex(text)
             for token, text in zip(self.ids, self.bytes, strict=True)
             if text is not None
         }
         logprobs = dict(zip(self.ids, self.logprobs, strict=True))
-        return EndpointAnswer(self.token, self.logprob, logprobs, pieces, self.calls, tuple(self.unnamed))
+        return EndpointResponse(self.token, self.logprob, logprobs, token_bytes, self.calls, tuple(self.unnamed))
 
 
-def _record(key: str, answer: EndpointAnswer) -> dict[str, Any]:
+def _record(key: str, response: EndpointResponse) -> dict[str, Any]:
     """Return an answer as the JSON object that a line holds."""
-    pieces = [answer.pieces.get(token) for token in answer.logprobs]
+    token_bytes = [response.token_bytes.get(token) for token in response.logprobs]
     return {
         "key": key,
-        "token": answer.token,
-        "logprob": answer.logprob,
-        "ids": list(answer.logprobs),
-        "logprobs": list(answer.logprobs.values()),
-        "bytes": [None if piece is None else piece.hex() for piece in pieces],
-        "calls": answer.calls,
-        "unnamed": list(answer.unnamed),
+        "token": response.token,
+        "logprob": response.logprob,
+        "ids": list(response.logprobs),
+        "logprobs": list(response.logprobs.values()),
+        "bytes": [None if data is None else data.hex() for data in token_bytes],
+        "calls": response.calls,
+        "unnamed": list(response.unmatched_logprobs),
     }
 
 
@@ -199,10 +202,10 @@ def _problem(error: ValueError) -> str:
     return problem_sentence(first["loc"], problem_message(first))
 
 
-def _shortened(value: object) -> str:
+def _short_json(value: object) -> str:
     # The value is from a file: it may hold what strict JSON and UTF-8 cannot write.
     text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
-    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[:_MAX_VALUE_CHARACTERS] + "…"
 
 
 _FIRST_DRIFT_CHECK = 1 << 20
@@ -210,7 +213,7 @@ _FIRST_DRIFT_CHECK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionKey:
+class QueryKey:
     """Identifies a question to one endpoint about one prompt.
 
     Args:
@@ -221,7 +224,7 @@ class QuestionKey:
     """
 
     biases: tuple[tuple[int, float], ...]
-    kind: QuestionKind = QuestionKind.NEXT_TOKEN
+    kind: QueryKind = QueryKind.NEXT_TOKEN
     repetition: int = 0
     drift_check: int = 0
 
@@ -229,10 +232,10 @@ class QuestionKey:
     def of(
         cls,
         bias: Bias,
-        kind: QuestionKind = QuestionKind.NEXT_TOKEN,
+        kind: QueryKind = QueryKind.NEXT_TOKEN,
         repetition: int = 0,
         drift_check: int = 0,
-    ) -> QuestionKey:
+    ) -> QueryKey:
         """Return the key of the question with these biases, in any order.
 
         Args:
@@ -256,14 +259,14 @@ class QuestionKey:
         all questions have different names.
         """
         number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
-        if self.kind is QuestionKind.LIKELIEST_TOKEN:
+        if self.kind is QueryKind.TOP_TOKEN:
             number = -1 - number
         return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
 
 
-STORED_REPETITIONS = 4
+MAX_STORED_REPETITIONS = 4
 """Answers without a bias that a journal holds at most: the probe repeats its first question that often."""
-_NEW_ANSWERS = (1, 2)
+_NEW_CALL_COUNTS = (1, 2)
 """Answers asked for, and then, if the first differs, at once: a server may compute questions together."""
 _ROUNDING_FACTOR = 20
 """Rounding explains differences of up to so many times the declared precision."""
@@ -273,8 +276,10 @@ _EQUAL_NATS = 1e-5
 """Smaller differences mean nothing, whatever precision is declared: float32 sums may differ by as much."""
 
 
-def answers_changed(
-    stored: Sequence[EndpointAnswer], ask_again: Callable[[int], Sequence[EndpointAnswer]], precision: float
+def response_change(
+    stored: Sequence[EndpointResponse],
+    query_again: Callable[[int], Sequence[EndpointResponse]],
+    relative_error: float,
 ) -> float | None:
     """Compare stored answers to the question without a bias with new ones.
 
@@ -282,48 +287,51 @@ def answers_changed(
 
     Args:
         stored: the journal's answers.
-        ask_again: asks for so many new answers, all at once.
-        precision: relative error of an answered probability.
+        query_again: asks for so many new answers, all at once.
+        relative_error: relative error of an answered probability.
     """
-    new: list[EndpointAnswer] = []
-    change: float | None = None
-    for count in _NEW_ANSWERS if stored else ():
-        new += ask_again(count)
-        change = _unexplained_difference(stored, new, precision)
-        if change is None:
+    new: list[EndpointResponse] = []
+    change_nats: float | None = None
+    for count in _NEW_CALL_COUNTS if stored else ():
+        new += query_again(count)
+        change_nats = _unexplained_difference_nats(stored, new, relative_error)
+        if change_nats is None:
             return None
-    return change
+    return change_nats
 
 
-def _unexplained_difference(
-    old: Sequence[EndpointAnswer], new: Sequence[EndpointAnswer], precision: float
+def _unexplained_difference_nats(
+    stored: Sequence[EndpointResponse], new: Sequence[EndpointResponse], relative_error: float
 ) -> float | None:
     """Return the smallest difference of old and new answers, nats, if rounding and spread do not explain it.
 
     None: the answers agree. inf: they show other tokens.
     """
-    spread = max((_difference(*pair) for same in (old, new) for pair in combinations(same, 2)), default=0.0)
-    least = min(_difference(*pair) for pair in product(old, new))
-    explained = max(_EQUAL_NATS, _ROUNDING_FACTOR * precision, _SPREAD_FACTOR * spread)
-    return least if least > explained else None
+    spread_nats = max(
+        (_difference_nats(*pair) for responses in (stored, new) for pair in combinations(responses, 2)),
+        default=0.0,
+    )
+    min_difference_nats = min(_difference_nats(*pair) for pair in product(stored, new))
+    max_explained_nats = max(_EQUAL_NATS, _ROUNDING_FACTOR * relative_error, _SPREAD_FACTOR * spread_nats)
+    return min_difference_nats if min_difference_nats > max_explained_nats else None
 
 
-def _difference(one: EndpointAnswer, other: EndpointAnswer) -> float:
+def _difference_nats(first: EndpointResponse, second: EndpointResponse) -> float:
     """Return the largest difference of a logprob that both show; inf if they show other tokens."""
-    shown = max(len(one.logprobs), len(other.logprobs))
+    shown = max(len(first.logprobs), len(second.logprobs))
     if not shown:
-        return 0.0 if one.token == other.token else inf
-    common = one.logprobs.keys() & other.logprobs.keys()
+        return 0.0 if first.token == second.token else inf
+    common = first.logprobs.keys() & second.logprobs.keys()
     if 2 * len(common) < shown:
         return inf
-    return max(abs(one.logprobs[token] - other.logprobs[token]) for token in common)
+    return max(abs(first.logprobs[token] - second.logprobs[token]) for token in common)
 
 
-def refuse_change(path: Path, change: float | None) -> None:
-    """Raise ``RecoverError`` if the answers changed (see `answers_changed`)."""
-    if change is not None:
+def reject_change(path: Path, change_nats: float | None) -> None:
+    """Raise ``RecoverError`` if the answers changed (see `response_change`)."""
+    if change_nats is not None:
         raise RecoverError(
-            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change:.1g} "
+            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change_nats:.1g} "
             f"nats: is it another model?",
             advice="delete the checkpoint, or give another checkpoint=…",
         )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 _LOG_2 = 0.6931471805599453
 """log 2: where log1mexp changes its formula (Maechler 2012)."""
-_LEAST_REMAINDER = 1e-300
+_MIN_REMAINDER = 1e-300
 """Keeps a division by 1 - P finite where P rounds to 1."""
 
 
@@ -27,15 +27,15 @@ class MeanLogprob(NamedTuple):
     error: float
 
 
-def mean_logprob(values: Sequence[float], error: float, noise: float) -> MeanLogprob:
+def mean_logprob(values: Sequence[float], error: float, noise_nats: float) -> MeanLogprob:
     """Return the mean of several values of one logprob.
 
     Its error joins ``error``, that of each value, with the error of the mean: the larger of the values' standard
-    deviation and ``noise``, over the root of their number.
+    deviation and ``noise_nats``, over the root of their number.
     """
     count = len(values)
     deviation = float(np.std(values, ddof=1)) if count > 1 else 0.0
-    return MeanLogprob(float(np.mean(values)), hypot(error, max(deviation, noise) / count**0.5))
+    return MeanLogprob(float(np.mean(values)), hypot(error, max(deviation, noise_nats) / count**0.5))
 
 
 def log1mexp(x: float) -> float:
@@ -50,21 +50,25 @@ def log_odds(logprob: float) -> float:
     return logprob - log1mexp(logprob)
 
 
-def from_single(after: float, bias: float) -> float:
-    """Return a token's true logprob from its logprob ``after`` only it was biased by ``bias``.
+def logprob_from_single_bias(biased_logprob: float, bias: float) -> float:
+    """Return a token's true logprob from its logprob ``biased_logprob`` only it was biased by ``bias``.
 
     log p = log p' - log(e^b - e^(b + log p') + p'), here as
     log p' - logaddexp(b + log(1 - p'), log p'), which neither overflows nor subtracts.
     """
-    return after - float(np.logaddexp(bias + log1mexp(after), after))
+    return biased_logprob - float(np.logaddexp(bias + log1mexp(biased_logprob), biased_logprob))
 
 
-def single_error(after: float, true: float, precision: float) -> float:
-    """Return the error of `from_single`: the log odds move by d(log p') / (1 - p'), log p by 1 - p times that."""
-    return precision * float(np.exp(log1mexp(true) - log1mexp(after)))
+def single_bias_error(biased_logprob: float, true_logprob: float, relative_error: float) -> float:
+    """Return the error of `logprob_from_single_bias`: the log odds move by d(log p') / (1 - p'), log p by 1 -
+    p times that.
+    """
+    return relative_error * float(np.exp(log1mexp(true_logprob) - log1mexp(biased_logprob)))
 
 
-def from_anchor(after: float, bias: float, anchor_after: float, anchor: float) -> float:
+def logprob_from_anchor(
+    biased_logprob: float, bias: float, anchor_biased_logprob: float, anchor_logprob: float
+) -> float:
     """Return a token's true logprob beside an anchor, a token of known logprob, in the same window.
 
     Biases change the sum by which all are divided, and that is the same for both: p'_i / p'_a = p_i e^b / p_a, so
@@ -76,26 +80,27 @@ def from_anchor(after: float, bias: float, anchor_after: float, anchor: float) -
     one token is much likelier than expected.
 
     Args:
-        after: the token's logprob after the biases.
+        biased_logprob: the token's logprob after the biases.
         bias: the token's bias minus the anchor's.
-        anchor_after: the anchor's logprob after the biases.
-        anchor: the anchor's true logprob.
+        anchor_biased_logprob: the anchor's logprob after the biases.
+        anchor_logprob: the anchor's true logprob.
     """
-    return after - anchor_after + anchor - bias
+    return biased_logprob - anchor_biased_logprob + anchor_logprob - bias
 
 
-def from_penalty(after: float, penalised: Float64s, bias: float) -> float:
-    """Return a token's true logprob after all ``penalised`` ones (their true logprobs) were biased by ``-bias``.
+def logprob_from_penalty(biased_logprob: float, penalized_logprobs: Float64s, bias: float) -> float:
+    """Return a token's true logprob after all ``penalized_logprobs`` ones (their true logprobs) were biased by
+    ``-bias``.
 
     p = p' (1 + (e^-b - 1) P) with P the sum of the penalised p: log p = log p' + log1p(expm1(-b) P).
     """
-    return after + float(np.log1p(np.expm1(-bias) * np.exp(penalised).sum()))
+    return biased_logprob + float(np.log1p(np.expm1(-bias) * np.exp(penalized_logprobs).sum()))
 
 
-def penalty_error(penalised: Float64s, precision: float) -> float:
-    """Return the error of `from_penalty`: 1 - P has the absolute error of P."""
-    mass = float(np.exp(penalised).sum())
-    return precision * (1 + mass / max(1 - mass, _LEAST_REMAINDER))
+def penalty_error(penalized_logprobs: Float64s, relative_error: float) -> float:
+    """Return the error of `logprob_from_penalty`: 1 - P has the absolute error of P."""
+    penalized_probability = float(np.exp(penalized_logprobs).sum())
+    return relative_error * (1 + penalized_probability / max(1 - penalized_probability, _MIN_REMAINDER))
 
 
 def logsumexp(values: Float64s) -> float:

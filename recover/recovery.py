@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base_window import BaseWindow, DriftMonitor, measure_base_window
+from ..common.renamed import supports_old_names
 from .basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
@@ -21,8 +21,9 @@ from .methods.top_n import top_n
 from .probe import BiasRange, EndpointProfile, probe
 from .request import NO_BASIS, RecoveryRequest, RecoverySettings
 from .results import Recovery, RunRecord, assemble_recovery
-from .session import QuerySession, StopAskingError
+from .session import QuerySession, RecoveryStoppedError
 from .task import LogprobEstimates, PointwiseMethod, RecoveryTask
+from .unbiased_window import DriftMonitor, UnbiasedWindow, measure_unbiased_window
 
 _POINTWISE: Mapping[str, PointwiseMethod] = {
     "single": single,
@@ -32,11 +33,12 @@ _POINTWISE: Mapping[str, PointwiseMethod] = {
 }
 
 
+@supports_old_names
 def recover(  # noqa: PLR0913 - each is set by name
     endpoint: Endpoint,
     prompt: str,
     method: str = "auto",
-    n: int | None = None,
+    top_count: int | None = None,
     tokens: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     *,
     settings: RecoverySettings | None = None,
@@ -48,27 +50,28 @@ def recover(  # noqa: PLR0913 - each is set by name
     Args:
         endpoint: what is asked.
         prompt: the text before the token.
-        method: ``single``, ``parallel``, ``top_n`` (needs ``n``), ``bisection``, ``forced``, ``basis`` (needs
+        method: ``single``, ``parallel``, ``top_n`` (needs ``top_count``), ``bisection``, ``forced``, ``basis``
+            (needs
             ``settings.basis``), or ``auto``: the cheapest that works on this endpoint, as a few calls find out.
-        n: recover this number of likeliest tokens.
+        top_count: recover this number of likeliest tokens.
         tokens: recover these ids.
         settings: how the recovery is run.
     """
     settings = settings or RecoverySettings()
     settings.check()
-    request = RecoveryRequest.checked(prompt, method, n, tokens)
+    request = RecoveryRequest.checked(prompt, method, top_count, tokens)
     session = open_session(endpoint, prompt, settings)
     try:
         size = session.vocab_size()
         request.check_size(size)
         run = _RecoveryRun(session, request, settings, size)
         session.open_journal()
-        stopped = run.carry_out()
-    except StopAskingError:
+        stop_reason = run.carry_out()
+    except RecoveryStoppedError:
         raise KeyboardInterrupt from None  # before there was anything to keep
     finally:
         session.close()
-    return run.result(stopped)
+    return run.result(stop_reason)
 
 
 def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> QuerySession:
@@ -88,42 +91,42 @@ class _RecoveryRun:
         self._request = request
         self._settings = settings
         self._tokens = request.tokens(vocab_size)
-        self._estimates = LogprobEstimates(vocab_size, session.endpoint.collisions)
+        self._estimates = LogprobEstimates(vocab_size, session.endpoint.unnameable_ids)
         self._notes: list[str] = []
         self._method = request.method
-        self._drift: DriftMonitor | None = None
+        self._drift_monitor: DriftMonitor | None = None
 
     def carry_out(self) -> str | None:
         """Measure the endpoint and run the method. Returns why it ended early, None if it did not."""
         try:
-            base = measure_base_window(self._session, self._settings.repeats)
-            self._estimates.limit_by(base)
-            self._estimates.add_base(base)
-            self._notes.extend(base.notes)
-            profile = probe(self._session, base, self._tokens)
-            self._estimates.exclude(profile.unnameable)
+            unbiased_window = measure_unbiased_window(self._session, self._settings.calls_per_query)
+            self._estimates.apply_unbiased_limits(unbiased_window)
+            self._estimates.add_unbiased_window(unbiased_window)
+            self._notes.extend(unbiased_window.notes)
+            profile = probe(self._session, unbiased_window, self._tokens)
+            self._estimates.mark_unnameable(profile.unnameable_ids)
             self._notes.extend(profile.findings)
             self._method = self._chosen_method(profile)
-            if self._is_answered(base):
+            if self._is_already_answered(unbiased_window):
                 self._notes.append(
                     f"the first window already shows all that was asked for; {self._method} had nothing to do"
                 )
                 return None
             check_method(profile, self._method)
-            self._run_method(self._task(base, profile))
-        except StopAskingError as stop:
+            self._run_method(self._task(unbiased_window, profile))
+        except RecoveryStoppedError as stop:
             return stop.reason
         return None
 
-    def result(self, stopped: str | None) -> Recovery:
-        """Return what was found. ``stopped``: why it ended early."""
+    def result(self, stop_reason: str | None) -> Recovery:
+        """Return what was found. ``stop_reason``: why it ended early."""
         record = RunRecord(
             tokens=self._tokens,
-            n=self._request.n,
+            top_count=self._request.top_count,
             method=self._method,
             notes=tuple(self._notes),
-            drift=0.0 if self._drift is None else self._drift.largest,
-            stopped=stopped,
+            max_drift_nats=0.0 if self._drift_monitor is None else self._drift_monitor.max_change_nats,
+            stop_reason=stop_reason,
             basis=self._settings.basis,
         )
         return assemble_recovery(self._session, self._estimates, record)
@@ -132,68 +135,72 @@ class _RecoveryRun:
         """Return the named method, else the cheapest that works."""
         if self._method != "auto":
             return self._method
-        if self._request.n is not None and profile.shifts_logprobs and profile.adds_together:
+        if self._request.top_count is not None and profile.can_shift_logprobs and profile.are_biases_additive:
             return "top_n"
-        if is_basis_worth_it(self._settings.basis, self._request.count):
+        if is_basis_cheaper(self._settings.basis, self._request.requested_id_count):
             return "basis"
         return profile.pointwise_method
 
-    def _is_answered(self, base: BaseWindow) -> bool:
+    def _is_already_answered(self, unbiased_window: UnbiasedWindow) -> bool:
         """True if the window without a bias already shows what was asked for."""
-        n = self._request.n
+        top_count = self._request.top_count
         if self._method == "basis":
             return False
-        if n is not None:
-            return n <= len(base.logprobs)
-        return not self._estimates.unknown(self._tokens)
+        if top_count is not None:
+            return top_count <= len(unbiased_window.logprobs)
+        return not self._estimates.unknown_among(self._tokens)
 
-    def _task(self, base: BaseWindow, profile: EndpointProfile) -> RecoveryTask:
-        self._drift = DriftMonitor(self._session, base, profile.precision)
+    def _task(self, unbiased_window: UnbiasedWindow, profile: EndpointProfile) -> RecoveryTask:
+        self._drift_monitor = DriftMonitor(self._session, unbiased_window, profile.relative_error)
         return RecoveryTask(
             session=self._session,
             settings=self._settings,
             tokens=self._tokens,
-            base=base,
+            unbiased_window=unbiased_window,
             profile=profile,
             bias_range=BiasRange(profile),
             estimates=self._estimates,
-            drift=self._drift,
+            drift_monitor=self._drift_monitor,
             notes=self._notes,
         )
 
     def _run_method(self, task: RecoveryTask) -> None:
-        n = self._request.n
+        top_count = self._request.top_count
         if self._method == "top_n":
-            top_n(task, n or 0)
+            top_n(task, top_count or 0)
         elif self._method == "basis":
             if self._settings.basis is None:
                 raise RecoverError(NO_BASIS)
             by_basis(task, self._settings.basis, _POINTWISE[task.profile.pointwise_method])
         else:
-            is_ranked = n is not None and self._method == "bisection"
-            tokens = ranking(task, n) if is_ranked and n is not None else [int(token) for token in self._tokens]
+            is_ranked = top_count is not None and self._method == "bisection"
+            tokens = (
+                ranking(task, top_count)
+                if is_ranked and top_count is not None
+                else [int(token) for token in self._tokens]
+            )
             _POINTWISE[self._method](task, tokens)
 
 
-def is_basis_worth_it(basis: Basis | None, count: int | None) -> bool:
+def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
     """True if ``auto`` takes the basis for so many named tokens (None: all): it asks for at least its rank."""
-    return basis is not None and (count is None or count > basis.rank)
+    return basis is not None and (requested_id_count is None or requested_id_count > basis.rank)
 
 
 def check_method(profile: EndpointProfile, method: str) -> None:
     """Raise ``RecoverError`` for a method that would give wrong numbers on this endpoint."""
     findings = "; ".join(profile.findings)
-    if not (profile.shifts_logprobs or profile.chooses_token):
+    if not (profile.can_shift_logprobs or profile.can_choose_token):
         raise RecoverError(f"nothing can be recovered from this endpoint: {findings}")
-    adds_together = profile.shifts_logprobs and profile.adds_together
-    works = {
-        "single": profile.shifts_logprobs,
-        "top_n": adds_together,
-        "parallel": adds_together and profile.window > 1,
-        "forced": profile.names_chosen_logprob,
-        "bisection": not profile.bias_step,
+    are_biases_additive = profile.can_shift_logprobs and profile.are_biases_additive
+    can_work = {
+        "single": profile.can_shift_logprobs,
+        "top_n": are_biases_additive,
+        "parallel": are_biases_additive and profile.shown_logprob_count > 1,
+        "forced": profile.reports_chosen_logprob,
+        "bisection": not profile.bias_step_nats,
     }.get(method, True)
-    if not works:
+    if not can_work:
         raise RecoverError(
             f"{method} does not work on this endpoint ({findings}); {profile.pointwise_method} or auto may"
         )

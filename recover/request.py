@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.renamed import supports_old_names
 from .basis import Basis
-from .endpoints.base import MOST_TOKENS
+from .endpoints.base import MAX_VOCAB_SIZE
 from .errors import RecoverError
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
@@ -24,22 +25,24 @@ class RecoveryRequest:
 
     Args:
         method: one of `METHODS`.
-        n: number of likeliest tokens; None: not so asked.
+        top_count: number of likeliest tokens; None: not so asked.
         ids: named tokens; None: not so asked.
     """
 
     method: str
-    n: int | None = None
+    top_count: int | None = None
     ids: tuple[int, ...] | None = None
 
     @classmethod
-    def checked(cls, prompt: str, method: str, n: int | None, tokens: Iterable[object] | None) -> RecoveryRequest:
+    def checked(
+        cls, prompt: str, method: str, top_count: int | None, tokens: Iterable[object] | None
+    ) -> RecoveryRequest:
         """Return the request. Raises ``RecoverError`` for what no endpoint could answer.
 
         Args:
             prompt: the text before the token.
             method: one of `METHODS`.
-            n: number of likeliest tokens.
+            top_count: number of likeliest tokens.
             tokens: named tokens.
         """
         ids = None if tokens is None else tuple(_token_id(token) for token in tokens)
@@ -47,22 +50,22 @@ class RecoveryRequest:
             raise RecoverError(f"method: {method!r} is none of {', '.join(METHODS)}")
         if not prompt:
             raise RecoverError("the prompt is empty: there is nothing that a token could follow")
-        if n is not None and ids is not None:
-            raise RecoverError("n and tokens: ask for the likeliest or for named tokens, not both")
-        if method == "top_n" and n is None:
-            raise RecoverError("top_n needs n, the number of likeliest tokens")
+        if top_count is not None and ids is not None:
+            raise RecoverError("top_count and tokens: ask for the most likely or for named tokens, not both")
+        if method == "top_n" and top_count is None:
+            raise RecoverError("top_n needs top_count, the number of most likely tokens")
         if ids is not None and not ids:
             raise RecoverError("tokens: there are none")
-        return cls(method, n, ids)
+        return cls(method, top_count, ids)
 
     def check_size(self, vocab_size: int) -> None:
         """Raise ``RecoverError`` for tokens that a vocabulary of this size does not have."""
-        if not 1 <= vocab_size <= MOST_TOKENS:
+        if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
             raise RecoverError(
-                f"the endpoint says that it has {vocab_size} tokens, which is not within 1..{MOST_TOKENS}"
+                f"the endpoint says that it has {vocab_size} tokens, which is not within 1..{MAX_VOCAB_SIZE}"
             )
-        if self.n is not None and not 1 <= self.n <= vocab_size:
-            raise RecoverError(f"n: {self.n} is not within 1..{vocab_size}")
+        if self.top_count is not None and not 1 <= self.top_count <= vocab_size:
+            raise RecoverError(f"top_count: {self.top_count} is not within 1..{vocab_size}")
         for token in self.ids or ():
             if not 0 <= token < vocab_size:
                 raise RecoverError(f"token id {token} is not within 0..{vocab_size - 1}")
@@ -74,7 +77,7 @@ class RecoveryRequest:
         return np.unique(np.asarray(self.ids, dtype=np.intp))
 
     @property
-    def count(self) -> int | None:
+    def requested_id_count(self) -> int | None:
         """Number of named tokens; None if none are named."""
         return None if self.ids is None else len(set(self.ids))
 
@@ -86,44 +89,49 @@ def _token_id(token: object) -> int:
         raise RecoverError(f"tokens: {token!r} is no token id") from None
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class RecoverySettings:
     """How a recovery is run.
 
     Args:
         basis: for the method of that name.
-        eps: the error at which bisection stops, nats.
-        tolerance: the largest error on held-out tokens with which a basis is used, nats.
-        repeats: how often each question is asked, to average; None: once, or 4 times if the answers differ.
+        bisection_error_nats: the error at which bisection stops, nats.
+        max_held_out_error_nats: the largest error on held-out tokens with which a basis is used, nats.
+        calls_per_query: how often each question is asked, to average; None: once, or 4 times if the answers
+            differ.
         max_calls: stop after so many new calls; None: no limit.
-        in_flight: calls at once.
+        max_concurrent_calls: calls at once.
         checkpoint: a file that stores each answer.
         resume: continue with the checkpoint.
         progress: called with the number of recovered and of requested tokens.
-        interrupted: asked again and again; True ends the run.
+        is_interrupted: asked again and again; True ends the run.
     """
 
     basis: Basis | None = None
-    eps: float = 1e-3
-    tolerance: float = 0.01
-    repeats: int | None = None
+    bisection_error_nats: float = 1e-3
+    max_held_out_error_nats: float = 0.01
+    calls_per_query: int | None = None
     max_calls: int | None = None
-    in_flight: int = 1
+    max_concurrent_calls: int = 1
     checkpoint: Path | None = None
     resume: bool = False
     progress: Callable[[int, int], None] | None = None
-    interrupted: Callable[[], bool] | None = None
+    is_interrupted: Callable[[], bool] | None = None
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
         for name, count in (
-            ("repeats", self.repeats),
+            ("calls_per_query", self.calls_per_query),
             ("max_calls", self.max_calls),
-            ("in_flight", self.in_flight),
+            ("max_concurrent_calls", self.max_concurrent_calls),
         ):
             if count is not None and count < 1:
                 raise RecoverError(f"{name}: {count} is not ≥ 1")
-        for name, number in (("eps", self.eps), ("tolerance", self.tolerance)):
+        for name, number in (
+            ("bisection_error_nats", self.bisection_error_nats),
+            ("max_held_out_error_nats", self.max_held_out_error_nats),
+        ):
             if not 0 < number < float("inf"):
                 raise RecoverError(f"{name}: {number} is not a number > 0")
         if self.resume and self.checkpoint is None:

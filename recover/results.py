@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.files import file_problem
+from ..common.renamed import supports_old_names
 from ..common.strict_json import encode_json, parse_strict_json
 from ..common.text import count_noun
 from ..logprobs.records import TokenLogprob, finite_or_none
@@ -25,6 +26,7 @@ from .session import QuerySession
 from .task import LogprobEstimates
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class Recovery:
     """Recovered logprobs.
@@ -32,28 +34,28 @@ class Recovery:
     Args:
         logprobs: float64 (V,), nats, NaN where a token was not asked for or not found.
         errors: the estimated error of each, float64 (V,), nats.
-        error: the largest of them.
-        queries: calls behind the result, those of a checkpoint included.
-        sent: calls of this run.
+        max_error_nats: the largest of them.
+        total_calls: calls behind the result, those of a checkpoint included.
+        new_calls: calls of this run.
         method: the method that was used.
-        complete: every token that was asked for has a logprob, and nothing contradicts the result.
-        normalised: False if values are relative to the likeliest token (bisection of a part of the vocabulary).
+        is_complete: every token that was asked for has a logprob, and nothing contradicts the result.
+        is_normalized: False if values are relative to the likeliest token (bisection of a part of the vocabulary).
         notes: findings about the endpoint and the result.
-        pieces: bytes of tokens, as far as known.
-        stopped: why the run ended early, if it did: ``max_calls`` or ``interrupted``.
+        token_bytes: bytes of tokens, as far as known.
+        stop_reason: why the run ended early, if it did: ``max_calls`` or ``interrupted``.
     """
 
     logprobs: Float64s
     errors: Float64s
-    error: float
-    queries: int
-    sent: int
+    max_error_nats: float
+    total_calls: int
+    new_calls: int
     method: str
-    complete: bool
-    normalised: bool = True
+    is_complete: bool
+    is_normalized: bool = True
     notes: tuple[str, ...] = ()
-    pieces: Mapping[int, bytes] = field(default_factory=dict)
-    stopped: str | None = None
+    token_bytes: Mapping[int, bytes] = field(default_factory=dict)
+    stop_reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,72 +63,81 @@ class RunRecord:
     """How a run went.
 
     Args:
-        tokens: the requested ids, int (n,); all if ``n`` likeliest are asked for.
-        n: number of likeliest tokens; None: not so asked.
+        tokens: the requested ids, int (n,); all if ``top_count`` likeliest are asked for.
+        top_count: number of likeliest tokens; None: not so asked.
         method: the method that was used.
         notes: findings.
-        drift: largest change of an answer in the course of the run, nats.
-        stopped: why it ended early, None if it did not.
+        max_drift_nats: largest change of an answer in the course of the run, nats.
+        stop_reason: why it ended early, None if it did not.
         basis: the basis that the settings name.
     """
 
     tokens: NDArray[np.intp]
-    n: int | None
+    top_count: int | None
     method: str
     notes: tuple[str, ...]
-    drift: float
-    stopped: str | None
+    max_drift_nats: float
+    stop_reason: str | None
     basis: Basis | None
 
 
 def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
     """Return what was asked for, and note what is missing or wrong."""
-    n = record.n
-    tokens = record.tokens if n is None else np.asarray(estimates.ranked()[:n], dtype=np.intp)
+    top_count = record.top_count
+    tokens = (
+        record.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
+    )
     logprobs, errors = np.full_like(estimates.logprobs, np.nan), np.full_like(estimates.errors, np.nan)
     logprobs[tokens], errors[tokens] = estimates.logprobs[tokens], estimates.errors[tokens]
-    errors = np.maximum(errors, record.drift)
+    errors = np.maximum(errors, record.max_drift_nats)
     missing = tokens[np.isnan(logprobs[tokens])]
     notes = list(record.notes)
-    if len(missing) and record.stopped is None:
+    if len(missing) and record.stop_reason is None:
         notes += _missing_notes(estimates, missing)
-    if record.drift:
+    if record.max_drift_nats:
         notes.append(
-            f"the answer to one question changed by up to {record.drift:.1e} nats in the course of the run"
+            f"the answer to one question changed by up to {record.max_drift_nats:.1e} nats in the course of the "
+            f"run"
         )
     is_consistent = True
     if record.method != "bisection":  # it normalises, so the sum shows nothing
-        is_whole = not len(missing) and estimates.is_normalised and n is None and len(tokens) == len(logprobs)
-        is_consistent, errors, sum_notes = _check_sum(logprobs, errors, is_whole)
+        covers_vocabulary = (
+            not len(missing) and estimates.is_normalized and top_count is None and len(tokens) == len(logprobs)
+        )
+        is_consistent, errors, sum_notes = _check_sum(logprobs, errors, covers_vocabulary)
         notes += sum_notes
-    if n is not None:
-        note = _unnamed_note(estimates.unnamed, logprobs[tokens])
+    if top_count is not None:
+        note = _unmatched_note(estimates.unmatched_logprobs, logprobs[tokens])
         is_consistent &= note is None
         notes += [] if note is None else [note]
     known_errors = errors[~np.isnan(errors)]
-    is_complete = not len(missing) and record.stopped is None and (n is None or len(tokens) == n)
+    is_complete = (
+        not len(missing) and record.stop_reason is None and (top_count is None or len(tokens) == top_count)
+    )
     return Recovery(
         logprobs=logprobs,
         errors=errors,
-        error=float(known_errors.max()) if len(known_errors) else float("nan"),
-        queries=session.queries,
-        sent=session.sent,
+        max_error_nats=float(known_errors.max()) if len(known_errors) else float("nan"),
+        total_calls=session.total_call_count,
+        new_calls=session.new_call_count,
         method=record.method,
-        complete=is_complete and is_consistent,
-        normalised=estimates.is_normalised,
+        is_complete=is_complete and is_consistent,
+        is_normalized=estimates.is_normalized,
         notes=tuple(notes),
-        pieces=_pieces(session, record.basis),
-        stopped=record.stopped,
+        token_bytes=_known_token_bytes(session, record.basis),
+        stop_reason=record.stop_reason,
     )
 
 
 _ERROR_FACTOR = 5.0
 """The sum may differ from 1 by so many times what the errors allow: estimated errors are not exact."""
-_ROUNDING = 1e-9
+_SUM_ROUNDING = 1e-9
 """Probability that summing a vocabulary in float64 may miss."""
 
 
-def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> tuple[bool, Float64s, tuple[str, ...]]:
+def _check_sum(
+    logprobs: Float64s, errors: Float64s, covers_vocabulary: bool
+) -> tuple[bool, Float64s, tuple[str, ...]]:
     """Return whether probabilities sum to 1 within their errors, the errors that the sum allows, and notes.
 
     If the sum differs from 1 by more than the errors allow, the errors grow to the difference.
@@ -136,9 +147,11 @@ def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> tuple[bo
     """
     is_recovered = ~np.isnan(logprobs)
     log_sum = logsumexp(logprobs[is_recovered]) if is_recovered.any() else -np.inf
-    allowed = _ERROR_FACTOR * float(np.exp(logprobs[is_recovered]) @ errors[is_recovered]) + _ROUNDING
-    is_consistent = log_sum <= allowed and (log_sum >= -allowed or not is_whole)
-    notes = (f"the probabilities sum to 1{np.expm1(log_sum):+.1e}",) if is_whole or not is_consistent else ()
+    max_log_sum = _ERROR_FACTOR * float(np.exp(logprobs[is_recovered]) @ errors[is_recovered]) + _SUM_ROUNDING
+    is_consistent = log_sum <= max_log_sum and (log_sum >= -max_log_sum or not covers_vocabulary)
+    notes = (
+        (f"the probabilities sum to 1{np.expm1(log_sum):+.1e}",) if covers_vocabulary or not is_consistent else ()
+    )
     if is_consistent:
         return True, errors, notes
     contradiction = (
@@ -148,47 +161,53 @@ def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> tuple[bo
     return False, np.maximum(errors, abs(log_sum)), (*notes, contradiction)
 
 
-def _unnamed_note(unnamed: Sequence[float], logprobs: Float64s) -> str | None:
+def _unmatched_note(unmatched_logprobs: Sequence[float], logprobs: Float64s) -> str | None:
     """Return a note if tokens without a name are likelier than the last one of the result."""
-    least = float(logprobs.min()) if len(logprobs) else -np.inf
-    above = [value for value in unnamed if value > least]
-    if not above:
+    min_logprob = float(logprobs.min()) if len(logprobs) else -np.inf
+    more_likely_logprobs = [value for value in unmatched_logprobs if value > min_logprob]
+    if not more_likely_logprobs:
         return None
     return (
-        f"{len(above):,} or more tokens that belong to the likeliest have no name of their own and are left "
-        f"out; the first of them has the logprob {max(above):.4f}"
+        f"{len(more_likely_logprobs):,} or more tokens that belong to the likeliest have no name of their own "
+        f"and are left "
+        f"out; the first of them has the logprob {max(more_likely_logprobs):.4f}"
     )
 
 
-def _pieces(session: QuerySession, basis: Basis | None) -> dict[int, bytes]:
+def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, bytes]:
     """Return the bytes of tokens, from the answers, the endpoint's vocabulary and the basis."""
-    pieces = dict(session.pieces)
-    for source in (session.endpoint.pieces, basis.pieces if basis else ()):
-        pieces |= {token: piece for token, piece in enumerate(source) if piece is not None}
-    return pieces
+    token_bytes = dict(session.token_bytes)
+    for source in (session.endpoint.token_bytes, basis.token_bytes if basis else ()):
+        token_bytes |= {token: data for token, data in enumerate(source) if data is not None}
+    return token_bytes
 
 
 def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> list[str]:
     """Return why tokens are missing."""
     tokens = set(missing.tolist())
-    unnameable, contradicted = len(tokens & estimates.unnameable), len(tokens & estimates.contradicted)
-    hidden = len(tokens) - unnameable - contradicted
+    unnameable_count, contradicted_count = (
+        len(tokens & estimates.unnameable_ids),
+        len(tokens & estimates.contradicted_ids),
+    )
+    hidden_count = len(tokens) - unnameable_count - contradicted_count
     notes = []
-    if unnameable:
+    if unnameable_count:
         notes.append(
-            f"the endpoint cannot name {count_noun(unnameable, 'token')}: no text stands for one of these alone"
+            f"the endpoint cannot name {count_noun(unnameable_count, 'token')}: no text stands for one of these "
+            f"alone"
         )
-    if contradicted:
+    if contradicted_count:
         notes.append(
-            f"left out: {count_noun(contradicted, 'token')}; answers contradict others, as if a bias were ignored"
+            f"left out: {count_noun(contradicted_count, 'token')}; answers contradict others, as if a bias were "
+            f"ignored"
         )
-    if hidden:
-        notes.append(f"not shown with any bias that the endpoint takes: {count_noun(hidden, 'token')}")
+    if hidden_count:
+        notes.append(f"not shown with any bias that the endpoint takes: {count_noun(hidden_count, 'token')}")
     return notes
 
 
 _FORMATS = (".npz", ".json", ".jsonl")
-_NO_RESULT = "the file is not a result of gen recover"
+_NOT_A_RESULT = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
@@ -198,54 +217,57 @@ def check_output_path(path: Path) -> None:
     check_writable(path)
 
 
-def save_recovery(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
-    """Write a recovery, and ``about`` (endpoint, prompt) with it; the ending of ``path`` names the format.
+@supports_old_names
+def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -> None:
+    """Write a recovery, and ``run_info`` (endpoint, prompt) with it; the ending of ``path`` names the format.
 
     ``.npz``: ``ids`` int32, ``logprobs`` and ``errors`` float64, ``bytes`` uint8 with ``offsets`` int64 (token i
-    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of everything else. The others: see `recovery_lines`.
+    has bytes[offsets[i]:offsets[i+1]]), ``run_header``: JSON of everything else. The others: see `recovery_lines`.
     Only recovered tokens are listed. Raises ``RecoverError``.
     """
     check_output_path(path)
     if path.suffix == ".npz":
-        write_file(path, lambda file: _write_npz(recovery, file, about))
+        write_file(path, lambda file: _write_npz(recovery, file, run_info))
     elif path.suffix == ".json":
-        document = {**head(recovery, about), "tokens": list(_tokens(recovery))}
+        document = {**run_header(recovery, run_info), "tokens": list(_tokens(recovery))}
         write_file(path, lambda file: file.write(encode_json(document).encode() + b"\n"))
     else:
-        write_file(path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, about)))
+        write_file(
+            path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, run_info))
+        )
 
 
-def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
+def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any]) -> None:
     recovered = _recovered_ids(recovery)
-    pieces = [recovery.pieces.get(token, b"") for token in recovered.tolist()]
+    token_bytes = [recovery.token_bytes.get(token, b"") for token in recovered.tolist()]
     np.savez_compressed(
         file,
         ids=recovered.astype(np.int32),
         logprobs=recovery.logprobs[recovered],
         errors=recovery.errors[recovered],
-        bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
-        offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
-        head=np.array(encode_json(head(recovery, about))),
+        bytes=np.frombuffer(b"".join(token_bytes), dtype=np.uint8),
+        offsets=np.cumsum([0, *map(len, token_bytes)], dtype=np.int64),
+        head=np.array(encode_json(run_header(recovery, run_info))),
     )
 
 
-def recovery_lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
+def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
-    yield encode_json({"event": "recovery", **head(recovery, about)}) + "\n"
+    yield encode_json({"event": "recovery", **run_header(recovery, run_info)}) + "\n"
     for token in _tokens(recovery):
         yield encode_json({"event": "token", **token}) + "\n"
 
 
-def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
+def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any]:
     """Return what describes the recovery as a whole, as a JSON object."""
     return {
-        **about,
+        **run_info,
         "method": recovery.method,
-        "calls": recovery.queries,
-        "complete": recovery.complete,
-        "stopped": recovery.stopped,
-        "normalised": recovery.normalised,
-        "error": finite_or_none(recovery.error),
+        "calls": recovery.total_calls,
+        "complete": recovery.is_complete,
+        "stopped": recovery.stop_reason,
+        "normalised": recovery.is_normalized,
+        "error": finite_or_none(recovery.max_error_nats),
         "unit": "nats",
         "notes": list(recovery.notes),
     }
@@ -253,9 +275,9 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
     for token in _recovered_ids(recovery).tolist():
-        piece = recovery.pieces.get(token)
-        record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
-        if piece is None:
+        data = recovery.token_bytes.get(token)
+        record = TokenLogprob(token, data or b"", float(recovery.logprobs[token])).as_json()
+        if data is None:
             record |= {"token": None, "bytes": None}
         yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
 
@@ -264,15 +286,17 @@ def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
     return np.flatnonzero(~np.isnan(recovery.logprobs))
 
 
-def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
+def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
     """Return the ``count`` likeliest recovered tokens, likeliest first."""
     recovered = _recovered_ids(recovery)
     ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
-    return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
+    return [
+        TokenLogprob(int(i), recovery.token_bytes.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered
+    ]
 
 
-def read_head(path: Path) -> dict[str, Any]:
-    """Return what `head` wrote into a file of `save_recovery`; the ending of ``path`` names the format.
+def read_run_header(path: Path) -> dict[str, Any]:
+    """Return what `run_header` wrote into a file of `save_recovery`; the ending of ``path`` names the format.
 
     Raises ``RecoverError`` for a file that holds no recovery.
     """
@@ -285,14 +309,16 @@ def read_head(path: Path) -> dict[str, Any]:
         else:
             with path.open(encoding="utf-8") as file:
                 text = file.readline()
-        found = parse_strict_json(text)
-    except OSError as error:
-        raise RecoverError(f"{path}: {file_problem(error, path) if error.strerror else _NO_RESULT}") from None
+        header = parse_strict_json(text)
+    except OSError as max_error_nats:
+        raise RecoverError(
+            f"{path}: {file_problem(max_error_nats, path) if max_error_nats.strerror else _NOT_A_RESULT}"
+        ) from None
     except DAMAGED_NPZ_ERRORS:  # a ValueError of a file that is not UTF-8 or not JSON, too
-        raise RecoverError(f"{path}: {_NO_RESULT}") from None
-    if not isinstance(found, dict) or "method" not in found or "complete" not in found:
-        raise RecoverError(f"{path}: {_NO_RESULT}")
-    return found
+        raise RecoverError(f"{path}: {_NOT_A_RESULT}") from None
+    if not isinstance(header, dict) or "method" not in header or "complete" not in header:
+        raise RecoverError(f"{path}: {_NOT_A_RESULT}")
+    return header
 
 
 def read_rows(paths: Sequence[Path]) -> list[Float64s]:
@@ -313,8 +339,8 @@ def read_row(path: Path) -> Float64s:
     try:
         with open_npz(path) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
-    except OSError as error:
-        problem = file_problem(error, path) if error.strerror else "not a recovery"
+    except OSError as max_error_nats:
+        problem = file_problem(max_error_nats, path) if max_error_nats.strerror else "not a recovery"
         raise RecoverError(f"{path}: {problem}") from None
     except DAMAGED_NPZ_ERRORS:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None

@@ -370,7 +370,7 @@ def _advice() -> Iterator[None]:
     try:
         yield
     except RecoverError as error:
-        if error.is_absent:
+        if error.is_unreachable:
             raise RecoverError(f"{error}; --wait waits for a server that starts") from None
         raise
 
@@ -411,14 +411,16 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             checkpoint=checkpoint,
             resume=output.resume,
             progress=progress,
-            interrupted=lambda: interrupt.requested,
+            is_interrupted=lambda: interrupt.requested,
         )
         recovery = _recover(endpoint, prompt, options, settings)
     render.write(recovery, output.output, {} if output.output is None else _about(endpoint, prompt, options))
     render.summary(recovery)
-    if recovery.stopped is not None:
+    if recovery.stop_reason is not None:
         _end_early(
-            recovery.stopped, f"after {count_noun(recovery.sent, 'call')}; {_how_to_go_on(checkpoint)}", interrupt
+            recovery.stop_reason,
+            f"after {count_noun(recovery.new_calls, 'call')}; {_how_to_go_on(checkpoint)}",
+            interrupt,
         )
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
@@ -426,9 +428,9 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
         with recovery_bar("Verifying"):
             verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
-        if verification.stopped is not None:
-            _end_early(verification.stopped, "while verifying; what was recovered is whole", interrupt)
-    if not recovery.complete:
+        if verification.stop_reason is not None:
+            _end_early(verification.stop_reason, "while verifying; what was recovered is whole", interrupt)
+    if not recovery.is_complete:
         raise typer.Exit(FAILED)
 
 
@@ -439,11 +441,11 @@ def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
     method = options.method
     return RecoverySettings(
         basis=None if method.basis is None else Basis.load(method.basis),
-        eps=method.eps,
-        tolerance=method.tolerance,
-        repeats=method.repeats,
+        bisection_error_nats=method.eps,
+        max_held_out_error_nats=method.tolerance,
+        calls_per_query=method.repeats,
         max_calls=options.calls.max_calls,
-        in_flight=options.calls.in_flight,
+        max_concurrent_calls=options.calls.in_flight,
         **others,
     )
 
@@ -459,16 +461,16 @@ def _is_finished(
 
     from ...recover.errors import RecoverError
     from ...recover.request import RecoverySettings
-    from ...recover.results import read_head
+    from ...recover.results import read_run_header
     from ...recover.session import endpoint_identity
 
     if not options.output.resume or not _has_content(file):
         return False
-    found = read_head(file)
+    found = read_run_header(file)
     checkpoint = options.output.checkpoint_file
     if not found["complete"] and checkpoint is not None and checkpoint.exists():
         return False  # the checkpoint names its endpoint and prompt, too
-    endpoint_identity(endpoint, RecoverySettings(interrupted=lambda: interrupt.requested))
+    endpoint_identity(endpoint, RecoverySettings(is_interrupted=lambda: interrupt.requested))
     for name, value in _about(endpoint, prompt, options).items():
         if name not in found:  # as in files of earlier versions
             raise RecoverError(f"{file}: the file has no {name} of its run to compare; give another file with -o")
@@ -510,7 +512,7 @@ def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings:
     try:
         return recover(endpoint, prompt, method.method.value, method.top, method.token_ids, settings=settings)
     except RecoverError as error:
-        if error.kept and not options.output.resume:
+        if error.has_checkpoint and not options.output.resume:
             raise RecoverError(f"{error}; what was answered is kept: go on with --resume") from None
         raise
 
@@ -575,8 +577,8 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
         url,
         endpoint.api_model or "",
         endpoint.window,
-        pieces=_pieces(endpoint.tokenizer or Path()),
-        chat=endpoint.api_chat,
+        token_bytes=_pieces(endpoint.tokenizer or Path()),
+        uses_chat_completions=endpoint.api_chat,
         options=_http(options.calls, key_variable),
     )
 
@@ -598,12 +600,12 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     from ..render.progress import RETRY_DISPLAY
 
     return HttpOptions(
-        timeout=options.timeout,
-        retries=options.retries,
-        rate=options.rate,
+        timeout_seconds=options.timeout,
+        max_retries=options.retries,
+        max_calls_per_second=options.rate,
         key_env=key_variable,
         on_retry=RETRY_DISPLAY.show,
-        waits_for_server=options.wait,
+        should_wait_for_server=options.wait,
     )
 
 

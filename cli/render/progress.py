@@ -307,11 +307,11 @@ class RetryDisplay:
     def show(self, retry: Retry) -> None:
         """Print a note, once as long as the same problem lasts, and count down from now on."""
         with self._lock:
-            self._next_tries[time.monotonic() + retry.seconds] = retry
+            self._next_tries[time.monotonic() + retry.wait_seconds] = retry
             is_new = retry.problem != self._last_problem
             self._last_problem = retry.problem
         if is_new:
-            print_note(f"{retry.problem}; trying again in {_seconds(retry.seconds)}, {_count(retry)}")
+            print_note(f"{retry.problem}; trying again in {_seconds(retry.wait_seconds)}, {_count(retry)}")
 
     def countdown(self) -> str:
         """Which try comes next, and in how many seconds; empty if none is waited for."""
@@ -329,7 +329,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _count(retry: Retry) -> str:
-    return f"try {retry.attempt:,} of {retry.attempts:,}"
+    return f"try {retry.attempt_number:,} of {retry.max_attempts:,}"
 
 
 RETRY_DISPLAY = RetryDisplay()

@@ -40,17 +40,17 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
 
 
 def _print_table(recovery: Recovery) -> None:
-    from ...recover.results import likeliest_tokens
+    from ...recover.results import top_tokens
     from .tables import print_table
 
     rows = []
-    for token in likeliest_tokens(recovery, _TABLE_ROWS):
+    for token in top_tokens(recovery, _TABLE_ROWS):
         value = token.logprob or 0.0
         text = repr(token.text) if token.data else "-"
         # A logprob relative to the likeliest token gives no probability.
-        probability = (f"{exp(value):.6f}",) if recovery.normalised else ()
+        probability = (f"{exp(value):.6f}",) if recovery.is_normalized else ()
         rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
-    heads = ("logprob", "probability") if recovery.normalised else ("relative logprob",)
+    heads = ("logprob", "probability") if recovery.is_normalized else ("relative logprob",)
     print_table(("id", "token", *heads, "error"), rows)
 
 
@@ -58,22 +58,24 @@ def summary(recovery: Recovery) -> None:
     """Print notes, method, calls and errors on stderr."""
     for text in recovery.notes:
         print_note(text)
-    calls = count_noun(recovery.queries, "call")
-    if recovery.sent != recovery.queries:
-        calls += f", {recovery.queries - recovery.sent:,} of them from the checkpoint"
-    error = "" if isnan(recovery.error) else f", errors up to about {recovery.error:.1e} nats"
-    relative = "" if recovery.normalised else ", relative to the likeliest token"
+    calls = count_noun(recovery.total_calls, "call")
+    if recovery.new_calls != recovery.total_calls:
+        calls += f", {recovery.total_calls - recovery.new_calls:,} of them from the checkpoint"
+    error = "" if isnan(recovery.max_error_nats) else f", errors up to about {recovery.max_error_nats:.1e} nats"
+    relative = "" if recovery.is_normalized else ", relative to the likeliest token"
     print_message(f"gen: {recovery.method}: {calls}{error}{relative}")
 
 
 def show_verification(verification: Verification) -> None:
     """Print how far the second answers were from the first, on stderr."""
     largest = ""
-    if verification.token is not None:
-        largest = f": largest difference {verification.largest:.1e} nats (token {verification.token})"
+    if verification.worst_token is not None:
+        largest = (
+            f": largest difference {verification.max_difference_nats:.1e} nats (token {verification.worst_token})"
+        )
     print_message(
-        f"gen: verified {count_noun(verification.tokens, 'token')} by {verification.method}, "
-        f"{count_noun(verification.queries, 'call')}{largest}"
+        f"gen: verified {count_noun(verification.compared_token_count, 'token')} by {verification.method}, "
+        f"{count_noun(verification.total_calls, 'call')}{largest}"
     )
 
 
@@ -92,8 +94,12 @@ def show_plan(
 
     rows = []
     for estimate in estimates:
-        about = "about " if estimate.about else ""
-        row = [estimate.method, f"{about}{estimate.calls:,}", f"{about}{estimate.billed(prompt_tokens):,}"]
+        about = "about " if estimate.is_approximate else ""
+        row = [
+            estimate.method,
+            f"{about}{estimate.calls:,}",
+            f"{about}{estimate.billed_token_count(prompt_tokens):,}",
+        ]
         if price is not None:
             cost = (estimate.calls * prompt_tokens * price[0] + estimate.calls * price[1]) / 1e6
             row.append(f"{about}${cost:,.4f}")

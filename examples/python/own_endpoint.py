@@ -22,7 +22,7 @@ class DiceEndpoint(Endpoint):
         return int(logits.argmax())
 
 
-result = recover(DiceEndpoint(), "The die shows", settings=RecoverySettings(eps=0.01))
+result = recover(DiceEndpoint(), "The die shows", settings=RecoverySettings(bisection_error_nats=0.01))
 true = LOGITS - np.log(np.exp(LOGITS).sum())
 difference = np.abs(result.logprobs - true).max()
-print(f"{result.queries} calls by {result.method}, largest difference {difference:.3f} nats")
+print(f"{result.total_calls} calls by {result.method}, largest difference {difference:.3f} nats")

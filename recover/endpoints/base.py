@@ -1,6 +1,6 @@
 """The base class of endpoints, which take a prompt and logit biases and show a few logprobs or only a token.
 
-What an endpoint returns is checked, and any of the allowed forms becomes one `EndpointAnswer`.
+What an endpoint returns is checked, and any of the allowed forms becomes one `EndpointResponse`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from math import inf, isfinite
 from operator import index
 from typing import Any
 
+from ...common.renamed import supports_old_names
 from ..errors import RecoverError
 
 Bias = Mapping[int, float]
@@ -23,19 +24,21 @@ ClaimCall = Callable[[], object]
 """Called before each request of an answer but the first; raises where no further call is allowed."""
 
 
-MOST_TOKENS = 1 << 24
+MAX_VOCAB_SIZE = 1 << 24
 """No vocabulary is larger: a larger number is an error of the endpoint."""
 
 
-class QuestionKind(Enum):
+@supports_old_names
+class QueryKind(Enum):
     """What a question asks for."""
 
     NEXT_TOKEN = auto()
     """The next token, which may be drawn at random, and its window of logprobs."""
-    LIKELIEST_TOKEN = auto()
+    TOP_TOKEN = auto()
     """The likeliest token."""
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class EndpointLimits:
     """What an endpoint allows, as far as this is known before it is asked.
@@ -43,44 +46,47 @@ class EndpointLimits:
     Args:
         window: number of logprobs that a call shows; 0: only the token.
         max_bias: largest absolute value of a bias.
-        most_biases: largest number of biased tokens in one call; None: any.
-        precision: relative error of an answered probability.
-        lowest: smallest logprob that is shown correctly, nats; smaller ones count as not shown.
+        max_biases_per_call: largest number of biased tokens in one call; None: any.
+        relative_error: relative error of an answered probability.
+        min_reliable_logprob: smallest logprob that is shown correctly, nats; smaller ones count as not shown.
     """
 
     window: int
     max_bias: float = inf
-    most_biases: int | None = None
-    precision: float = 1e-6
-    lowest: float = -80.0
+    max_biases_per_call: int | None = None
+    relative_error: float = 1e-6
+    min_reliable_logprob: float = -80.0
 
 
+@supports_old_names
 @dataclass(frozen=True, slots=True)
-class EndpointAnswer:
+class EndpointResponse:
     """One answer of an endpoint. Logprobs are in nats.
 
     Args:
         token: the next token, None if it has no id.
         logprob: its logprob, None if the endpoint does not give it.
         logprobs: the window, {id: logprob}.
-        pieces: bytes of tokens, where the endpoint names them.
+        token_bytes: bytes of tokens, where the endpoint names them.
         calls: number of requests that the answer took.
-        unnamed: logprobs of entries of the window whose text is not that of exactly one token (0 where the
+        unmatched_logprobs: logprobs of entries of the window whose text is not that of exactly one token (0
+            where the
             endpoint shows only a token).
     """
 
     token: int | None = None
     logprob: float | None = None
     logprobs: Mapping[int, float] = field(default_factory=dict)
-    pieces: Mapping[int, bytes] = field(default_factory=dict)
+    token_bytes: Mapping[int, bytes] = field(default_factory=dict)
     calls: int = 1
-    unnamed: tuple[float, ...] = ()
+    unmatched_logprobs: tuple[float, ...] = ()
 
 
-RawAnswer = EndpointAnswer | Mapping[int, float] | int
+RawResponse = EndpointResponse | Mapping[int, float] | int
 """What `Endpoint.query` may return: an answer, a window {id: logprob}, or only a token id."""
 
 
+@supports_old_names
 class Endpoint(ABC):
     """Something that says which token follows a prompt, under logit biases.
 
@@ -90,29 +96,32 @@ class Endpoint(ABC):
         vocab_size: number of tokens. It may be a property that asks a server.
         limits: what a call may ask for.
         identity: what distinguishes this endpoint from others, stored in checkpoints; holds no secrets.
-        has_likeliest: True if `likeliest` asks in another way than `query`, which then may draw its token.
-        pieces: the bytes of every token by id (None: no text); empty if they are not known.
-        collisions: ids of tokens that the endpoint has, but cannot name.
-        look_alikes: ids of tokens that it can name only if it gives bytes that are not text.
+        has_top_token_query: True if `query_top_token` asks in another way than `query`, which then may draw its
+            token.
+        token_bytes: the bytes of every token by id (None: no text); empty if they are not known.
+        unnameable_ids: ids of tokens that the endpoint has, but cannot name.
+        ids_that_need_bytes: ids of tokens that it can name only if it gives bytes that are not text.
     """
 
     vocab_size: int
     limits: EndpointLimits
     identity: Mapping[str, Any]
-    has_likeliest: bool = False
-    pieces: Sequence[bytes | None] = ()
-    collisions: frozenset[int] = frozenset()
-    look_alikes: frozenset[int] = frozenset()
+    has_top_token_query: bool = False
+    token_bytes: Sequence[bytes | None] = ()
+    unnameable_ids: frozenset[int] = frozenset()
+    ids_that_need_bytes: frozenset[int] = frozenset()
 
     @abstractmethod
-    def query(self, prompt: str, logit_bias: Bias) -> RawAnswer:
+    def query(self, prompt: str, logit_bias: Bias) -> RawResponse:
         """Return the next token after a prompt, with biases added to the logits. Raises ``RecoverError``."""
 
-    def likeliest(self, prompt: str, logit_bias: Bias) -> RawAnswer:
-        """Return the likeliest next token. Override it and set ``has_likeliest`` if `query` draws its token."""
+    def query_top_token(self, prompt: str, logit_bias: Bias) -> RawResponse:
+        """Return the likeliest next token. Override it and set ``has_top_token_query`` if `query` draws its
+        token.
+        """
         return self.query(prompt, logit_bias)
 
-    def answer(self, prompt: str, logit_bias: Bias, kind: QuestionKind, claim_call: ClaimCall) -> RawAnswer:
+    def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> RawResponse:
         """Answer one question. A recovery calls only this method.
 
         Override it if an answer may take several requests; then ``EndpointAnswer.calls`` is their number.
@@ -123,8 +132,8 @@ class Endpoint(ABC):
             kind: whether the likeliest token is asked for.
             claim_call: to be called before each request but the first.
         """
-        if kind is QuestionKind.LIKELIEST_TOKEN:
-            return self.likeliest(prompt, logit_bias)
+        if kind is QueryKind.TOP_TOKEN:
+            return self.query_top_token(prompt, logit_bias)
         return self.query(prompt, logit_bias)
 
     def count_tokens(self, prompt: str) -> int | None:
@@ -141,34 +150,37 @@ class Endpoint(ABC):
         """Release connections and models."""
 
 
-def unlimited() -> None:
+def claim_without_limit() -> None:
     """Claim a call where no limit holds."""
 
 
-def checked_answer(raw: RawAnswer, endpoint: Endpoint) -> EndpointAnswer:
+def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointResponse:
     """Return an endpoint's answer in one form, its window without logprobs below ``limits.lowest``.
 
     Raises ``RecoverError`` for ids outside of the vocabulary and for numbers that are not logprobs.
     """
-    if isinstance(raw, Mapping):
-        raw = EndpointAnswer(logprobs=raw)
-    elif not isinstance(raw, EndpointAnswer):
-        raw = EndpointAnswer(token=_checked_id(raw, endpoint))
-    lowest = endpoint.limits.lowest
-    shown = {_checked_id(token, endpoint): _checked_logprob(value, token) for token, value in raw.logprobs.items()}
-    logprobs = {token: value for token, value in shown.items() if value >= lowest}
-    token = None if raw.token is None else _checked_id(raw.token, endpoint)
-    logprob = raw.logprob
-    if logprob is not None and not (isfinite(logprob) and logprob >= lowest):
+    if isinstance(raw_response, Mapping):
+        raw_response = EndpointResponse(logprobs=raw_response)
+    elif not isinstance(raw_response, EndpointResponse):
+        raw_response = EndpointResponse(token=_checked_id(raw_response, endpoint))
+    min_reliable_logprob = endpoint.limits.min_reliable_logprob
+    all_logprobs = {
+        _checked_id(token, endpoint): _checked_logprob(value, token)
+        for token, value in raw_response.logprobs.items()
+    }
+    logprobs = {token: value for token, value in all_logprobs.items() if value >= min_reliable_logprob}
+    token = None if raw_response.token is None else _checked_id(raw_response.token, endpoint)
+    logprob = raw_response.logprob
+    if logprob is not None and not (isfinite(logprob) and logprob >= min_reliable_logprob):
         logprob = None
-    window = cut_to_window(logprobs, raw.unnamed, endpoint.limits.window)
-    return EndpointAnswer(
+    window = keep_top_entries(logprobs, raw_response.unmatched_logprobs, endpoint.limits.window)
+    return EndpointResponse(
         token=token,
         logprob=None if logprob is None else float(logprob),
         logprobs=window.logprobs,
-        pieces=raw.pieces,
-        calls=raw.calls,
-        unnamed=window.unnamed,
+        token_bytes=raw_response.token_bytes,
+        calls=raw_response.calls,
+        unmatched_logprobs=window.unmatched_logprobs,
     )
 
 
@@ -184,7 +196,7 @@ def _checked_id(token: object, endpoint: Endpoint) -> int:
     return token_id
 
 
-_LARGEST_LOGPROB_NATS = 1e-3
+_MAX_ROUNDED_LOGPROB_NATS = 1e-3
 """Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
 
 
@@ -194,25 +206,27 @@ def _checked_logprob(value: float, token: int) -> float:
         logprob = float(value)
     except (TypeError, ValueError, OverflowError):
         logprob = inf
-    if not logprob <= _LARGEST_LOGPROB_NATS:
+    if not logprob <= _MAX_ROUNDED_LOGPROB_NATS:
         raise RecoverError(f"the endpoint gives token {token} the logprob {value}, which is none")
     return min(logprob, 0.0)
 
 
-def cut_to_window(logprobs: Mapping[int, float], unnamed: Sequence[float], size: int) -> Window:
+def keep_top_entries(
+    logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], size: int
+) -> ShownLogprobs:
     """Return the ``size`` likeliest entries of both (0: all): some APIs show the drawn token beside the window."""
-    if not size or len(logprobs) + len(unnamed) <= size:
-        return Window(dict(logprobs), tuple(unnamed))
-    least = sorted([*logprobs.values(), *unnamed])[-size]
-    return Window(
-        {token: value for token, value in logprobs.items() if value >= least},
-        tuple(value for value in unnamed if value >= least),
+    if not size or len(logprobs) + len(unmatched_logprobs) <= size:
+        return ShownLogprobs(dict(logprobs), tuple(unmatched_logprobs))
+    min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-size]
+    return ShownLogprobs(
+        {token: value for token, value in logprobs.items() if value >= min_kept_logprob},
+        tuple(value for value in unmatched_logprobs if value >= min_kept_logprob),
     )
 
 
 @dataclass(frozen=True)
-class Window:
+class ShownLogprobs:
     """The shown logprobs in nats: those of tokens by id, and those of texts that are not exactly one token's."""
 
     logprobs: dict[int, float]
-    unnamed: tuple[float, ...]
+    unmatched_logprobs: tuple[float, ...]

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import httpx
 
+from ...common.renamed import supports_old_names
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates, without_error_number
 from ..errors import RecoverError
@@ -52,63 +53,71 @@ class HttpEndpoint(Endpoint):
         self._http.close()
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class HttpOptions:
     """How an API is called.
 
     Args:
-        timeout: seconds for one try, until its response is complete.
-        retries: further tries after status 429 or 5xx, a time-out, a broken connection or a body that is not JSON.
-        backoff: seconds before the first retry; each further one waits twice as long.
-        longest: the longest wait between tries, seconds. A response's own Retry-After has precedence, up to ten
+        timeout_seconds: seconds for one try, until its response is complete.
+        max_retries: further tries after status 429 or 5xx, a time-out, a broken connection or a body that is not
+            JSON.
+        first_retry_wait_seconds: seconds before the first retry; each further one waits twice as long.
+        max_retry_wait_seconds: the longest wait between tries, seconds. A response's own Retry-After has
+            precedence, up to ten
             minutes.
-        rate: calls per second at most; None: no limit.
+        max_calls_per_second: calls per second at most; None: no limit.
         key_env: the environment variable that holds the key.
         on_retry: called before the wait for each retry.
-        waits_for_server: try again also where no connection is made before the first answer: a server that starts.
+        should_wait_for_server: try again also where no connection is made before the first answer: a server that
+            starts.
     """
 
-    timeout: float = 60.0
-    retries: int = 8
-    backoff: float = 0.5
-    longest: float = 30.0
-    rate: float | None = None
+    timeout_seconds: float = 60.0
+    max_retries: int = 8
+    first_retry_wait_seconds: float = 0.5
+    max_retry_wait_seconds: float = 30.0
+    max_calls_per_second: float | None = None
     key_env: str | None = None
     on_retry: Callable[[Retry], object] | None = None
-    waits_for_server: bool = True
+    should_wait_for_server: bool = True
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
-        for name, value in (("timeout", self.timeout), ("rate", self.rate)):
+        for name, value in (
+            ("timeout_seconds", self.timeout_seconds),
+            ("max_calls_per_second", self.max_calls_per_second),
+        ):
             if value is not None and not 0 < value < float("inf"):
                 raise RecoverError(f"{name}: {value} is not a number > 0")
-        if self.retries < 0:
-            raise RecoverError(f"retries: {self.retries} is not ≥ 0")
+        if self.max_retries < 0:
+            raise RecoverError(f"max_retries: {self.max_retries} is not ≥ 0")
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class Retry:
     """A call that failed and is repeated after a wait.
 
     Attributes: ``problem``: what is wrong; ``seconds``: how long is waited; ``attempt``: the number of the coming
-    try, from 2; ``attempts``: how many tries there are at most.
+    try, from 2; ``max_attempts``: how many tries there are at most.
     """
 
     problem: str
-    seconds: float
-    attempt: int
-    attempts: int
+    wait_seconds: float
+    attempt_number: int
+    max_attempts: int
 
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
-_LONGEST_MESSAGE_CHARACTERS = 300
+_MAX_MESSAGE_CHARACTERS = 300
 """The longest excerpt of an error; an API may answer with a whole page."""
-_LONGEST_RETRY_AFTER_SECONDS = 600.0
+_MAX_RETRY_AFTER_SECONDS = 600.0
 """A longer pause that a server asks for is cut to this: ten minutes."""
-_LONGEST_TIMEOUT_SECONDS = 1e6
+_MAX_TIMEOUT_SECONDS = 1e6
 """The system's clocks refuse much larger time-outs."""
-_KEPT_CONNECTIONS = 64
+_MAX_IDLE_CONNECTIONS = 64
 """Idle connections that stay open. The calls in flight have no such limit."""
 
 
@@ -130,14 +139,14 @@ class ApiClient:
             base_url=base,
             params=parsed.params,  # as a part of the base URL httpx would append the path to them
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=min(options.timeout, _LONGEST_TIMEOUT_SECONDS),
+            timeout=min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS),
             transport=transport,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS),
         )
-        self._stopped = Event()
+        self._are_retries_stopped = Event()
         self._has_answered = False
         self._lock = Lock()
-        self._next_call = 0.0
+        self._next_call_time = 0.0
 
     def __repr__(self) -> str:
         return f"ApiClient({self.shown_url!r})"
@@ -152,11 +161,11 @@ class ApiClient:
 
     def allow_retries(self) -> None:
         """Try failed requests again."""
-        self._stopped.clear()
+        self._are_retries_stopped.clear()
 
     def stop_retries(self) -> None:
         """Fail at once from now on, also while waiting for a retry."""
-        self._stopped.set()
+        self._are_retries_stopped.set()
 
     def close(self) -> None:
         """Close all connections."""
@@ -165,44 +174,51 @@ class ApiClient:
     def _send_with_retries(self, request: _HttpRequest) -> Any:
         attempt = 0
         while True:
-            self._wait_for_turn()
+            self._wait_for_rate_limit()
             try:
                 return self._send(request)
             except _TemporaryError as error:
-                message, delay = self._message(str(error)), self._delay(attempt, error.retry_after)
-                is_asked_to_wait = error.retry_after is not None and delay > self._options.longest
-            if attempt < self._options.retries and self._options.on_retry is not None:
-                problem = message + ("; it asks to wait" if is_asked_to_wait else "")
-                self._options.on_retry(Retry(problem, delay, attempt + 2, self._options.retries + 1))
-            if attempt == self._options.retries or self._stopped.wait(delay):
+                message, wait_seconds = (
+                    self._safe_message(str(error)),
+                    self._retry_wait_seconds(attempt, error.retry_after),
+                )
+                asks_for_longer_wait = (
+                    error.retry_after is not None and wait_seconds > self._options.max_retry_wait_seconds
+                )
+            if attempt < self._options.max_retries and self._options.on_retry is not None:
+                problem = message + ("; it asks to wait" if asks_for_longer_wait else "")
+                self._options.on_retry(Retry(problem, wait_seconds, attempt + 2, self._options.max_retries + 1))
+            if attempt == self._options.max_retries or self._are_retries_stopped.wait(wait_seconds):
                 raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
             attempt += 1
 
     def _send(self, request: _HttpRequest) -> Any:
         """Send a request once. Raises ``_TemporaryError``, ``RecoverError``."""
         try:
-            response = _send_request(self._client, request, min(self._options.timeout, _LONGEST_TIMEOUT_SECONDS))
+            response = _send_request(
+                self._client, request, min(self._options.timeout_seconds, _MAX_TIMEOUT_SECONDS)
+            )
         except (_ResponseTimeoutError, httpx.TimeoutException):
-            raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
+            raise _TemporaryError(f"no answer within {self._options.timeout_seconds:g} s") from None
         except httpx.TransportError as error:
             problem = f"no connection: {without_error_number(str(error))}"
-            is_absent = isinstance(error, httpx.ConnectError) and not self._has_answered
-            if is_absent and not self._options.waits_for_server:
-                failure = RecoverError(self._message(problem))
-                failure.is_absent = True
+            is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_answered
+            if is_unreachable and not self._options.should_wait_for_server:
+                failure = RecoverError(self._safe_message(problem))
+                failure.is_unreachable = True
                 raise failure from None
             raise _TemporaryError(problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise RecoverError(self._message(str(error))) from None
+            raise RecoverError(self._safe_message(str(error))) from None
         self._has_answered = True
-        return self._value(response)
+        return self._parse_json(response)
 
-    def _value(self, response: HttpResponse) -> Any:
+    def _parse_json(self, response: HttpResponse) -> Any:
         """Return the JSON value of a response. Raises ``_TemporaryError``, ``RecoverError``."""
         if response.status in _RETRIED_STATUS:
             raise _TemporaryError(response.summary, response.retry_after)
         if response.status != httpx.codes.OK:
-            failure = RecoverError(self._message(response.summary))
+            failure = RecoverError(self._safe_message(response.summary))
             failure.status = response.status
             raise failure
         try:
@@ -210,28 +226,30 @@ class ApiClient:
         except (ValueError, RecursionError):
             raise _TemporaryError(f"the answer is no JSON: {response.text}") from None
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_rate_limit(self) -> None:
         """Wait until the rate allows a call."""
-        if self._options.rate is None:
+        if self._options.max_calls_per_second is None:
             return
         with self._lock:
             now = time.monotonic()
-            turn = max(now, self._next_call)
-            self._next_call = turn + 1 / self._options.rate
-        self._stopped.wait(min(turn - now, _LONGEST_TIMEOUT_SECONDS))
+            start_time = max(now, self._next_call_time)
+            self._next_call_time = start_time + 1 / self._options.max_calls_per_second
+        self._are_retries_stopped.wait(min(start_time - now, _MAX_TIMEOUT_SECONDS))
 
-    def _delay(self, attempt: int, retry_after: float | None) -> float:
+    def _retry_wait_seconds(self, attempt: int, retry_after: float | None) -> float:
         """Return the seconds before the next try."""
         if retry_after is not None:
-            return min(retry_after, _LONGEST_RETRY_AFTER_SECONDS)
-        longest = min(self._options.longest, self._options.backoff * 2**attempt)
-        return longest * random.uniform(0.5, 1)  # noqa: S311 - so that failed calls are not repeated all at once
+            return min(retry_after, _MAX_RETRY_AFTER_SECONDS)
+        max_retry_wait_seconds = min(
+            self._options.max_retry_wait_seconds, self._options.first_retry_wait_seconds * 2**attempt
+        )
+        return max_retry_wait_seconds * random.uniform(0.5, 1)  # noqa: S311 - so that failed calls are not repeated all at once
 
-    def _message(self, problem: str) -> str:
+    def _safe_message(self, problem: str) -> str:
         """Return a problem as one line that can be printed, without secrets, shortened."""
-        line = " ".join(self._redaction.of(replace_surrogates(problem)).split())
-        is_long = len(line) > _LONGEST_MESSAGE_CHARACTERS
-        return f"{self.shown_url}: {line[:_LONGEST_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
+        line = " ".join(self._redaction.redact(replace_surrogates(problem)).split())
+        is_long = len(line) > _MAX_MESSAGE_CHARACTERS
+        return f"{self.shown_url}: {line[:_MAX_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 
 
 class _TemporaryError(Exception):
@@ -338,7 +356,7 @@ def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -
                     raise _ResponseTimeoutError
             return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
 
-    return _within(seconds, send)
+    return _call_with_deadline(seconds, send)
 
 
 class _ResponseTimeoutError(Exception):
@@ -348,7 +366,7 @@ class _ResponseTimeoutError(Exception):
 _T = TypeVar("_T")
 
 
-def _within(seconds: float, function: Callable[[], _T]) -> _T:
+def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
     """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
     future: Future[_T] = Future()
 
@@ -368,7 +386,7 @@ def _within(seconds: float, function: Callable[[], _T]) -> _T:
 
 
 _SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
-_SHORT = 6
+_MIN_SECRET_CHARACTERS = 6
 """Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
 
 
@@ -388,7 +406,7 @@ class _Redaction:
         }
         self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
 
-    def of(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
         return text if self._pattern is None else self._pattern.sub("***", text)
 
@@ -397,5 +415,6 @@ def _patterns(secrets: Iterable[str]) -> list[str]:
     """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
     ordered = sorted(secrets, key=len, reverse=True)
     return [
-        re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in ordered
+        re.escape(secret) if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){re.escape(secret)}(?!\w)"
+        for secret in ordered
     ]

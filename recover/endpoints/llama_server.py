@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 
 from ..errors import RecoverError
-from .base import MOST_TOKENS, Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
+from .base import MAX_VOCAB_SIZE, Bias, ClaimCall, EndpointLimits, EndpointResponse, QueryKind, claim_without_limit
 from .http import HttpEndpoint, HttpOptions
 
-_MOST_DRAWS = 20
+_MAX_DRAWS = 20
 """Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""
 _MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
 """What of `/v1/models` identifies a model."""
@@ -39,7 +39,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         transport: replaces httpx's own, for tests.
     """
 
-    has_likeliest = True
+    has_top_token_query = True
 
     def __init__(  # noqa: PLR0913 - each is set by name
         self,
@@ -55,20 +55,20 @@ class LlamaServerEndpoint(HttpEndpoint):
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
         super().__init__(url, options or HttpOptions(), transport)
-        self._given_vocab_size = vocab_size
+        self._declared_vocab_size = vocab_size
         self._post_sampling = post_sampling
         self._slot = slot
-        self._always_rereads = False
-        precision = _PRECISION if post_sampling else _PRECISION_BEFORE_BIASES
-        self.limits = EndpointLimits(window, precision=precision)
+        self._always_reads_prompt = False
+        relative_error = _PRECISION if post_sampling else _PRECISION_BEFORE_BIASES
+        self.limits = EndpointLimits(window, relative_error=relative_error)
 
     @cached_property
     def vocab_size(self) -> int:  # type: ignore[override] # a cached_property can be set
         """Number of tokens of the server's model."""
-        if self._given_vocab_size is not None:
-            return self._given_vocab_size
-        size = self._model.get("n_vocab")
-        if not isinstance(size, int) or not 0 < size <= MOST_TOKENS:
+        if self._declared_vocab_size is not None:
+            return self._declared_vocab_size
+        size = self._model_facts.get("n_vocab")
+        if not isinstance(size, int) or not 0 < size <= MAX_VOCAB_SIZE:
             raise RecoverError(f"{self._http.shown_url}: it does not say how many tokens it has; give vocab_size")
         return size
 
@@ -81,11 +81,11 @@ class LlamaServerEndpoint(HttpEndpoint):
             "window": self.limits.window,
             "post_sampling": self._post_sampling,
             "slot": self._slot,
-            "model": dict(self._model),
+            "model": dict(self._model_facts),
         }
 
     @cached_property
-    def _model(self) -> Mapping[str, Any]:
+    def _model_facts(self) -> Mapping[str, Any]:
         """What the server says about its model; empty if it does not know the path."""
         try:
             first = self._http.get("v1/models")["data"][0]
@@ -106,15 +106,15 @@ class LlamaServerEndpoint(HttpEndpoint):
             raise RecoverError(f"{self._http.shown_url}: /tokenize does not answer with a list of tokens")
         return len(tokens)
 
-    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return one token after the prompt, and its window."""
-        return self._window(prompt, logit_bias, unlimited)
+        return self._query_window(prompt, logit_bias, claim_without_limit)
 
-    def likeliest(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
+    def query_top_token(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return the likeliest token after the prompt, without logprobs."""
-        return self._likeliest(prompt, logit_bias, unlimited)
+        return self._query_top_token(prompt, logit_bias, claim_without_limit)
 
-    def answer(self, prompt: str, logit_bias: Bias, kind: QuestionKind, claim_call: ClaimCall) -> EndpointAnswer:
+    def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> EndpointResponse:
         """Answer a question; each request but the first is claimed.
 
         Args:
@@ -123,14 +123,14 @@ class LlamaServerEndpoint(HttpEndpoint):
             kind: whether the likeliest token is asked for.
             claim_call: called before each request but the first.
         """
-        ask = self._likeliest if kind is QuestionKind.LIKELIEST_TOKEN else self._window
-        return ask(prompt, logit_bias, claim_call)
+        send_query = self._query_top_token if kind is QueryKind.TOP_TOKEN else self._query_window
+        return send_query(prompt, logit_bias, claim_call)
 
-    def _window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
+    def _query_window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
         """Ask for a token and its window, with other seeds until the server shows logprobs."""
         request = self._request(prompt, bias, self.limits.window)
         body, calls = self._complete(request, claim_call)
-        for seed in range(2, _MOST_DRAWS + 1):
+        for seed in range(2, _MAX_DRAWS + 1):
             if not self._hides_logprobs(body):
                 break
             claim_call()
@@ -139,12 +139,12 @@ class LlamaServerEndpoint(HttpEndpoint):
         if not bias and self._hides_logprobs(body):
             raise RecoverError(
                 f"{self._http.shown_url}: it hides logprobs behind a token that ends inside a character, and drew "
-                f"one {_MOST_DRAWS} times: the next token is almost surely one; a window of 0 may help"
+                f"one {_MAX_DRAWS} times: the next token is almost surely one; a window of 0 may help"
             )
-        return self._answer(body, calls, self.limits.window)
+        return self._parse_response(body, calls, self.limits.window)
 
-    def _likeliest(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
-        return self._answer(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
+    def _query_top_token(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
+        return self._parse_response(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
 
     def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
         """Send a request, twice if the server had to read the prompt for it; return the body and the calls.
@@ -153,11 +153,11 @@ class LlamaServerEndpoint(HttpEndpoint):
         reading its last token alone, so the second answer is taken: then all answers are computed alike.
         """
         body = self._http.post("completion", request)
-        if self._always_rereads or _count_tokens_read(body) <= 1:
+        if self._always_reads_prompt or _count_tokens_read(body) <= 1:
             return body, 1
         claim_call()
         body = self._http.post("completion", request)
-        self._always_rereads = _count_tokens_read(body) > 1  # a model whose state cannot be cut back
+        self._always_reads_prompt = _count_tokens_read(body) > 1  # a model whose state cannot be cut back
         return body, 2
 
     def _hides_logprobs(self, body: Any) -> bool:
@@ -186,7 +186,7 @@ class LlamaServerEndpoint(HttpEndpoint):
             request["id_slot"] = self._slot
         return request
 
-    def _answer(self, body: Any, calls: int, window: int) -> EndpointAnswer:
+    def _parse_response(self, body: Any, calls: int, window: int) -> EndpointResponse:
         try:
             return _read_completion(body, calls, window)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
@@ -204,18 +204,18 @@ def _count_tokens_read(body: Any) -> int:
         return 1
 
 
-def _read_completion(body: Any, calls: int, window: int) -> EndpointAnswer:
+def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
     """Return the answer: the token and its window, or without one only the token.
 
     Raises ``RecoverError`` for a negative probability, and whatever indexing raises for another shape.
     """
     if not window or "completion_probabilities" not in body:
-        return EndpointAnswer(int(body["tokens"][0]), calls=calls)
+        return EndpointResponse(int(body["tokens"][0]), calls=calls)
     step = body["completion_probabilities"][0]
     entries = step.get("top_probs", step.get("top_logprobs"))
     logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
-    pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
-    return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
+    token_bytes = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
+    return EndpointResponse(int(step["id"]), _logprob(step), logprobs, token_bytes, calls)
 
 
 def _logprob(entry: Mapping[str, Any]) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 from ...engine.model import Model
 from ..errors import RecoverError
 from ..numerics import Float64s, logsumexp
-from .base import Bias, Endpoint, EndpointAnswer, EndpointLimits
+from .base import Bias, Endpoint, EndpointLimits, EndpointResponse
 
 _PRECISION = 1e-14
 """float64, with a sum over the vocabulary."""
@@ -34,7 +34,9 @@ class LocalEndpoint(Endpoint):
         self.model = path_or_model if isinstance(path_or_model, Model) else Model.load(path_or_model)
         vocabulary = self.model.vocabulary
         self.vocab_size = vocabulary.size
-        self.limits = EndpointLimits(min(window, vocabulary.size), precision=_PRECISION, lowest=_LOWEST_LOGPROB)
+        self.limits = EndpointLimits(
+            min(window, vocabulary.size), relative_error=_PRECISION, min_reliable_logprob=_LOWEST_LOGPROB
+        )
         self.identity = {"api": "local", "model": str(self.model.path.resolve()), "window": self.limits.window}
         if self.model.lora:
             self.identity["lora"] = [[str(path.resolve()), scale] for path, scale in self.model.lora]
@@ -42,7 +44,7 @@ class LocalEndpoint(Endpoint):
         self._rows: dict[str, Float64s] = {}
 
     @cached_property
-    def pieces(self) -> Sequence[bytes | None]:  # type: ignore[override] # a cached_property can be set
+    def token_bytes(self) -> Sequence[bytes | None]:  # type: ignore[override] # a cached_property can be set
         """The bytes of every token."""
         return self.model.vocabulary.pieces
 
@@ -60,17 +62,17 @@ class LocalEndpoint(Endpoint):
                 row = self._rows[prompt] = logits - logsumexp(logits)
         return row
 
-    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return the window after the biases; the token is the likeliest one."""
         row = self.row(prompt).copy()
         ids = np.fromiter(logit_bias, dtype=np.intp, count=len(logit_bias))
         row[ids] += np.fromiter(logit_bias.values(), dtype=np.float64, count=len(logit_bias))
         token = int(row.argmax())
         if not self.limits.window:
-            return EndpointAnswer(token)
+            return EndpointResponse(token)
         row -= logsumexp(row)
         top = np.argpartition(-row, self.limits.window - 1)[: self.limits.window]
-        return EndpointAnswer(token, float(row[token]), dict(zip(top.tolist(), row[top].tolist(), strict=True)))
+        return EndpointResponse(token, float(row[token]), dict(zip(top.tolist(), row[top].tolist(), strict=True)))
 
     def close(self) -> None:
         """Close the model, if this endpoint loaded it."""

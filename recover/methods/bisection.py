@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
-from ..endpoints.base import EndpointAnswer, QuestionKind
+from ..endpoints.base import EndpointResponse, QueryKind
 from ..errors import RecoverError
 from ..task import RecoveryTask
 
 _FIRST_BIAS_NATS = 16.0
 """Chooses most tokens; doubled for others."""
-_LARGEST_BIAS_NATS = 512.0
+_MAX_BIAS_NATS = 512.0
 """Larger than differences between logits are, by a wide margin."""
-_PILOT_TOKENS = 4
+_FIRST_TOKEN_COUNT = 4
 """Tokens among which a first threshold is found, if no window shows a likely one."""
 
 
@@ -27,81 +27,88 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
     Token i is chosen if its bias exceeds log p_top - log p_i.
     The bias doubles from 16 on until the token is chosen; then the interval is halved until it is no wider than
-    ``eps``. Its middle is off by at most half of that, or by what answers to one question differ. This gives
+    ``max_error_nats``. Its middle is off by at most half of that, or by what answers to one question differ.
+    This gives
     differences. Those of a whole vocabulary become logprobs, since its probabilities sum to 1; others stay
     relative to the likeliest token, at 0. What was found before, on another scale, is forgotten. Raises
     ``RecoverError`` if biases do not add up.
     """
-    eps, estimates = task.settings.eps, task.estimates
-    top = _likeliest(task)
-    estimates.restart_from(top, eps / 2)
-    if not task.base.logprobs:
+    max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
+    top_token = _find_top_token(task)
+    estimates.restart_relative_to(top_token, max_error_nats / 2)
+    if not task.unbiased_window.logprobs:
         task.notes.append("choices alone do not show a factor on all biases, or a temperature")
-    remaining = estimates.unknown(tokens)
-    beside = [token for token in task.base.ranked if token != top]
-    pilots = beside[:1] or remaining[:_PILOT_TOKENS]
-    brackets = _narrow_brackets(task, pilots)
-    width = 0.0
-    if brackets:
-        token = min(brackets, key=lambda one: brackets[one].high)
-        threshold = _ChoiceThreshold(top, token, brackets[token].low, brackets[token].high)
-        width = _uncertain_width(task, threshold)
-        task.drift.measure_by(lambda number: _threshold_shift(task, threshold, width, number))
-        estimates.set_error(top, max(eps / 2, width))
-    brackets |= _narrow_brackets(task, [token for token in remaining if token not in pilots])
-    for token, bracket in brackets.items():
-        middle = (bracket.low + bracket.high) / 2
-        estimates.add(token, [-middle], max(eps / 2, width, bracket.error(middle)))
-    estimates.normalise()
+    remaining = estimates.unknown_among(tokens)
+    other_shown_tokens = [token for token in task.unbiased_window.ranked_tokens if token != top_token]
+    first_tokens = other_shown_tokens[:1] or remaining[:_FIRST_TOKEN_COUNT]
+    intervals = _narrow_intervals(task, first_tokens)
+    width_nats = 0.0
+    if intervals:
+        token = min(intervals, key=lambda candidate: intervals[candidate].high)
+        threshold = _ChoiceThreshold(top_token, token, intervals[token].low, intervals[token].high)
+        width_nats = _measure_uncertain_width(task, threshold)
+        task.drift_monitor.measure_with(lambda number: _threshold_shift_nats(task, threshold, width_nats, number))
+        estimates.set_error(top_token, max(max_error_nats / 2, width_nats))
+    intervals |= _narrow_intervals(task, [token for token in remaining if token not in first_tokens])
+    for token, interval in intervals.items():
+        middle = (interval.low + interval.high) / 2
+        estimates.add(token, [-middle], max(max_error_nats / 2, width_nats, interval.error(middle)))
+    estimates.normalize()
 
 
-def ranking(task: RecoveryTask, n: int) -> list[int]:
-    """Return the ``n`` likeliest tokens in order: each is chosen once those before it are pushed down."""
-    push = min(_LARGEST_BIAS_NATS, task.limits.max_bias)
-    most = task.limits.most_biases
-    ranked = [_likeliest(task)]
-    while len(ranked) < n:
-        if most is not None and len(ranked) > most:
+def ranking(task: RecoveryTask, top_count: int) -> list[int]:
+    """Return the ``top_count`` likeliest tokens in order: each is chosen once those before it are pushed down."""
+    suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias)
+    max_biases = task.limits.max_biases_per_call
+    ranked_tokens = [_find_top_token(task)]
+    while len(ranked_tokens) < top_count:
+        if max_biases is not None and len(ranked_tokens) > max_biases:
             raise RecoverError(
-                f"the endpoint takes {most:,} biases a call, too few to find the {n:,} likeliest tokens"
+                f"the endpoint takes {max_biases:,} biases a call, too few to find the {top_count:,} likeliest "
+                f"tokens"
             )
-        (answers,) = task.ask([dict.fromkeys(ranked, -push)], QuestionKind.LIKELIEST_TOKEN)
-        votes = [answer.token for answer in answers]
+        (responses,) = task.send_queries([dict.fromkeys(ranked_tokens, -suppression_nats)], QueryKind.TOP_TOKEN)
+        votes = [response.token for response in responses]
         token = max(votes, key=votes.count)
         if token is None:
-            raise RecoverError(f"the next token has no name of its own: ask for the {len(ranked):,} likeliest")
-        if token in ranked:
             raise RecoverError(
-                f"token {token} is chosen again with a bias of -{push:g}: ask for the {len(ranked):,} likeliest"
+                f"the next token has no name of its own: ask for the {len(ranked_tokens):,} likeliest"
             )
-        ranked.append(token)
-    return ranked
+        if token in ranked_tokens:
+            raise RecoverError(
+                f"token {token} is chosen again with a bias of -{suppression_nats:g}: ask for the "
+                f"{len(ranked_tokens):,} likeliest"
+            )
+        ranked_tokens.append(token)
+    return ranked_tokens
 
 
-def calls_per_token(width: float, eps: float) -> int:
-    """Return the calls for a token: halvings of an interval of ``width`` nats to ``eps``, and one to find it."""
-    return max(0, ceil(log2(width / eps))) + 1
+def calls_per_token(width_nats: float, max_error_nats: float) -> int:
+    """Return the calls for a token: halvings of an interval of ``width_nats`` nats to ``max_error_nats``, and
+    one to find it.
+    """
+    return max(0, ceil(log2(width_nats / max_error_nats))) + 1
 
 
 _EQUAL_NATS = 1e-3
 """Logprobs that differ by less are the same: float32 and decimals round them."""
 
 
-def _likeliest(task: RecoveryTask) -> int:
+def _find_top_token(task: RecoveryTask) -> int:
     """Return the token that is chosen without a bias, each time."""
-    base = task.base
-    token, again = base.drawn
-    if base.logprobs and task.session.endpoint.has_likeliest:
-        ((first, second),) = task.session.ask([{}], repeats=2, kind=QuestionKind.LIKELIEST_TOKEN)
-        token, again = first.token, second.token
+    unbiased_window = task.unbiased_window
+    token, second_token = unbiased_window.first_two_tokens
+    if unbiased_window.logprobs and task.session.endpoint.has_top_token_query:
+        ((first, second),) = task.session.send_queries([{}], calls_per_query=2, kind=QueryKind.TOP_TOKEN)
+        token, second_token = first.token, second.token
     if token is None:
         raise RecoverError(
             "the endpoint does not say which token it chose, so that bisection has nothing to go by"
         )
-    is_drawn = token != again
-    if base.logprobs:  # a token that was drawn twice may seem to be chosen
-        highest = max(base.logprobs.values()) - 2 * base.spread - _EQUAL_NATS
-        is_drawn |= base.logprobs.get(token, -inf) < highest
+    is_drawn = token != second_token
+    if unbiased_window.logprobs:  # a token that was drawn twice may seem to be chosen
+        highest = max(unbiased_window.logprobs.values()) - 2 * unbiased_window.spread_nats - _EQUAL_NATS
+        is_drawn |= unbiased_window.logprobs.get(token, -inf) < highest
     if is_drawn:
         raise RecoverError(
             "the endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
@@ -110,124 +117,137 @@ def _likeliest(task: RecoveryTask) -> int:
 
 
 @dataclass
-class _Bracket:
+class _BiasInterval:
     """A bias with which a token is not chosen, and one with which it is, by most votes.
 
-    ``least_for``: the smallest bias with a vote for the token. ``largest_against``: the largest with one against
+    ``min_bias_with_vote``: the smallest bias with a vote for the token. ``max_bias_without_vote``: the largest
+    with one against
     it.
     """
 
     low: float = 0.0
     high: float = inf
-    least_for: float = inf
-    largest_against: float = -inf
+    min_bias_with_vote: float = inf
+    max_bias_without_vote: float = -inf
 
-    def add_votes(self, token: int, bias: float, answers: Sequence[EndpointAnswer]) -> None:
+    def add_votes(self, token: int, bias: float, responses: Sequence[EndpointResponse]) -> None:
         """Take the votes on one bias."""
-        votes = sum(answer.token == token for answer in answers)
-        if 2 * votes > len(answers):
+        votes = sum(response.token == token for response in responses)
+        if 2 * votes > len(responses):
             self.high = bias
         else:
             self.low = bias
         if votes:
-            self.least_for = min(self.least_for, bias)
-        if votes < len(answers):
-            self.largest_against = max(self.largest_against, bias)
+            self.min_bias_with_vote = min(self.min_bias_with_vote, bias)
+        if votes < len(responses):
+            self.max_bias_without_vote = max(self.max_bias_without_vote, bias)
 
     def error(self, middle: float) -> float:
         """Return how far from the middle the votes allow the threshold to be, nats."""
-        return max(max(self.high, self.largest_against) - middle, middle - min(self.low, self.least_for))
+        return max(
+            max(self.high, self.max_bias_without_vote) - middle, middle - min(self.low, self.min_bias_with_vote)
+        )
 
 
-def _narrow_brackets(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bracket]:
-    """Return an interval no wider than ``eps`` for each token that a bias can make the chosen one."""
-    brackets = _find_brackets(task, tokens)
-    eps = task.settings.eps
-    widest = max((bracket.high - bracket.low for bracket in brackets.values()), default=0.0)
-    for _ in range(max(0, ceil(log2(widest / eps))) if brackets else 0):
-        wide = [token for token, bracket in brackets.items() if bracket.high - bracket.low > eps]
-        _vote(task, brackets, {token: (brackets[token].low + brackets[token].high) / 2 for token in wide})
-    return brackets
+def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
+    """Return an interval no wider than ``max_error_nats`` for each token that a bias can make the chosen one."""
+    intervals = _find_intervals(task, tokens)
+    max_error_nats = task.settings.bisection_error_nats
+    max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=0.0)
+    for _ in range(max(0, ceil(log2(max_width_nats / max_error_nats))) if intervals else 0):
+        unfinished_tokens = [
+            token for token, interval in intervals.items() if interval.high - interval.low > max_error_nats
+        ]
+        _query_choices(
+            task,
+            intervals,
+            {token: (intervals[token].low + intervals[token].high) / 2 for token in unfinished_tokens},
+        )
+    return intervals
 
 
-def _find_brackets(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bracket]:
+def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
     """Return for each token that can be chosen a bias with which it is, and one with which it is not."""
-    largest = min(task.limits.max_bias, _LARGEST_BIAS_NATS)
-    brackets = {token: _Bracket() for token in tokens}
-    bias = min(_FIRST_BIAS_NATS, largest)
+    max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
+    intervals = {token: _BiasInterval() for token in tokens}
+    bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     remaining = list(tokens)
     while remaining:
-        _vote(task, brackets, dict.fromkeys(remaining, bias))
-        remaining = [token for token in remaining if brackets[token].high == inf]
-        if bias >= largest:
+        _query_choices(task, intervals, dict.fromkeys(remaining, bias))
+        remaining = [token for token in remaining if intervals[token].high == inf]
+        if bias >= max_bias_nats:
             break
-        bias = min(2 * bias, largest)
-    return {token: bracket for token, bracket in brackets.items() if bracket.high < inf}
+        bias = min(2 * bias, max_bias_nats)
+    return {token: interval for token, interval in intervals.items() if interval.high < inf}
 
 
-def _vote(task: RecoveryTask, brackets: Mapping[int, _Bracket], biases: Mapping[int, float]) -> None:
+def _query_choices(
+    task: RecoveryTask, intervals: Mapping[int, _BiasInterval], biases: Mapping[int, float]
+) -> None:
     """Ask for each token whether its bias makes it the chosen one."""
-    questions = ({token: bias} for token, bias in biases.items())
-    for (token, bias), answers in zip(
-        biases.items(), task.ask(questions, QuestionKind.LIKELIEST_TOKEN), strict=True
+    queries = ({token: bias} for token, bias in biases.items())
+    for (token, bias), responses in zip(
+        biases.items(), task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True
     ):
-        brackets[token].add_votes(token, bias, answers)
+        intervals[token].add_votes(token, bias, responses)
 
 
-_VOTES = 4
+_VOTE_PAIRS = 4
 """Pairs of questions that must all be answered as expected: chance does so with 1 in 256."""
-_WIDEST_NATS = 0.5
+_MAX_UNCERTAIN_WIDTH_NATS = 0.5
 """An endpoint whose choices differ over a wider range draws its tokens."""
-_COARSEST_NATS = 0.25
+_MAX_SUM_ERROR_NATS = 0.25
 """How far biases may miss a sum; endpoints that round to integers miss it by more."""
 _COMMON_BIAS_NATS = 2.3719
 """A bias on both tokens: not a multiple of a step that an endpoint may round to."""
-_LEAST_COMMON_BIAS_NATS = 0.1
+_MIN_COMMON_BIAS_NATS = 0.1
 """A smaller bias on both tokens would not show whether biases add up."""
 
 
 @dataclass(frozen=True)
 class _ChoiceThreshold:
-    """With a bias above ``high`` a ``token`` is chosen, with one below ``low`` the likeliest one, ``top``."""
+    """With a bias above ``high`` a ``token`` is chosen, with one below ``low`` the likeliest one,
+    ``top_token``.
+    """
 
-    top: int
+    top_token: int
     token: int
     low: float
     high: float
 
-    def holds(
+    def gives_expected_choices(
         self,
         task: RecoveryTask,
-        distance: float,
+        distance_nats: float,
         *,
-        common_bias: float = 0.0,
+        common_bias_nats: float = 0.0,
         drift_check: int = 0,
-        votes: int = _VOTES,
+        vote_pairs: int = _VOTE_PAIRS,
     ) -> bool:
-        """True if biases farther from the threshold than ``distance`` give the expected choices.
+        """True if biases farther from the threshold than ``distance_nats`` give the expected choices.
 
         No question is asked twice, since an endpoint may draw the same token each time for the same question.
 
         Args:
             task: the recovery.
-            distance: nats from the threshold.
-            common_bias: added to both tokens.
+            distance_nats: nats from the threshold.
+            common_bias_nats: added to both tokens.
             drift_check: number of the drift check that asks.
-            votes: pairs of questions, from ``distance`` to twice as far.
+            vote_pairs: pairs of questions, from ``distance_nats`` to twice as far.
         """
         limit = task.limits.max_bias
-        common = {self.top: common_bias} if common_bias else {}
-        questions, expected = [], []
-        for vote in range(votes):
-            away = distance * (1 + vote / votes)
-            questions.append(common | {self.token: min(self.high + away + common_bias, limit)})
-            questions.append(common | {self.token: self.low - away + common_bias})
-            expected += [self.token, self.top]
-        answered = task.session.ask(questions, kind=QuestionKind.LIKELIEST_TOKEN, drift_check=drift_check)
-        return [answer.token for (answer,) in answered] == expected
+        common = {self.top_token: common_bias_nats} if common_bias_nats else {}
+        queries, expected = [], []
+        for pair in range(vote_pairs):
+            bias_distance_nats = distance_nats * (1 + pair / vote_pairs)
+            queries.append(common | {self.token: min(self.high + bias_distance_nats + common_bias_nats, limit)})
+            queries.append(common | {self.token: self.low - bias_distance_nats + common_bias_nats})
+            expected += [self.token, self.top_token]
+        all_responses = task.session.send_queries(queries, kind=QueryKind.TOP_TOKEN, drift_check=drift_check)
+        return [response.token for (response,) in all_responses] == expected
 
 
-def _uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
+def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
     """Return how far from its threshold a token is chosen only at times, nats; 0: nowhere.
 
     A few questions are asked farther and farther away, until all answers agree. They must also agree with the same
@@ -235,56 +255,66 @@ def _uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
     logprobs contradict. A factor common to all biases, a temperature, shows in no choice, but it shows in
     logprobs. Raises ``RecoverError``.
     """
-    distance = eps = task.settings.eps
+    distance_nats = max_error_nats = task.settings.bisection_error_nats
     token, high = threshold.token, threshold.high
-    while not threshold.holds(task, distance):
-        distance *= 2
-        if distance > _WIDEST_NATS:
+    while not threshold.gives_expected_choices(task, distance_nats):
+        distance_nats *= 2
+        if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
             raise RecoverError(
                 f"whether token {token} is chosen with a bias of {high:.4g} differs from call to call: the "
                 f"endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
             )
-    _compare_with_window(task, threshold, distance)
-    coarsest = min(max(_COARSEST_NATS, 4 * distance), _WIDEST_NATS)
-    common = min(_COMMON_BIAS_NATS, task.limits.max_bias - high - 4 * coarsest)
-    while common >= _LEAST_COMMON_BIAS_NATS and not threshold.holds(task, distance, common_bias=common):
-        distance *= 2
-        if distance > coarsest:
+    _compare_with_shown_logprobs(task, threshold, distance_nats)
+    max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
+    common = min(_COMMON_BIAS_NATS, task.limits.max_bias - high - 4 * max_distance_nats)
+    while common >= _MIN_COMMON_BIAS_NATS and not threshold.gives_expected_choices(
+        task, distance_nats, common_bias_nats=common
+    ):
+        distance_nats *= 2
+        if distance_nats > max_distance_nats:
             raise RecoverError(
                 f"biases do not add up: token {token} is chosen from a bias of {high:.4g} on, but not from "
                 f"{common:g} more where the likeliest has {common:g}: the endpoint rounds or reshapes them, or "
                 f"draws its tokens, and bisection would be wrong"
             )
-    if distance == eps:
+    if distance_nats == max_error_nats:
         return 0.0
-    task.notes.append(f"choices differ from call to call within {distance:.1e} nats of a threshold")
-    return distance
+    task.notes.append(f"choices differ from call to call within {distance_nats:.1e} nats of a threshold")
+    return distance_nats
 
 
-def _compare_with_window(task: RecoveryTask, threshold: _ChoiceThreshold, distance: float) -> None:
+def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold, distance_nats: float) -> None:
     """Raise ``RecoverError`` for a threshold that the shown logprobs contradict."""
-    logprobs = task.base.logprobs
-    if not {threshold.top, threshold.token} <= logprobs.keys():
+    logprobs = task.unbiased_window.logprobs
+    if not {threshold.top_token, threshold.token} <= logprobs.keys():
         return
-    gap = logprobs[threshold.top] - logprobs[threshold.token]
-    difference = abs((threshold.low + threshold.high) / 2 - gap)
-    if difference > max(task.base.margin, 2 * task.profile.precision) + distance:
+    gap_nats = logprobs[threshold.top_token] - logprobs[threshold.token]
+    difference_nats = abs((threshold.low + threshold.high) / 2 - gap_nats)
+    if (
+        difference_nats
+        > max(task.unbiased_window.agreement_tolerance_nats, 2 * task.profile.relative_error) + distance_nats
+    ):
         raise RecoverError(
             f"token {threshold.token} is chosen from a bias of {threshold.high:.4g} on, but its logprob lacks "
-            f"{gap:.4g} to the likeliest: biases do not act as asked, and bisection would measure something else"
+            f"{gap_nats:.4g} to the likeliest: biases do not act as asked, and bisection would measure "
+            f"something else"
         )
 
 
-def _threshold_shift(task: RecoveryTask, threshold: _ChoiceThreshold, width: float, drift_check: int) -> float:
+def _threshold_shift_nats(
+    task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
+) -> float:
     """Return how far a threshold has moved since it was found, nats; 0 if not beyond its width.
 
     Args:
         task: the recovery.
         threshold: as it was found.
-        width: how far from it a token was chosen only at times, nats.
+        width_nats: how far from it a token was chosen only at times, nats.
         drift_check: number of the drift check that asks.
     """
-    start = distance = max(2 * task.settings.eps, 2 * width)
-    while distance <= _WIDEST_NATS and not threshold.holds(task, distance, drift_check=drift_check, votes=1):
-        distance *= 2
-    return 0.0 if distance == start else distance
+    start = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
+    while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not threshold.gives_expected_choices(
+        task, distance_nats, drift_check=drift_check, vote_pairs=1
+    ):
+        distance_nats *= 2
+    return 0.0 if distance_nats == start else distance_nats

@@ -8,7 +8,7 @@ from ..task import RecoveryTask
 
 _FIRST_BIAS_NATS = 100.0
 """Chooses nearly any token, and is OpenAI's largest bias."""
-_LARGEST_BIAS_NATS = 1000.0
+_MAX_BIAS_NATS = 1000.0
 """Larger than differences between logits are, by a wide margin."""
 
 
@@ -17,17 +17,17 @@ def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
     A token that is not chosen gets a larger bias; one that is not chosen with the largest stays NaN.
     """
-    largest = min(task.limits.max_bias, _LARGEST_BIAS_NATS)
-    bias = min(_FIRST_BIAS_NATS, largest)
-    remaining = task.estimates.unknown(tokens)
+    max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
+    bias = min(_FIRST_BIAS_NATS, max_bias_nats)
+    remaining = task.estimates.unknown_among(tokens)
     while remaining:
-        questions = ({token: bias} for token in remaining)
-        for token, answers in zip(remaining, task.ask(questions), strict=True):
-            own = [answer.logprob for answer in answers if answer.token == token]
-            values = [value for value in own if value is not None]
-            if len(values) == len(answers):
-                task.estimates.add(token, values, task.profile.precision)
-        remaining = task.estimates.unknown(remaining)
-        if bias >= largest:
+        queries = ({token: bias} for token in remaining)
+        for token, responses in zip(remaining, task.send_queries(queries), strict=True):
+            chosen_logprobs = [response.logprob for response in responses if response.token == token]
+            values = [value for value in chosen_logprobs if value is not None]
+            if len(values) == len(responses):
+                task.estimates.add(token, values, task.profile.relative_error)
+        remaining = task.estimates.unknown_among(remaining)
+        if bias >= max_bias_nats:
             break
-        bias = min(2 * bias, largest)
+        bias = min(2 * bias, max_bias_nats)

@@ -1,7 +1,7 @@
 """Endpoints out of a row of logits, with the habits of APIs: windows, cuts, rounding, noise."""
 
 import numpy as np
-from logitsmith.recover import Endpoint, EndpointAnswer, EndpointLimits
+from logitsmith.recover import Endpoint, EndpointLimits, EndpointResponse
 
 
 def row_of(size=300, seed=0, spread=3.0, top=0.0):
@@ -22,7 +22,7 @@ class Fake(Endpoint):
 
     def __init__(self, row, window, *, raw=False, cut=None, noise=0.0, digits=None, deaf=False, **limits):
         self.row = np.asarray(row, dtype=np.float64)
-        self.limits = EndpointLimits(window, **{"precision": 1e-14, "lowest": -700.0, **limits})
+        self.limits = EndpointLimits(window, **{"relative_error": 1e-14, "min_reliable_logprob": -700.0, **limits})
         self.vocab_size = len(self.row)
         self.identity = {"api": "fake"}
         self.raw, self.cut, self.noise, self.digits, self.deaf = raw, cut, noise, digits, deaf
@@ -33,7 +33,7 @@ class Fake(Endpoint):
     def query(self, prompt, logit_bias):
         self.calls += 1
         self.asked.append(dict(logit_bias))
-        most = self.limits.most_biases
+        most = self.limits.max_biases_per_call
         assert most is None or len(logit_bias) <= most
         logits = self.row.copy()
         for token, value in logit_bias.items():
@@ -50,4 +50,4 @@ class Fake(Endpoint):
         if not len(window):
             return token
         logprobs = {int(i): float(shown[i]) for i in window if np.isfinite(shown[i])}
-        return EndpointAnswer(token, float(shown[token]), logprobs)
+        return EndpointResponse(token, float(shown[token]), logprobs)

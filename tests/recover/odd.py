@@ -1,7 +1,7 @@
 """Endpoints that do with biases, or with what they show, what one would not expect."""
 
 import numpy as np
-from logitsmith.recover import EndpointAnswer
+from logitsmith.recover import EndpointResponse
 
 from .fakes import Fake, log_softmax
 
@@ -23,10 +23,10 @@ class Odd(Fake):
         self.heard, self.shaped, self.moved, self.nameless = heard, shaped, moved, frozenset(nameless)
         self.mute, self.drawn, self.sampled = own["mute"], own["drawn"], own["sampled"]
         self.own_after = own["own_after"]
-        self.has_likeliest = own["chooser"]
+        self.has_top_token_query = own["chooser"]
 
-    def likeliest(self, prompt, logit_bias):
-        return EndpointAnswer(int(self.logits(logit_bias).argmax()))
+    def query_top_token(self, prompt, logit_bias):
+        return EndpointResponse(int(self.logits(logit_bias).argmax()))
 
     def logits(self, bias):
         logits = self.row.copy()
@@ -54,7 +54,7 @@ class Odd(Fake):
         if self.sampled and token not in self.nameless:
             told[token] = float(shown[token])
         logprob = float((log_softmax(logits) if self.own_after else shown)[token])
-        return EndpointAnswer(token, None if self.mute else logprob, told, unnamed=unnamed)
+        return EndpointResponse(token, None if self.mute else logprob, told, unmatched_logprobs=unnamed)
 
 
 def first_only(bias):

@@ -33,8 +33,8 @@ BASES = {
 def test_columns_span_all_rows(kind):
     basis = BASES[kind]
     assert (basis.vocab_size, basis.rank) == (SIZE, WIDTH + 1)
-    ids = basis.order[: basis.rank].astype(np.intp)
-    assert len(set(basis.order.tolist())) == len(basis.order)
+    ids = basis.determining_tokens[: basis.rank].astype(np.intp)
+    assert len(set(basis.determining_tokens.tolist())) == len(basis.determining_tokens)
     assert np.abs(basis.solve(ids, row()[ids]) - row()).max() < 1e-4
 
 
@@ -42,12 +42,12 @@ def test_columns_span_all_rows(kind):
 @pytest.mark.parametrize("window", [0, 1, 5])
 def test_recovers_a_whole_row(kind, window):
     endpoint = Fake(row(), window)
-    found = recover(endpoint, "x", settings=RecoverySettings(basis=BASES[kind], eps=1e-6))
+    found = recover(endpoint, "x", settings=RecoverySettings(basis=BASES[kind], bisection_error_nats=1e-6))
     assert found.method == "basis"
-    assert found.complete
-    assert found.normalised
+    assert found.is_complete
+    assert found.is_normalized
     assert np.abs(found.logprobs - row()).max() < 1e-4
-    assert found.error < 1e-3
+    assert found.max_error_nats < 1e-3
     if window == 5:
         assert endpoint.calls <= 3 + -(-(25 + 20 + 60) // 4)
 
@@ -61,7 +61,7 @@ def test_forced_answers_do_too():
 def test_a_basis_of_another_model_is_not_believed():
     other = Basis.of_matrix(RANDOM.normal(0, 0.5, (SIZE, WIDTH)).astype(np.float32), "other")
     found = recover(Fake(row(), 5), "x", settings=RecoverySettings(basis=other))
-    assert not found.complete
+    assert not found.is_complete
     assert any("the basis does not fit" in note for note in found.notes)
     known = ~np.isnan(found.logprobs)
     assert 80 < known.sum() < 130
@@ -111,17 +111,19 @@ def test_rows_are_enough_where_they_give_others_too(name, start):
 
 def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
     """A basis that fits all that it is given is told by them alone: as many columns as logprobs asked for."""
-    from logitsmith.recover.methods.by_basis import count_asked
+    from logitsmith.recover.methods.by_basis import count_queried
 
     wide = Basis.of_matrix(np.random.default_rng(5).normal(size=(SIZE, 79)).astype(np.float32), "noise")
-    assert count_asked(wide) == wide.rank + 20 + 60
+    assert count_queried(wide) == wide.rank + 20 + 60
     # 100 tokens leave 20 to tell the error by, and those held out are farther off than the row's own spread.
-    found = recover(Fake(row(), 20), "x", settings=RecoverySettings(basis=wide, tolerance=3 * float(row().std())))
-    assert not found.complete
+    found = recover(
+        Fake(row(), 20), "x", settings=RecoverySettings(basis=wide, max_held_out_error_nats=3 * float(row().std()))
+    )
+    assert not found.is_complete
     assert any("the basis does not fit" in note for note in found.notes)
     off = recover(Fake(row(), 20), "x", settings=RecoverySettings(basis=NEAR))
     actual = np.abs(off.logprobs - row()).max()
-    assert off.error > 0.3 * actual
+    assert off.max_error_nats > 0.3 * actual
 
 
 NEAR = Basis.of_matrix(MATRIX + RANDOM.normal(0, 2e-4, MATRIX.shape).astype(np.float32), "almost it")
@@ -131,7 +133,10 @@ def test_tokens_that_tell_most_come_first():
     """Tokens in the order of the pivots give a solution that errors grow less in than in the order of the draw."""
     basis = BASES["matrix"]
     count = basis.rank
-    grown = [np.linalg.cond(basis.matrix[basis.order[at : at + count]]) for at in range(0, 3 * count, count)]
+    grown = [
+        np.linalg.cond(basis.matrix[basis.determining_tokens[at : at + count]])
+        for at in range(0, 3 * count, count)
+    ]
     assert grown[0] < 0.5 * min(grown[1:])
 
 
@@ -139,14 +144,14 @@ def test_files(tmp_path):
     path = tmp_path / "b.npz"
     basis = Basis(
         BASES["matrix"].matrix,
-        BASES["matrix"].order,
+        BASES["matrix"].determining_tokens,
         "matrix",
         tuple(bytes([i % 256]) * (i % 3) for i in range(SIZE)),
     )
     basis.save(path)
     again = Basis.load(path)
     assert np.array_equal(again.matrix, basis.matrix)
-    assert (again.source, again.pieces) == (basis.source, basis.pieces)
+    assert (again.source, again.token_bytes) == (basis.source, basis.token_bytes)
     assert [file.name for file in tmp_path.iterdir()] == ["b.npz"]
     for data in (b"", b"PK\x03\x04", path.read_bytes()[:-100], b"x" * 100):
         path.write_bytes(data)
@@ -176,8 +181,8 @@ def test_the_bundled_models_rows_and_matrix(model):
             found = recover(endpoint, prompt, settings=RecoverySettings(basis=basis))
             off = np.abs(found.logprobs - endpoint.row(prompt)).max()
             print(
-                f"\nbasis of {basis.source}, {prompt!r}: {found.queries} calls, "
-                f"error {off:.1e}, told {found.error:.1e}"
+                f"\nbasis of {basis.source}, {prompt!r}: {found.total_calls} calls, "
+                f"error {off:.1e}, told {found.max_error_nats:.1e}"
             )
-            assert found.complete
+            assert found.is_complete
             assert off < 1e-3

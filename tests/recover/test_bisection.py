@@ -13,7 +13,7 @@ SHARP = row_of(top=3.0)
 
 def off(found, row=ROW):
     """The largest error, by the scale that was told."""
-    return np.nanmax(np.abs(found.logprobs - (row if found.normalised else row - row.max())))
+    return np.nanmax(np.abs(found.logprobs - (row if found.is_normalized else row - row.max())))
 
 
 @pytest.mark.parametrize("window", [0, 2, 5, 20])
@@ -28,16 +28,16 @@ def off(found, row=ROW):
 )
 def test_what_a_window_shows_does_not_join_in(window, method, habits):
     found = recover(Odd(ROW, window, **habits), "x", method)
-    assert (found.method, found.complete, found.normalised) == ("bisection", True, True)
-    assert off(found) <= found.error <= 1.1e-3
+    assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
+    assert off(found) <= found.max_error_nats <= 1.1e-3
     some = recover(Odd(ROW, window, **habits), "x", method, tokens=[1, 2, 3, 270])
-    assert not some.normalised
+    assert not some.is_normalized
     assert off(some) <= 5e-4
 
 
 @pytest.mark.parametrize("window", [0, 2, 5, 20])
 def test_it_ranks(window):
-    found = recover(Odd(ROW, window), "x", "bisection", n=30)
+    found = recover(Odd(ROW, window), "x", "bisection", top_count=30)
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:30])
     assert off(found) <= 5e-4
 
@@ -72,16 +72,16 @@ def test_refused_before_it_costs(name):
 
 
 def test_what_the_base_window_has_needs_no_bias():
-    found = recover(Fake(ROW, 5, deaf=True), "x", n=4)
-    assert (found.complete, found.queries) == (True, 4)
+    found = recover(Fake(ROW, 5, deaf=True), "x", top_count=4)
+    assert (found.is_complete, found.total_calls) == (True, 4)
     assert off(found) < 1e-12
 
 
 @pytest.mark.parametrize("repeats", [None, 1, 5])
 def test_noise_widens_the_interval(repeats):
     endpoint = Fake(ROW, 0, noise=1e-2)
-    found = recover(endpoint, "x", tokens=list(range(60)), settings=RecoverySettings(repeats=repeats))
-    assert off(found) <= found.error < 0.2
+    found = recover(endpoint, "x", tokens=list(range(60)), settings=RecoverySettings(calls_per_query=repeats))
+    assert off(found) <= found.max_error_nats < 0.2
     assert any("choices differ from call to call" in note for note in found.notes)
 
 
@@ -90,7 +90,7 @@ def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
     worst = {}
     for repeats in (1, 25):
         endpoint = Fake(ROW, 0, noise=noise["noise"])
-        found = recover(endpoint, "x", tokens=noise["tokens"], settings=RecoverySettings(repeats=repeats))
+        found = recover(endpoint, "x", tokens=noise["tokens"], settings=RecoverySettings(calls_per_query=repeats))
         values = (found.logprobs - (ROW - ROW.max()))[noise["tokens"]]
         worst[repeats] = float(np.std(values - values.mean()))
         assert endpoint.calls > repeats * 100 * 14
@@ -99,6 +99,6 @@ def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
 
 def test_a_threshold_that_moves_in_the_course_of_the_run_is_noticed():
     found = recover(Odd(ROW, 0, moved=500), "x")
-    assert found.error > 4e-3
+    assert found.max_error_nats > 4e-3
     assert any("changed by up to" in note for note in found.notes)
     assert not any("changed by up to" in note for note in recover(Odd(ROW, 0), "x").notes)

@@ -111,7 +111,7 @@ def test_the_plan_asks_for_no_token(here):
         done = here(*asked(url, "--dry-run", "--method", "parallel", "--vocab-size", "100002"))
         assert "14,430" in done.out
         done = here(*asked(url, "--dry-run", "--top", "401"), code=1)
-        assert "n: 401 is not within 1..400" in done.err
+        assert "top_count: 401 is not within 1..400" in done.err
     local = here("recover", "The sea was", "--dry-run", "-t", "1")
     assert "12,412" in local.out
 
@@ -509,7 +509,7 @@ FAILURES = {
     "output of no kind": (["-o", "x.txt"], "x.txt: the name ends in none of .npz, .json, .jsonl"),
     "no such folder": (["-o", "no/x.json"], "there is no folder no"),
     "a folder": (["-o", "folder.json"], "folder.json: it is a folder"),
-    "top of more": (["--top", "11"], "n: 11 is not within 1..10"),
+    "top of more": (["--top", "11"], "top_count: 11 is not within 1..10"),
     "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
     "nobody there": ([], "http://127.0.0.1:9/: no connection"),
     "not a URL": (["--endpoint", "x"], "does not begin with http:// or https://"),

@@ -25,7 +25,7 @@ from logitsmith.recover.endpoints.http import ApiClient, HttpResponse
 from .conftest import api
 from .fakes import Fake, row_of
 
-QUICK = {"backoff": 0.001, "longest": 0.002}
+QUICK = {"first_retry_wait_seconds": 0.001, "max_retry_wait_seconds": 0.002}
 KEY = "sk-very-secret-0123456789"
 
 
@@ -66,7 +66,7 @@ def test_tries_again(name):
 def test_gives_up_with_a_sentence(name):
     answer, seen = scripted(*[AGAIN[name]] * 9)
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(**QUICK, retries=2))
+        http = ApiClient(url, HttpOptions(**QUICK, max_retries=2))
         with pytest.raises(RecoverError, match=r"^http://127.0.0.1:\d+/: .*\(try 3\)$"):
             http.get("x")
         assert len(seen) == 3
@@ -87,7 +87,7 @@ def test_what_no_new_try_can_help(status):
 def test_retry_after_is_kept():
     answer, _ = scripted((429, {}, {"Retry-After": "0.3"}))
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(backoff=0.001))
+        http = ApiClient(url, HttpOptions(first_retry_wait_seconds=0.001))
         began = time.monotonic()
         http.get("x")
         assert time.monotonic() - began >= 0.3
@@ -100,14 +100,14 @@ def test_time_outs_are_told():
         return 200, {}, {}
 
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(timeout=0.05, retries=1, **QUICK))
+        http = ApiClient(url, HttpOptions(timeout_seconds=0.05, max_retries=1, **QUICK))
         with pytest.raises(RecoverError, match=r"no answer within 0.05 s \(try 2\)"):
             http.get("x")
         http.close()
 
 
 def test_nobody_there():
-    http = ApiClient("http://127.0.0.1:9", HttpOptions(retries=1, **QUICK))
+    http = ApiClient("http://127.0.0.1:9", HttpOptions(max_retries=1, **QUICK))
     with pytest.raises(RecoverError, match="no connection: "):
         http.get("x")
     http.close()
@@ -116,7 +116,7 @@ def test_nobody_there():
 def test_the_rate_is_kept():
     answer, seen = scripted()
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(rate=50))
+        http = ApiClient(url, HttpOptions(max_calls_per_second=50))
         began = time.monotonic()
         for _ in range(6):
             http.get("x")
@@ -128,7 +128,7 @@ def test_the_rate_is_kept():
 def test_stop_ends_the_waiting():
     answer, seen = scripted(*[(503, {}, {})] * 9)
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(backoff=1000, longest=1000))
+        http = ApiClient(url, HttpOptions(first_retry_wait_seconds=1000, max_retry_wait_seconds=1000))
         http.stop_retries()
         with pytest.raises(RecoverError, match="503"):
             http.get("x")
@@ -140,9 +140,9 @@ WRONG = {
     "no scheme": ("localhost:8080", {}, "does not begin with http"),
     "another scheme": ("ftp://x", {}, "does not begin with http"),
     "no URL": ("http://x:port", {}, "URL is none"),
-    "no time": ("http://x", {"timeout": 0}, "timeout: 0 is not a number > 0"),
-    "no rate": ("http://x", {"rate": -1}, "rate: -1 is not a number > 0"),
-    "retries": ("http://x", {"retries": -1}, "retries: -1 is not ≥ 0"),
+    "no time": ("http://x", {"timeout_seconds": 0}, "timeout_seconds: 0 is not a number > 0"),
+    "no rate": ("http://x", {"max_calls_per_second": -1}, "max_calls_per_second: -1 is not a number > 0"),
+    "retries": ("http://x", {"max_retries": -1}, "max_retries: -1 is not ≥ 0"),
     "no key": ("http://x", {"key_env": "NO_SUCH_KEY"}, r"\$NO_SUCH_KEY is not set"),
 }
 
@@ -174,7 +174,7 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch, tmp_path):
     endpoint = OpenAIEndpoint(
         "http://user:word-pass@api.test/v1?key=abc",
         "m",
-        pieces=[b"a", b"b"],
+        token_bytes=[b"a", b"b"],
         transport=httpx.MockTransport(answer),
     )
     path = tmp_path / "c"
@@ -221,7 +221,7 @@ def test_no_part_of_a_secret_is_shown_wherever_the_text_is_cut(monkeypatch, name
         content = text.encode() if status == 200 else json.dumps(body).encode()
         http = ApiClient(
             "http://someone:w%2Frd%20pass@api.test/v1?api_key=abc123",
-            HttpOptions(key_env="K", retries=0),
+            HttpOptions(key_env="K", max_retries=0),
             httpx.MockTransport(lambda _, content=content: httpx.Response(status, content=content)),
         )
         with pytest.raises(RecoverError) as failure:
@@ -267,7 +267,9 @@ def test_a_server_that_drips_runs_out_of_time(part):
 
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
-        http = ApiClient(f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout=0.4, retries=0))
+        http = ApiClient(
+            f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout_seconds=0.4, max_retries=0)
+        )
         began = time.monotonic()
         with pytest.raises(RecoverError, match=r"no answer within 0.4 s"):
             http.get("x")
@@ -318,11 +320,11 @@ def test_how_long_is_waited(name):
     answer, _ = scripted((429, {}, {"Retry-After": text() if callable(text) else text}))
     with api(answer) as url:
         http = ApiClient(url, HttpOptions(on_retry=told.append))
-        http._stopped.wait = lambda delay: waited.append(delay) or False
+        http._are_retries_stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()
-    assert waited == [pytest.approx(seconds, abs=2)] == [told[0].seconds]
-    assert (told[0].attempt, told[0].attempts) == (2, HttpOptions().retries + 1)
+    assert waited == [pytest.approx(seconds, abs=2)] == [told[0].wait_seconds]
+    assert (told[0].attempt_number, told[0].max_attempts) == (2, HttpOptions().max_retries + 1)
     assert ("it asks to wait" in told[0].problem) == (seconds > 30)
 
 
@@ -331,8 +333,8 @@ def test_a_retry_after_that_is_none(text):
     waited = []
     answer, _ = scripted((429, {}, {"Retry-After": text}))
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(backoff=1))
-        http._stopped.wait = lambda delay: waited.append(delay) or False
+        http = ApiClient(url, HttpOptions(first_retry_wait_seconds=1))
+        http._are_retries_stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()
     assert 0.5 <= waited[0] <= 1
@@ -386,7 +388,7 @@ def test_further_draws_are_calls_that_must_be_allowed(draws):
         endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
         found = recover(endpoint, "x", settings=RecoverySettings(max_calls=draws))
         endpoint.close()
-    assert (found.stopped, found.sent) == ("max_calls", draws)
+    assert (found.stop_reason, found.new_calls) == ("max_calls", draws)
     assert len(seen) == draws
 
 
@@ -444,16 +446,16 @@ def test_a_recovery_through_all_kinds_of_faults():
 
     with api(answer) as url:
         endpoint = LlamaServerEndpoint(url, 8, vocab_size=100, options=HttpOptions(**QUICK))
-        found = recover(endpoint, "x", settings=RecoverySettings(in_flight=4))
+        found = recover(endpoint, "x", settings=RecoverySettings(max_concurrent_calls=4))
         endpoint.close()
-    assert found.complete
+    assert found.is_complete
     assert abs(found.logprobs - fake.row).max() < 1e-9
-    assert found.queries == fake.calls
+    assert found.total_calls == fake.calls
 
 
 def test_a_server_that_is_not_there_is_not_waited_for():
     told = []
-    http = ApiClient("http://127.0.0.1:9", HttpOptions(waits_for_server=False, on_retry=told.append))
+    http = ApiClient("http://127.0.0.1:9", HttpOptions(should_wait_for_server=False, on_retry=told.append))
     with pytest.raises(RecoverError, match=r"no connection: [^(]*$"):
         http.get("x")
     http.close()
@@ -464,7 +466,9 @@ def test_a_server_that_goes_away_is_waited_for():
     told = []
     answer, _ = scripted()
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(**QUICK, retries=1, waits_for_server=False, on_retry=told.append))
+        http = ApiClient(
+            url, HttpOptions(**QUICK, max_retries=1, should_wait_for_server=False, on_retry=told.append)
+        )
         http.get("x")
         http._client.close()
         http._client = httpx.Client(base_url="http://127.0.0.1:9")

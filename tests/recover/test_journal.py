@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logitsmith.recover import EndpointAnswer, RecoverError, RecoverySettings, recover
-from logitsmith.recover.journal import QueryJournal, QuestionKey
+from logitsmith.recover import EndpointResponse, RecoverError, RecoverySettings, recover
+from logitsmith.recover.journal import QueryJournal, QueryKey
 from logitsmith.recover.session import QuerySession
 
 from .fakes import Fake, row_of
@@ -29,34 +29,34 @@ def test_a_run_that_was_stopped_goes_on_and_repeats_no_call(tmp_path):
     path = tmp_path / "c"
     first = Fake(ROW, 5)
     part = recover(first, "x", settings=settings(path, max_calls=30))
-    assert (part.stopped, part.complete, first.calls) == ("max_calls", False, 30)
+    assert (part.stop_reason, part.is_complete, first.calls) == ("max_calls", False, 30)
     assert 0 < np.isfinite(part.logprobs).sum() < 300
     second = Fake(ROW, 5)
     whole = recover(second, "x", settings=settings(path, resume=True))
-    assert whole.complete
+    assert whole.is_complete
     assert np.abs(whole.logprobs - ROW).max() < 1e-12
-    assert (whole.sent, whole.queries) == (second.calls, second.calls + 30)
+    assert (whole.new_calls, whole.total_calls) == (second.calls, second.calls + 30)
     assert [bias for bias in second.asked if not bias] == [{}]  # is it still the same model?
     asked = [str(sorted(bias.items())) for bias in first.asked + second.asked if bias]
     assert len(asked) == len(set(asked))
     fresh = Fake(ROW, 5)
-    assert recover(fresh, "x").queries == whole.queries - 1
-    assert recover(Fake(ROW, 5), "x", settings=settings(path, resume=True)).sent == 0
+    assert recover(fresh, "x").total_calls == whole.total_calls - 1
+    assert recover(Fake(ROW, 5), "x", settings=settings(path, resume=True)).new_calls == 0
 
 
 @pytest.mark.parametrize(("window", "noise"), [(1, 0.0), (0, 0.0), (5, 1e-3)])
 def test_every_method_replays_its_questions(tmp_path, window, noise):
     path = tmp_path / "c"
-    endpoint = Fake(row_of(24), window, noise=noise, precision=1e-6)
+    endpoint = Fake(row_of(24), window, noise=noise, relative_error=1e-6)
     stopped = 0
     found = recover(endpoint, "x", settings=settings(path, max_calls=23))
-    while found.stopped:
+    while found.stop_reason:
         stopped += 1
         assert stopped < 100
         found = recover(endpoint, "x", settings=settings(path, max_calls=23, resume=True))
-    assert found.complete
+    assert found.is_complete
     assert stopped
-    assert found.queries == endpoint.calls - (stopped - 1)  # each start asks one question again
+    assert found.total_calls == endpoint.calls - (stopped - 1)  # each start asks one question again
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path):
@@ -66,13 +66,13 @@ def test_a_torn_last_line_is_cut_off(tmp_path):
     for cut in (1, 7, len(whole.splitlines()[-1])):
         path.write_bytes(whole[:-cut])
         found = recover(Fake(ROW, 5), "x", settings=settings(path, resume=True, max_calls=2))
-        assert (found.queries, found.sent) == (31, 2)
+        assert (found.total_calls, found.new_calls) == (31, 2)
         assert path.read_bytes() == whole
 
 
 VERSION_1 = {
     "next-token": (lambda: Fake(row_of(10), 4), "auto", 1e-3, 5),
-    "likeliest-token": (lambda: Odd(row_of(10), 2, drawn=True, chooser=True), "bisection", 2e-3, 149),
+    "top-token": (lambda: Odd(row_of(10), 2, drawn=True, chooser=True), "bisection", 2e-3, 149),
 }
 """Complete checkpoints that an earlier version wrote, with drift checks and both kinds of questions."""
 
@@ -83,8 +83,8 @@ def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path, name):
     path = tmp_path / "c"
     shutil.copyfile(Path(__file__).parent / "data" / f"{name}.checkpoint", path)
     before = path.read_bytes()
-    found = recover(build(), "x", method, settings=settings(path, eps=eps, resume=True))
-    assert (found.complete, found.sent, found.queries) == (True, 0, queries)
+    found = recover(build(), "x", method, settings=settings(path, bisection_error_nats=eps, resume=True))
+    assert (found.is_complete, found.new_calls, found.total_calls) == (True, 0, queries)
     assert np.abs(found.logprobs - row_of(10)).max() < eps
     assert path.read_bytes() == before
 
@@ -114,7 +114,7 @@ def test_another_method_goes_on_with_the_same_answers(tmp_path):
     with pytest.raises(RecoverError, match="forced does not work"):
         recover(Fake(ROW, 5), "x", "forced", settings=settings(path))
     found = recover(Fake(ROW, 5), "x", "single", settings=settings(path, resume=True))
-    assert (found.method, found.complete) == ("single", True)
+    assert (found.method, found.is_complete) == ("single", True)
     assert np.abs(found.logprobs - ROW).max() < 1e-12
 
 
@@ -156,7 +156,7 @@ ANOTHER_MODEL = {
     "another row": {"seed": 1},
     "almost the same row": {"spread": 3.001},
     "another token": {"seed": 1, "window": 0},
-    "another row, noisy": {"seed": 1, "noise": 1e-3, "precision": 1e-6},
+    "another row, noisy": {"seed": 1, "noise": 1e-3, "relative_error": 1e-6},
 }
 
 
@@ -211,7 +211,7 @@ def test_a_checkpoint_stays_only_if_there_is_an_answer_in_it(tmp_path, name):
     endpoint.query = failing
     with pytest.raises(RecoverError, match="gone") as failure:
         recover(endpoint, "x", settings=settings(path))
-    assert (failure.value.kept, path.exists()) == (kept, kept)
+    assert (failure.value.has_checkpoint, path.exists()) == (kept, kept)
 
 
 @pytest.mark.parametrize("late", range(4))
@@ -231,7 +231,7 @@ def test_the_real_failure_is_told_whichever_call_meets_it(late):
 
     endpoint.query = failing
     with pytest.raises(RecoverError, match="gone"):
-        recover(endpoint, "x", settings=RecoverySettings(in_flight=4))
+        recover(endpoint, "x", settings=RecoverySettings(max_concurrent_calls=4))
 
 
 def test_a_call_that_begins_behind_a_failure_tells_of_it():
@@ -239,7 +239,7 @@ def test_a_call_that_begins_behind_a_failure_tells_of_it():
     asker.endpoint.query = lambda *_: 10**9
     for _ in range(2):
         with pytest.raises(RecoverError, match="names token 1000000000"):
-            next(asker.ask([{}]))
+            next(asker.send_queries([{}]))
 
 
 class Costly(Fake):
@@ -259,8 +259,10 @@ class Costly(Fake):
 @pytest.mark.parametrize("most", [1, 2, 3, 20])
 def test_max_calls_holds_where_an_answer_takes_several(tmp_path, most, in_flight):
     endpoint = Costly(ROW, 5)
-    found = recover(endpoint, "x", settings=settings(tmp_path / "c", max_calls=most, in_flight=in_flight))
-    assert (found.stopped, found.sent, endpoint.requests) == ("max_calls", most, most)
+    found = recover(
+        endpoint, "x", settings=settings(tmp_path / "c", max_calls=most, max_concurrent_calls=in_flight)
+    )
+    assert (found.stop_reason, found.new_calls, endpoint.requests) == ("max_calls", most, most)
 
 
 def test_a_line_in_the_middle_that_is_damaged_is_told_of(tmp_path):
@@ -297,19 +299,19 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_an_answer_comes_back_as_it_was(tmp_path):
     about = {"endpoint": {}, "prompt": "x"}
-    answer = EndpointAnswer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
-    with_none = EndpointAnswer(None, None, {1: -2.0}, {}, 1)
+    answer = EndpointResponse(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
+    with_none = EndpointResponse(None, None, {1: -2.0}, {}, 1)
     journal = QueryJournal(tmp_path / "c", about, False)
-    journal.add(QuestionKey.of({3: 1.0}, repetition=0), answer)
-    journal.add(QuestionKey.of({3: 1.0}, repetition=1), with_none)
+    journal.add(QueryKey.of({3: 1.0}, repetition=0), answer)
+    journal.add(QueryKey.of({3: 1.0}, repetition=1), with_none)
     journal.close()
     again = QueryJournal(tmp_path / "c", about, True)
     assert (
-        again.get(QuestionKey.of({3: 1}, repetition=0)),
-        again.get(QuestionKey.of({3: 1.0}, repetition=1)),
+        again.get(QueryKey.of({3: 1}, repetition=0)),
+        again.get(QueryKey.of({3: 1.0}, repetition=1)),
     ) == (answer, with_none)
-    assert again.get(QuestionKey.of({3: 2.0}, repetition=0)) is None
-    assert QuestionKey.of({1: 1.0, 2: 2.0}, repetition=0) == QuestionKey.of({2: 2.0, 1: 1.0}, repetition=0)
+    assert again.get(QueryKey.of({3: 2.0}, repetition=0)) is None
+    assert QueryKey.of({1: 1.0, 2: 2.0}, repetition=0) == QueryKey.of({2: 2.0, 1: 1.0}, repetition=0)
     again.close()
 
 
@@ -324,7 +326,7 @@ def slowly(prompt, bias):
     time.sleep(0.01)
     return ask(prompt, bias)
 endpoint.query = slowly
-recover(endpoint, "x", settings=RecoverySettings(checkpoint=Path(sys.argv[1]), in_flight=3))
+recover(endpoint, "x", settings=RecoverySettings(checkpoint=Path(sys.argv[1]), max_concurrent_calls=3))
 """
 
 
@@ -340,30 +342,32 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
     assert 9 <= answered < 70
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x", settings=settings(path, resume=True))
-    assert found.complete
-    assert endpoint.calls == found.queries - answered == recover(Fake(ROW, 5), "x").queries - answered + 1
+    assert found.is_complete
+    assert endpoint.calls == found.total_calls - answered == recover(Fake(ROW, 5), "x").total_calls - answered + 1
     assert np.abs(found.logprobs - ROW).max() < 1e-12
 
 
 def test_several_calls_in_flight_give_the_same(tmp_path):
     for count in (1, 8):
         endpoint = Fake(ROW, 20)
-        found = recover(endpoint, "x", settings=settings(tmp_path / str(count), in_flight=count))
+        found = recover(endpoint, "x", settings=settings(tmp_path / str(count), max_concurrent_calls=count))
         assert np.abs(found.logprobs - ROW).max() < 1e-12
-        assert endpoint.calls == found.queries == recover(Fake(ROW, 20), "x").queries
+        assert endpoint.calls == found.total_calls == recover(Fake(ROW, 20), "x").total_calls
 
 
 def test_max_calls_holds_with_several_in_flight():
     endpoint = Fake(ROW, 5)
-    found = recover(endpoint, "x", settings=RecoverySettings(max_calls=20, in_flight=8))
-    assert (found.stopped, found.sent, endpoint.calls) == ("max_calls", 20, 20)
+    found = recover(endpoint, "x", settings=RecoverySettings(max_calls=20, max_concurrent_calls=8))
+    assert (found.stop_reason, found.new_calls, endpoint.calls) == ("max_calls", 20, 20)
 
 
 def test_an_interrupted_run_says_so_and_keeps_what_it_has(tmp_path):
     endpoint = Fake(ROW, 5)
     found = recover(
-        endpoint, "x", settings=settings(tmp_path / "c", interrupted=lambda: endpoint.calls >= 20, in_flight=2)
+        endpoint,
+        "x",
+        settings=settings(tmp_path / "c", is_interrupted=lambda: endpoint.calls >= 20, max_concurrent_calls=2),
     )
-    assert found.stopped == "interrupted"
-    assert found.queries == endpoint.calls == (tmp_path / "c").read_bytes().count(b"\n") - 1
+    assert found.stop_reason == "interrupted"
+    assert found.total_calls == endpoint.calls == (tmp_path / "c").read_bytes().count(b"\n") - 1
     assert np.isfinite(found.logprobs).any()

@@ -37,23 +37,23 @@ def test_a_path_is_loaded_and_closed():
     with LocalEndpoint(locate()[0], window=3) as endpoint:
         assert endpoint.vocab_size == 49152
         assert endpoint.count_tokens(PROMPT) == 3
-        assert recover(endpoint, PROMPT, n=10).complete
+        assert recover(endpoint, PROMPT, top_count=10).is_complete
 
 
 def test_the_whole_vocabulary_by_parallel(model):
     endpoint = LocalEndpoint(model, 200)
     found = recover(endpoint, PROMPT)
-    assert (found.method, found.complete, found.queries) == ("parallel", True, 3 + 246 + 2)
+    assert (found.method, found.is_complete, found.total_calls) == ("parallel", True, 3 + 246 + 2)
     assert np.abs(found.logprobs - endpoint.row(PROMPT)).max() < 1e-9
-    assert found.pieces[253] == b" a"
+    assert found.token_bytes[253] == b" a"
     checked = verify(endpoint, PROMPT, found, 20)
-    assert (checked.tokens, checked.method) == (20, "single")
-    assert checked.largest < 1e-9
+    assert (checked.compared_token_count, checked.method) == (20, "single")
+    assert checked.max_difference_nats < 1e-9
 
 
 def test_top_n_is_exact(model):
     endpoint = LocalEndpoint(model, 5)
-    found = recover(endpoint, PROMPT, n=100)
+    found = recover(endpoint, PROMPT, top_count=100)
     row = endpoint.row(PROMPT)
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-row)[:100])
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-9
@@ -65,6 +65,6 @@ def test_every_token(model, window, method):
     endpoint = LocalEndpoint(model, window)
     found = recover(endpoint, PROMPT, method)
     off = np.abs(found.logprobs - endpoint.row(PROMPT)).max()
-    print(f"\nlocal, window {window}, {method}: {found.queries:,} calls for 49,152 tokens, error {off:.1e}")
-    assert found.complete
+    print(f"\nlocal, window {window}, {method}: {found.total_calls:,} calls for 49,152 tokens, error {off:.1e}")
+    assert found.is_complete
     assert off < 1e-9

@@ -3,7 +3,7 @@
 import httpx
 import numpy as np
 import pytest
-from logitsmith.recover import Basis, EndpointAnswer, LlamaServerEndpoint, RecoverError, recover
+from logitsmith.recover import Basis, EndpointResponse, LlamaServerEndpoint, RecoverError, recover
 
 from .fakes import Fake, row_of
 
@@ -87,7 +87,7 @@ class OfNumPy(Fake):
         if not self.limits.window:
             return np.int64(said)
         shown = {np.int32(token): np.float64(value) for token, value in said.logprobs.items()}
-        return EndpointAnswer(np.int64(said.token), np.float64(said.logprob), shown)
+        return EndpointResponse(np.int64(said.token), np.float64(said.logprob), shown)
 
 
 @pytest.mark.parametrize("window", [0, 1, 5])
@@ -95,7 +95,7 @@ def test_an_endpoint_that_answers_with_numbers_of_numpy(window, tmp_path):
     from logitsmith.recover import RecoverySettings
 
     found = recover(OfNumPy(ROW, window), "x", tokens=[1, 2], settings=RecoverySettings(checkpoint=tmp_path / "c"))
-    reference = ROW if found.normalised else ROW - ROW.max()
+    reference = ROW if found.is_normalized else ROW - ROW.max()
     assert np.nanmax(np.abs(found.logprobs - reference)) < 1e-3
 
 

@@ -24,14 +24,18 @@ CASES = {
     "forced": (Fake(ROW, 5, raw=True), "forced", {}),
     "auto, biases do not move logprobs": (Fake(ROW, 5, raw=True), "auto", {}),
     "auto, the only logprob is raw": (Fake(ROW, 1, raw=True), "auto", {}),
-    "top_n of all": (Fake(ROW, 7), "top_n", {"n": 300}),
+    "top_n of all": (Fake(ROW, 7), "top_n", {"top_count": 300}),
     "declared limit": (Fake(ROW, 10, max_bias=12.0), "auto", {}),
-    "top_n where small values are not told": (Fake(ROW, 7, lowest=-20.0), "top_n", {"n": 300}),
+    "top_n where small values are not told": (
+        Fake(ROW, 7, min_reliable_logprob=-20.0),
+        "top_n",
+        {"top_count": 300},
+    ),
     "silent cut": (Fake(ROW, 10, cut=12.0), "auto", {}),
     "silent cut, window of 1": (Fake(ROW, 1, cut=20.0), "auto", {}),
     "a cut so low that tokens must be pushed down": (Fake(ROW, 10, cut=8.0), "auto", {}),
     "the same, declared": (Fake(ROW, 10, max_bias=8.0), "auto", {}),
-    "small values are not told": (Fake(ROW, 10, lowest=-7.0), "auto", {}),
+    "small values are not told": (Fake(ROW, 10, min_reliable_logprob=-7.0), "auto", {}),
     "a sure token": (Fake(row_of(top=30.0), 10), "auto", {}),
     "a sure token, window of 1": (Fake(row_of(top=30.0), 1), "auto", {}),
     "flat": (Fake(log_softmax(np.linspace(0, 1e-3, 300)), 10), "auto", {}),
@@ -43,17 +47,17 @@ CASES = {
 def test_whole_vocabulary(name):
     endpoint, method, asked = CASES[name]
     found = recover(endpoint, "x", method, **asked)
-    assert found.complete, found.notes
+    assert found.is_complete, found.notes
     assert not np.isnan(found.logprobs).any()
     assert worst(found, endpoint.row) < 1e-8
-    assert found.queries == found.sent
+    assert found.total_calls == found.new_calls
 
 
 def test_parallel_takes_window_minus_one_tokens_a_call():
     endpoint = Fake(ROW, 20)
     found = recover(endpoint, "x")
-    assert (found.method, found.queries) == ("parallel", 3 + -(-280 // 19))
-    assert endpoint.calls == found.queries
+    assert (found.method, found.total_calls) == ("parallel", 3 + -(-280 // 19))
+    assert endpoint.calls == found.total_calls
 
 
 def test_tokens_by_id_and_no_others():
@@ -65,7 +69,7 @@ def test_tokens_by_id_and_no_others():
 @pytest.mark.parametrize("window", [1, 2, 5, 20])
 @pytest.mark.parametrize("n", [1, 2, 30])
 def test_top_n_is_exact_in_ids_and_values(window, n):
-    found = recover(Fake(ROW, window), "x", n=n)
+    found = recover(Fake(ROW, window), "x", top_count=n)
     assert found.method == "top_n"
     assert sorted(np.flatnonzero(~np.isnan(found.logprobs))) == sorted(np.argsort(-ROW)[:n])
     assert worst(found) < 1e-10
@@ -74,29 +78,29 @@ def test_top_n_is_exact_in_ids_and_values(window, n):
 def test_top_n_with_a_sharp_distribution_keeps_its_digits():
     row = row_of(top=20.0)
     for window in (1, 5):
-        found = recover(Fake(row, window, precision=1e-12), "x", n=20)
+        found = recover(Fake(row, window, relative_error=1e-12), "x", top_count=20)
         assert worst(found, row) < 1e-9
 
 
 def test_top_n_refuses_what_would_be_wrong():
     with pytest.raises(RecoverError, match="takes 10 biases a call"):
-        recover(Fake(ROW, 3, most_biases=10), "x", n=30)
+        recover(Fake(ROW, 3, max_biases_per_call=10), "x", top_count=30)
     with pytest.raises(RecoverError, match="may cut biases"):
-        recover(Fake(ROW, 3, cut=1.5), "x", n=250)
+        recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
 
 
 def test_bisection_finds_all_to_its_eps():
-    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(eps=1e-4))
-    assert (found.method, found.complete, found.normalised) == ("bisection", True, True)
+    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=1e-4))
+    assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
     assert worst(found) <= 1e-4
-    assert found.error == pytest.approx(1e-4)
+    assert found.max_error_nats == pytest.approx(1e-4)
 
 
 def test_bisection_of_some_is_relative_to_the_likeliest():
     found = recover(Fake(ROW, 0), "x", tokens=[1, 2, 3])
-    assert not found.normalised
+    assert not found.is_normalized
     assert worst(found, ROW - ROW.max()) <= 1e-3
-    top = recover(Fake(ROW, 0), "x", n=10)
+    top = recover(Fake(ROW, 0), "x", top_count=10)
     assert sorted(np.flatnonzero(~np.isnan(top.logprobs))) == sorted(np.argsort(-ROW)[:10])
     assert worst(top, ROW - ROW.max()) <= 1e-3
 
@@ -107,42 +111,45 @@ def test_a_token_that_cannot_surface_is_missing_and_never_wrong():
     for window, raw in ((10, False), (1, False), (10, True), (0, False)):
         found = recover(Fake(row, window, raw=raw), "x")
         assert np.isnan(found.logprobs[[5, 17]]).all()
-        assert not found.complete
+        assert not found.is_complete
         assert any(note == "not shown with any bias that the endpoint takes: 2 tokens" for note in found.notes)
         others = np.delete(np.arange(300), [5, 17])
-        reference = row if found.normalised else row - row.max()
+        reference = row if found.is_normalized else row - row.max()
         assert np.abs(found.logprobs[others] - reference[others]).max() < 1e-3
 
 
 def test_rounded_logprobs_stay_as_good_as_they_are():
     for window in (1, 10):
-        found = recover(Fake(ROW, window, digits=5, precision=1e-5), "x")
+        found = recover(Fake(ROW, window, digits=5, relative_error=1e-5), "x")
         assert worst(found) < 30 * 1e-5
-        assert worst(found) < 3 * found.error
+        assert worst(found) < 3 * found.max_error_nats
 
 
 def test_noise_is_measured_averaged_and_told():
-    endpoint = Fake(ROW, 20, noise=1e-3, precision=1e-6)
-    found = recover(endpoint, "x", settings=RecoverySettings(repeats=16))
+    endpoint = Fake(ROW, 20, noise=1e-3, relative_error=1e-6)
+    found = recover(endpoint, "x", settings=RecoverySettings(calls_per_query=16))
     assert any("answers differ by up to" in note for note in found.notes)
     off = np.abs(found.logprobs - ROW)
     assert off.max() < 5e-3
     assert 0.5 < np.median(found.errors) / (1e-3 / 4) < 4
     assert (off < 4 * found.errors).mean() > 0.95
-    assert recover(endpoint, "x", tokens=[4]).queries > 4 * 2  # four times each without being told
+    assert recover(endpoint, "x", tokens=[4]).total_calls > 4 * 2  # four times each without being told
 
 
 REFUSED = {
     "unknown method": ({"method": "magic"}, "'magic' is none of auto, single"),
     "empty prompt": ({"prompt": ""}, "the prompt is empty"),
-    "both": ({"n": 3, "tokens": [1]}, "not both"),
-    "n of none": ({"n": 0}, "n: 0 is not within 1..300"),
-    "n too large": ({"n": 301}, "n: 301 is not within 1..300"),
-    "no n": ({"method": "top_n"}, "top_n needs n"),
+    "both": ({"top_count": 3, "tokens": [1]}, "not both"),
+    "n of none": ({"top_count": 0}, "top_count: 0 is not within 1..300"),
+    "n too large": ({"top_count": 301}, "top_count: 301 is not within 1..300"),
+    "no n": ({"method": "top_n"}, "top_n needs top_count"),
     "no tokens": ({"tokens": []}, "there are none"),
     "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
     "no basis": ({"method": "basis"}, "needs a basis"),
-    "no such eps": ({"settings": RecoverySettings(eps=0)}, "eps: 0 is not a number > 0"),
+    "no such eps": (
+        {"settings": RecoverySettings(bisection_error_nats=0)},
+        "bisection_error_nats: 0 is not a number > 0",
+    ),
     "no calls": ({"settings": RecoverySettings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
     "nothing to go on with": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
 }
@@ -168,7 +175,7 @@ WRONG = {
 def test_a_method_that_would_give_wrong_numbers_is_refused(name):
     endpoint, method, message = WRONG[name]
     with pytest.raises(RecoverError, match=message):
-        recover(endpoint, "x", method, n=3 if method == "top_n" else None)
+        recover(endpoint, "x", method, top_count=3 if method == "top_n" else None)
 
 
 class Plain(Endpoint):
@@ -201,8 +208,8 @@ def test_strange_answers(name):
 
 
 def test_a_batch_has_no_more_biases_than_the_endpoint_takes():
-    found = recover(Fake(ROW, 20, most_biases=12), "x", "parallel")  # the fake refuses more
-    assert found.complete
+    found = recover(Fake(ROW, 20, max_biases_per_call=12), "x", "parallel")  # the fake refuses more
+    assert found.is_complete
     assert np.abs(found.logprobs - ROW).max() < 1e-9
 
 
@@ -217,7 +224,7 @@ def test_a_first_bias_is_a_number_where_pilots_are_contradicted():
 
 def test_a_bisection_that_stopped_says_that_its_values_are_relative():
     found = recover(Fake(row_of(10), 0), "x", "bisection", settings=RecoverySettings(max_calls=40))
-    assert (found.stopped, found.normalised) == ("max_calls", False)
+    assert (found.stop_reason, found.is_normalized) == ("max_calls", False)
     assert np.nanmax(found.logprobs) == 0
 
 

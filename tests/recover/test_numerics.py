@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.recover.numerics import (
-    from_anchor,
-    from_penalty,
-    from_single,
     log1mexp,
     log_odds,
+    logprob_from_anchor,
+    logprob_from_penalty,
+    logprob_from_single_bias,
     logsumexp,
     penalty_error,
-    single_error,
+    single_bias_error,
 )
 
 from .fakes import log_softmax, row_of
@@ -49,24 +49,26 @@ def test_log1mexp(x):
 @given(rows, ids, biases)
 def test_single(row, token, bias):
     after = biased(row, {token: bias})[token]
-    error = single_error(after, row[token], 1e-15) if after < 0 else np.inf
+    error = single_bias_error(after, row[token], 1e-15) if after < 0 else np.inf
     if error < 1e-6:
-        assert from_single(after, bias) == pytest.approx(row[token], abs=10 * error + 1e-12)
+        assert logprob_from_single_bias(after, bias) == pytest.approx(row[token], abs=10 * error + 1e-12)
 
 
 def test_the_seeds_example_by_hand():
     # p = 1/4, b = log 9: odds 1/3 become 3, so p' = 3/4.
-    assert from_single(np.log(0.75), np.log(9)) == pytest.approx(np.log(0.25), abs=1e-15)
+    assert logprob_from_single_bias(np.log(0.75), np.log(9)) == pytest.approx(np.log(0.25), abs=1e-15)
     # log p = log p' - log(e^b - e^(b + log p') + p'), as it is written there.
     after, b = np.log(0.75), np.log(9)
-    assert from_single(after, b) == pytest.approx(after - np.log(np.exp(b) - np.exp(b + after) + 0.75))
+    assert logprob_from_single_bias(after, b) == pytest.approx(
+        after - np.log(np.exp(b) - np.exp(b + after) + 0.75)
+    )
 
 
 @given(rows, ids, ids, biases, biases)
 def test_anchor(row, token, anchor, bias, anchors):
     if token != anchor:
         after = biased(row, {token: bias, anchor: anchors})
-        found = from_anchor(after[token], bias - anchors, after[anchor], row[anchor])
+        found = logprob_from_anchor(after[token], bias - anchors, after[anchor], row[anchor])
         assert found == pytest.approx(row[token], abs=1e-12)
 
 
@@ -76,7 +78,7 @@ def test_penalty(row, count, bias):
     known, token = order[:count], order[count]
     after = biased(row, dict.fromkeys(known, -bias))[token]
     error = penalty_error(row[known], 1e-15)
-    assert from_penalty(after, row[known], bias) == pytest.approx(row[token], abs=20 * error + 1e-12)
+    assert logprob_from_penalty(after, row[known], bias) == pytest.approx(row[token], abs=20 * error + 1e-12)
 
 
 def test_odds_and_sums():
@@ -86,5 +88,5 @@ def test_odds_and_sums():
 
 
 def test_a_saturated_answer_has_a_large_error():
-    assert single_error(-1e-9, np.log(0.5), 1e-6) > 100
-    assert single_error(np.log(0.5), np.log(0.5), 1e-6) == pytest.approx(1e-6)
+    assert single_bias_error(-1e-9, np.log(0.5), 1e-6) > 100
+    assert single_bias_error(np.log(0.5), np.log(0.5), 1e-6) == pytest.approx(1e-6)

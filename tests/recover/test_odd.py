@@ -42,7 +42,7 @@ def test_biases_that_are_not_added(name, window):
     gaps = np.flatnonzero(np.isnan(found.logprobs)).tolist()
     assert set(gaps) >= set(IGNORED if missing else ())
     assert len(gaps) <= missing
-    assert found.complete == (not missing)
+    assert found.is_complete == (not missing)
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
     if missing:
         assert any("as if a bias were ignored" in note for note in found.notes)
@@ -52,8 +52,8 @@ def test_biases_that_are_not_added(name, window):
 @pytest.mark.parametrize("n", [None, 30])
 def test_biases_in_whole_numbers(window, n):
     endpoint = Odd(ROW, window, heard=rounded)
-    found = recover(endpoint, "x", n=n)
-    assert found.complete
+    found = recover(endpoint, "x", top_count=n)
+    assert found.is_complete
     assert any("the bias step is 1" in note for note in found.notes)
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
 
@@ -78,19 +78,19 @@ def test_a_bias_that_is_larger_than_asked_gives_no_number():
     found = recover(Odd(ROW, 5, heard=lambda bias: {t: v + 20 * (t == 50) for t, v in bias.items()}), "x")
     assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == [50]
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
-    assert not found.complete
+    assert not found.is_complete
 
 
 def test_small_values_that_are_not_told_truly():
-    endpoint = Odd(ROW, 10, lowest=-7.0, shaped=lambda row: np.where(row < -7, -7.5, row))
+    endpoint = Odd(ROW, 10, min_reliable_logprob=-7.0, shaped=lambda row: np.where(row < -7, -7.5, row))
     found = recover(endpoint, "x")
-    assert found.complete
+    assert found.is_complete
     assert np.abs(found.logprobs - ROW).max() < 1e-9
 
 
 def test_a_chosen_tokens_own_logprob_may_be_that_after_the_biases():
     found = recover(Odd(ROW, 5, raw=True, own_after=True), "x", tokens=[1, 2])
-    assert (found.method, found.complete) == ("bisection", True)
+    assert (found.method, found.is_complete) == ("bisection", True)
     with pytest.raises(RecoverError, match="forced does not work"):
         recover(Odd(ROW, 5, raw=True, own_after=True), "x", "forced")
 
@@ -100,32 +100,32 @@ def test_a_chosen_tokens_own_logprob_may_be_that_after_the_biases():
 def test_pushes_that_are_cut_are_compared_with_single_again_and_again(cut, n):
     endpoint = Fake(ROW, 1, cut=float(cut))
     try:
-        found = recover(endpoint, "x", n=n)
+        found = recover(endpoint, "x", top_count=n)
     except RecoverError as error:
         assert "it may cut biases" in str(error)  # noqa: PT017
         assert cut < 9
         return
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(ORDER[:n])
     assert np.nanmax(np.abs(found.logprobs - ROW) - found.errors) < 1e-10
-    assert found.error < (3e-4 if cut < 10 else 2e-4)
+    assert found.max_error_nats < (3e-4 if cut < 10 else 2e-4)
 
 
 def test_a_sum_that_is_not_1_is_a_failure():
     found = recover(Odd(ROW, 5, shaped=nucleus(0.95)), "x")
-    assert not found.complete
+    assert not found.is_complete
     assert found.errors.min() >= 0.049
     assert any("that is not 1 within the errors" in note for note in found.notes)
     flat = recover(Odd(ROW, 5, shaped=lambda row: row + 0.1 * (row < -8)), "x")
-    assert not flat.complete
+    assert not flat.is_complete
     assert np.all(np.abs(flat.logprobs - ROW)[ROW > -8] <= flat.errors[ROW > -8])
 
 
 def test_a_part_of_the_tokens_cannot_have_more_than_all_probability():
     endpoint = Odd(ROW, 5, shaped=lambda row: row + 0.3 * (row.max() < -0.5))
-    found = recover(endpoint, "x", n=25)
-    assert not found.complete
+    found = recover(endpoint, "x", top_count=25)
+    assert not found.is_complete
     assert any("that is not 1 within the errors" in note for note in found.notes)
-    assert recover(Odd(ROW, 5), "x", n=25).complete
+    assert recover(Odd(ROW, 5), "x", top_count=25).is_complete
 
 
 CUT_OFF = {"top_p of 0.7": (5, nucleus(0.7)), "top_p of 0.95, all of it shown": (50, nucleus(0.95))}
@@ -139,16 +139,16 @@ def test_a_sampler_that_cuts_off_is_refused(name):
 
 
 def test_a_full_window_that_has_all_probability_is_told_of():
-    found = recover(Odd(ROW, 3, shaped=nucleus(0.7)), "x", n=3)
+    found = recover(Odd(ROW, 3, shaped=nucleus(0.7)), "x", top_count=3)
     assert any("if the endpoint cuts off others" in note for note in found.notes)
-    assert not any("cuts off" in note for note in recover(Fake(row_of(top=30.0), 10), "x", n=3).notes)
+    assert not any("cuts off" in note for note in recover(Fake(row_of(top=30.0), 10), "x", top_count=3).notes)
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
 def test_the_token_that_was_drawn_is_shown_beside_the_window(window):
     for n in (window, 30):
-        found = recover(Odd(ROW, window, sampled=True, drawn=True), "x", n=n)
-        assert found.complete
+        found = recover(Odd(ROW, window, sampled=True, drawn=True), "x", top_count=n)
+        assert found.is_complete
         assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(ORDER[:n])
         assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
 
@@ -166,16 +166,16 @@ NAMELESS = {
 @pytest.mark.parametrize("name", NAMELESS)
 def test_likely_tokens_without_a_name(name):
     window, ranks, complete = NAMELESS[name]
-    found = recover(Odd(ROW, window, nameless=ORDER[ranks]), "x", n=10)
-    assert found.complete == complete
+    found = recover(Odd(ROW, window, nameless=ORDER[ranks]), "x", top_count=10)
+    assert found.is_complete == complete
     assert any("name" in note for note in found.notes) == (not complete)
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
 
 
 @pytest.mark.parametrize(("window", "method"), [(20, "parallel"), (20, "single"), (1, "single")])
 def test_noise_has_an_error_also_where_each_question_is_asked_once(window, method):
-    endpoint = Odd(ROW, window, noise=1e-3, precision=1e-6)
-    found = recover(endpoint, "x", method, settings=RecoverySettings(repeats=1))
+    endpoint = Odd(ROW, window, noise=1e-3, relative_error=1e-6)
+    found = recover(endpoint, "x", method, settings=RecoverySettings(calls_per_query=1))
     off = np.abs(found.logprobs - ROW)
     assert (off <= 3 * found.errors).mean() > 0.97
     assert np.median(found.errors) < 10e-3
@@ -183,16 +183,18 @@ def test_noise_has_an_error_also_where_each_question_is_asked_once(window, metho
 
 @pytest.mark.parametrize("repeats", [None, 3])
 def test_an_endpoint_that_changes_in_the_course_of_the_run(repeats):
-    found = recover(Odd(ROW, 2, moved=50, precision=1e-6), "x", settings=RecoverySettings(repeats=repeats))
+    found = recover(
+        Odd(ROW, 2, moved=50, relative_error=1e-6), "x", settings=RecoverySettings(calls_per_query=repeats)
+    )
     assert found.errors.min() > 1e-3
     assert any("changed by up to" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("digits", [2, 3, 5])
 def test_digits_that_are_not_told_are_an_error(digits):
-    found = recover(Fake(ROW, 10, digits=digits, precision=1e-14), "x")
+    found = recover(Fake(ROW, 10, digits=digits, relative_error=1e-14), "x")
     off = np.abs(found.logprobs - ROW).max()
-    assert 0.3 * 10.0**-digits < off < 3 * found.error < 10 * 10.0**-digits
+    assert 0.3 * 10.0**-digits < off < 3 * found.max_error_nats < 10 * 10.0**-digits
     assert (np.abs(found.logprobs - ROW) <= 2 * found.errors).all()
 
 
@@ -200,4 +202,4 @@ def test_a_precision_that_is_declared_too_well_is_measured():
     random = np.random.default_rng(0)
     added = 1e-4 * random.normal(size=300)
     found = recover(Odd(ROW, 10, shaped=lambda row: row + added * (row > -3)), "x")
-    assert found.error > 2e-5
+    assert found.max_error_nats > 2e-5

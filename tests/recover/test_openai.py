@@ -61,8 +61,8 @@ def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
         "http://api.test/v1/",
         "m",
         window,
-        pieces=pieces,
-        chat=chat,
+        token_bytes=pieces,
+        uses_chat_completions=chat,
         options=HttpOptions(),
         transport=httpx.MockTransport(answer),
     )
@@ -77,9 +77,9 @@ def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
 def test_recovers(chat, window, raw, method):
     found = recover(endpoint(chat, window, raw=raw), "x")
     assert found.method == method
-    assert found.complete
+    assert found.is_complete
     assert np.abs(found.logprobs - ROW).max() < 1e-9
-    assert found.pieces[3] == b" t3"
+    assert found.token_bytes[3] == b" t3"
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -94,10 +94,10 @@ def test_only_the_token(chat):
 def test_tokens_that_share_their_bytes_are_missing_and_never_wrong(chat):
     pieces = [*PIECES[:-1], PIECES[7]]
     made = endpoint(chat, pieces=[*pieces[:20], b"", *pieces[21:]])
-    assert made.collisions == {7, 20, SIZE - 1}
+    assert made.unnameable_ids == {7, 20, SIZE - 1}
     found = recover(made, "x")
     assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == [7, 20, SIZE - 1]
-    assert not found.complete
+    assert not found.is_complete
     assert any("cannot name 3 tokens" in note for note in found.notes)
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
 
@@ -129,15 +129,15 @@ def alike(count):
 @pytest.mark.parametrize("chat", [False, True])
 def test_tokens_that_look_alike_are_not_asked_for_in_vain(chat):
     made = endpoint(chat, pieces=alike(9), plain=True)
-    assert (len(made.look_alikes), made.collisions) == (9, frozenset())
+    assert (len(made.ids_that_need_bytes), made.unnameable_ids) == (9, frozenset())
     found = recover(made, "x")
     assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == list(range(SIZE - 9, SIZE))
     assert any("cannot name 9 tokens" in note for note in found.notes)
     assert not any("with any bias" in note for note in found.notes)
-    assert found.queries <= 4 + -(-(SIZE - 9) // 4)
+    assert found.total_calls <= 4 + -(-(SIZE - 9) // 4)
     named = recover(endpoint(chat, pieces=alike(9)), "x")
-    assert named.complete
-    assert named.queries <= 4 + -(-SIZE // 4)
+    assert named.is_complete
+    assert named.total_calls <= 4 + -(-SIZE // 4)
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -146,17 +146,19 @@ def test_likely_tokens_without_a_text(chat, rank, complete):
     pieces = list(PIECES)
     pieces[np.argsort(-ROW)[rank]] = None
     served = endpoint(chat, pieces=[b"<|end|>" if piece is None else piece for piece in pieces])
-    made = OpenAIEndpoint("http://a/v1", "m", 5, pieces=pieces, chat=chat, options=HttpOptions())
+    made = OpenAIEndpoint(
+        "http://a/v1", "m", 5, token_bytes=pieces, uses_chat_completions=chat, options=HttpOptions()
+    )
     made._http = served._http
-    found = recover(made, "x", n=10)
-    assert found.complete == complete
+    found = recover(made, "x", top_count=10)
+    assert found.is_complete == complete
     assert any("no name of their own" in note for note in found.notes) == (not complete)
 
 
 @pytest.mark.parametrize("window", [0, 5])
 def test_a_tokenizer_of_another_model(window):
     made = endpoint(window=window)
-    other = OpenAIEndpoint("http://a/v1", "m", window, pieces=[b"x"] * SIZE, options=HttpOptions())
+    other = OpenAIEndpoint("http://a/v1", "m", window, token_bytes=[b"x"] * SIZE, options=HttpOptions())
     other._http = made._http
     with pytest.raises(RecoverError, match="is it the tokenizer of this model"):
         recover(other, "x", tokens=[1])
@@ -169,7 +171,7 @@ def test_the_token_that_was_drawn_stands_beside_the_window():
     assert all(set(answer.logprobs) == set(np.argsort(-ROW)[:5]) for answer in drawn)
     assert any(answer.token not in answer.logprobs and answer.logprob is not None for answer in drawn)
     for n in (5, 30):
-        found = recover(made, "x", n=n)
+        found = recover(made, "x", top_count=n)
         assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:n])
 
 
@@ -186,22 +188,22 @@ def test_bisection_asks_for_the_likeliest_token(chat):
 
 def test_a_text_that_only_looks_like_bytes():
     table = TokenTextTable([b"bytes:\\x41", b"A", b"bytes:"])
-    assert table.of_text("bytes:\\x41") == 0
-    assert table.of_text("bytes:") == 2
-    assert table.of_text("bytes:\\x41\\x41") is None
+    assert table.find_text_id("bytes:\\x41") == 0
+    assert table.find_text_id("bytes:") == 2
+    assert table.find_text_id("bytes:\\x41\\x41") is None
 
 
 def test_names():
     table = TokenTextTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
-    assert table.ambiguous == {0, 5}
-    assert table.without_bytes == {4}
-    assert table.of_text("caf\u00e9") == 3
-    assert table.of_text("\ufffd") is None  # three tokens look like this
-    assert table.of_text("bytes:\\xff") == 1
-    assert table.of_text("bytes:\\xzz") is None
-    assert table.of_text("a") is None
-    assert table.of_entry({"token": "?", "bytes": [0xF0, 0x9F]}) == 6
-    assert table.of_entry({"token": "caf\u00e9", "bytes": None}) == 3
+    assert table.ambiguous_ids == {0, 5}
+    assert table.ids_without_bytes == {4}
+    assert table.find_text_id("caf\u00e9") == 3
+    assert table.find_text_id("\ufffd") is None  # three tokens look like this
+    assert table.find_text_id("bytes:\\xff") == 1
+    assert table.find_text_id("bytes:\\xzz") is None
+    assert table.find_text_id("a") is None
+    assert table.find_entry_id({"token": "?", "bytes": [0xF0, 0x9F]}) == 6
+    assert table.find_entry_id({"token": "caf\u00e9", "bytes": None}) == 3
     with pytest.raises(RecoverError, match="has no tokens"):
         TokenTextTable([])
 
@@ -227,10 +229,12 @@ def test_the_real_servers_own_chat_and_completions(server, model):
     """llama.cpp's logprobs there are from before the biases: auto finds out, and forces."""
     pieces = [None if model.vocabulary.is_control(i) else piece for i, piece in enumerate(model.vocabulary.pieces)]
     for chat in (False, True):
-        made = OpenAIEndpoint(f"{server}/v1", "any", 5, pieces=pieces, chat=chat, options=HttpOptions())
+        made = OpenAIEndpoint(
+            f"{server}/v1", "any", 5, token_bytes=pieces, uses_chat_completions=chat, options=HttpOptions()
+        )
         found = recover(made, "The sea was", tokens=[253, 500, 17])
         assert found.method == "forced"
-        assert found.complete
+        assert found.is_complete
         again = recover(made, "The sea was", "forced", tokens=[253, 500, 17])
         assert np.nanmax(np.abs(found.logprobs - again.logprobs)) < 1e-3
         made.close()

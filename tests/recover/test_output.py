@@ -35,13 +35,20 @@ def recovery(**change):
     logprobs[[3, 4]] = errors[[3, 4]] = np.nan
     logprobs[5] = 0.0
     pieces = {i: b"\xff" if i == 7 else f" {i}".encode() for i in range(50) if i != 8}
-    fields = {"error": 1e-6, "queries": 9, "sent": 9, "method": "parallel", "complete": False, **change}
-    return Recovery(logprobs, errors, pieces=pieces, notes=("a note",), **fields)
+    fields = {
+        "max_error_nats": 1e-6,
+        "total_calls": 9,
+        "new_calls": 9,
+        "method": "parallel",
+        "is_complete": False,
+        **change,
+    }
+    return Recovery(logprobs, errors, token_bytes=pieces, notes=("a note",), **fields)
 
 
 def test_json(tmp_path):
     path = tmp_path / "r.json"
-    save_recovery(recovery(error=float("nan")), path, ABOUT)
+    save_recovery(recovery(max_error_nats=float("nan")), path, ABOUT)
     found = strict(path.read_text())
     assert {name: found[name] for name in ("prompt", "method", "calls", "complete", "error", "unit")} == {
         "prompt": "x", "method": "parallel", "calls": 9, "complete": False, "error": None, "unit": "nats",
@@ -144,21 +151,21 @@ def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
 def test_the_plan_is_what_it_takes(window, method):
     n = 30 if method == "top_n" else None
     for repeats in (1, 3):
-        settings = RecoverySettings(repeats=repeats)
+        settings = RecoverySettings(calls_per_query=repeats)
         endpoint = Fake(row_of(300), window, raw=method == "forced")
         (told,) = estimate_calls(endpoint, "x", method, n, settings=settings)
         found = recover(endpoint, "x", method, n, settings=settings)
-        assert not told.about
-        assert abs(told.calls - found.queries) <= 1
-        assert told.billed(7) == told.calls * 8
+        assert not told.is_approximate
+        assert abs(told.calls - found.total_calls) <= 1
+        assert told.billed_token_count(7) == told.calls * 8
 
 
 @pytest.mark.parametrize(("window", "method"), [(20, "single"), (0, "bisection")])
 def test_the_plan_is_about_what_it_takes(window, method):
     endpoint = Fake(row_of(500), window)
     (told,) = estimate_calls(endpoint, "x", method)
-    assert told.about
-    assert told.calls == pytest.approx(recover(endpoint, "x", method).queries, rel=0.4)
+    assert told.is_approximate
+    assert told.calls == pytest.approx(recover(endpoint, "x", method).total_calls, rel=0.4)
 
 
 MATRIX = np.random.default_rng(0).normal(0, 0.5, (300, 8))
@@ -169,18 +176,22 @@ TAKEN = {
     "named": ({"tokens": [5, 6, 6]}, 20, 4),
     "named, a window of one": ({"tokens": [5, 6, 7, 8]}, 1, 9),
     "named, no window": ({"tokens": [5, 6, 7, 8]}, 0, 62),
-    "likeliest": ({"n": 50}, 20, 5),
-    "likeliest within the window": ({"n": 20}, 20, 3),
+    "likeliest": ({"top_count": 50}, 20, 5),
+    "likeliest within the window": ({"top_count": 20}, 20, 3),
     "all by a basis": ({"settings": RecoverySettings(basis=BASIS)}, 20, 8),
     "by a basis, a window of one": ({"settings": RecoverySettings(basis=BASIS)}, 1, 138),
     "by a basis, no window": ({"settings": RecoverySettings(basis=BASIS)}, 0, 1350),
     "few named, so not by a basis": ({"tokens": [5, 6], "settings": RecoverySettings(basis=BASIS)}, 20, 4),
     "likeliest by a basis, as was said": (
-        {"method": "basis", "n": 10, "settings": RecoverySettings(basis=BASIS)},
+        {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=BASIS)},
         20,
         8,
     ),
-    "likeliest, beside a basis of another model": ({"n": 50, "settings": RecoverySettings(basis=SMALL)}, 20, 5),
+    "likeliest, beside a basis of another model": (
+        {"top_count": 50, "settings": RecoverySettings(basis=SMALL)},
+        20,
+        5,
+    ),
 }
 
 
@@ -193,22 +204,22 @@ def test_what_the_plan_puts_first_is_what_is_taken(name):
     assert told.calls == calls
     found = recover(endpoint, "x", **arguments)
     assert found.method == told.method
-    assert found.queries == (pytest.approx(calls, rel=0.4) if told.about else calls)
+    assert found.total_calls == (pytest.approx(calls, rel=0.4) if told.is_approximate else calls)
 
 
 REFUSED = {
-    "more than there are": (20, {"n": 301}),
-    "fewer than none": (20, {"n": -5}),
+    "more than there are": (20, {"top_count": 301}),
+    "fewer than none": (20, {"top_count": -5}),
     "an id that is none": (20, {"tokens": [300]}),
     "no ids": (20, {"tokens": []}),
-    "both": (20, {"n": 3, "tokens": [1]}),
-    "no repeats": (20, {"settings": RecoverySettings(repeats=0)}),
-    "no eps": (20, {"settings": RecoverySettings(eps=0.0)}),
+    "both": (20, {"top_count": 3, "tokens": [1]}),
+    "no repeats": (20, {"settings": RecoverySettings(calls_per_query=0)}),
+    "no eps": (20, {"settings": RecoverySettings(bisection_error_nats=0.0)}),
     "no such method": (20, {"method": "magic"}),
     "no number for top_n": (20, {"method": "top_n"}),
     "no basis": (20, {"method": "basis"}),
     "a basis of another model": (20, {"settings": RecoverySettings(basis=SMALL)}),
-    "the same, likeliest": (20, {"method": "basis", "n": 10, "settings": RecoverySettings(basis=SMALL)}),
+    "the same, likeliest": (20, {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=SMALL)}),
     "no prompt": (20, {"prompt": ""}),
 }
 
@@ -241,5 +252,5 @@ def test_the_plan_of_auto_stands_in_its_order():
     endpoint = Fake(row_of(300), 20)
     names = [one.method for one in estimate_calls(endpoint, "x", settings=settings)]
     assert names == ["basis", "parallel", "single", "forced", "bisection"]
-    assert [one.method for one in estimate_calls(endpoint, "x", n=10)][:2] == ["top_n", "parallel"]
+    assert [one.method for one in estimate_calls(endpoint, "x", top_count=10)][:2] == ["top_n", "parallel"]
     assert [one.method for one in estimate_calls(Fake(row_of(300), 0), "x")] == ["bisection"]

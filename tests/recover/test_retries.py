@@ -117,7 +117,7 @@ def test_a_method_says_that_the_first_window_showed_everything(method):
     recovery = recover(fake, "x", method, 3)
     used = "top_n" if method == "auto" else method
     assert recovery.method == used
-    assert recovery.complete
+    assert recovery.is_complete
     assert f"the first window already shows all that was asked for; {used} had nothing to do" in recovery.notes
     more = recover(fake, "x", method, 9, settings=RecoverySettings()) if method in ("auto", "top_n") else None
     assert more is None or not any("first window" in note for note in more.notes)

@@ -59,9 +59,9 @@ def basis(model):
 def test_parallel(llama, row):
     tokens = np.random.default_rng(0).choice(SIZE, 400, replace=False).tolist()
     found = recover(llama(), PROMPT, tokens=tokens)
-    assert (found.method, found.complete) == ("parallel", True)
+    assert (found.method, found.is_complete) == ("parallel", True)
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
-    assert found.queries <= 5 + -(-400 // 19)
+    assert found.total_calls <= 5 + -(-400 // 19)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
@@ -69,40 +69,46 @@ def test_single(llama, row, count):
     tokens = np.random.default_rng(1).choice(SIZE, count, replace=False).tolist()
     found = recover(llama(), PROMPT, "single", tokens=tokens)
     off = np.nanmax(np.abs(found.logprobs - row))
-    print(f"\nserver, single, {count} tokens: {found.queries} calls, error {off:.1e}")
-    assert found.complete
+    print(f"\nserver, single, {count} tokens: {found.total_calls} calls, error {off:.1e}")
+    assert found.is_complete
     assert off < 1e-4
 
 
 def test_top_n_is_exact_in_ids_and_values(llama, row):
-    found = recover(llama(), PROMPT, n=100)
+    found = recover(llama(), PROMPT, top_count=100)
     assert found.method == "top_n"
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-row)[:100])
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-5
-    assert found.queries <= 3 + -(-80 // 19) + 1
+    assert found.total_calls <= 3 + -(-80 // 19) + 1
 
 
 def test_next_tokens_that_end_inside_a_character(llama):
     """Behind such a token this server hides logprobs; so others are lifted to be drawn."""
-    found = recover(llama(), "今天天气很", n=60)
-    assert found.complete
-    assert any(len(piece) == 1 and piece[0] >= 0xC0 for piece in found.pieces.values())
-    assert found.queries < 40
+    found = recover(llama(), "今天天气很", top_count=60)
+    assert found.is_complete
+    assert any(len(piece) == 1 and piece[0] >= 0xC0 for piece in found.token_bytes.values())
+    assert found.total_calls < 40
     some = recover(llama(), "今天天气很", tokens=[17, 253, 160, 5000])
-    assert some.complete
-    assert some.queries < 40
+    assert some.is_complete
+    assert some.total_calls < 40
 
 
 def test_a_window_of_one(llama, row):
     found = recover(llama(1), PROMPT, tokens=[253, 17, 5000, 160])
-    assert (found.method, found.complete) == ("single", True)
+    assert (found.method, found.is_complete) == ("single", True)
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
 @pytest.mark.parametrize("window", [0, 20, pytest.param(2, marks=pytest.mark.slow)])
 def test_bisection_to_its_eps(llama, row, window):
     """Beside a window the server draws its token; it is asked for the likeliest one."""
-    found = recover(llama(window), PROMPT, "bisection", tokens=[5, 17, 5000], settings=RecoverySettings(eps=1e-3))
+    found = recover(
+        llama(window),
+        PROMPT,
+        "bisection",
+        tokens=[5, 17, 5000],
+        settings=RecoverySettings(bisection_error_nats=1e-3),
+    )
     assert found.method == "bisection"
     assert np.nanmax(np.abs(found.logprobs - (row - row.max()))) < 1e-3
 
@@ -114,7 +120,7 @@ def test_forced(server, llama):
     assert np.nanmax(off) < 1e-5
     # This server hides the logprobs of a token that ends inside a character.
     assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == [17, 253, 5000]
-    assert not found.complete
+    assert not found.is_complete
 
 
 def test_basis(llama, row, basis):
@@ -123,13 +129,13 @@ def test_basis(llama, row, basis):
     off = np.abs(found.logprobs - row).max()
     checked = verify(endpoint, PROMPT, found, 20)
     print(
-        f"\nserver, basis: {found.queries} calls, error {off:.1e}, told {found.error:.1e}, "
-        f"verified {checked.largest:.1e}"
+        f"\nserver, basis: {found.total_calls} calls, error {off:.1e}, told {found.max_error_nats:.1e}, "
+        f"verified {checked.max_difference_nats:.1e}"
     )
-    assert (found.method, found.complete) == ("basis", True)
-    assert found.queries <= 60
+    assert (found.method, found.is_complete) == ("basis", True)
+    assert found.total_calls <= 60
     assert off < 1e-4
-    assert checked.largest < 1e-4
+    assert checked.max_difference_nats < 1e-4
 
 
 def test_the_prompts_tokens_are_counted(llama):
@@ -159,11 +165,15 @@ def test_a_server_that_is_killed_and_started_again(tmp_path, row):
             stop(process)
             threading.Thread(target=lambda: again.append(start(port)[0])).start()
 
-    endpoint = LlamaServerEndpoint(url, 20, options=HttpOptions(retries=200, backoff=0.1, longest=0.5))
-    found = recover(endpoint, PROMPT, tokens=tokens, settings=RecoverySettings(progress=watch, in_flight=2))
+    endpoint = LlamaServerEndpoint(
+        url, 20, options=HttpOptions(max_retries=200, first_retry_wait_seconds=0.1, max_retry_wait_seconds=0.5)
+    )
+    found = recover(
+        endpoint, PROMPT, tokens=tokens, settings=RecoverySettings(progress=watch, max_concurrent_calls=2)
+    )
     endpoint.close()
     stop(again[0])
-    assert found.complete
+    assert found.is_complete
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
@@ -172,10 +182,10 @@ def test_a_run_goes_on_behind_other_prompts(llama, row, tmp_path):
     tokens = np.random.default_rng(4).choice(SIZE, 200, replace=False).tolist()
     kept = {"checkpoint": tmp_path / "c"}
     part = recover(llama(), PROMPT, tokens=tokens, settings=RecoverySettings(**kept, max_calls=9))
-    assert (part.stopped, part.sent) == ("max_calls", 9)
+    assert (part.stop_reason, part.new_calls) == ("max_calls", 9)
     llama().query("Something else entirely", {})
     found = recover(llama(), PROMPT, tokens=tokens, settings=RecoverySettings(**kept, resume=True))
-    assert found.complete
+    assert found.is_complete
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
     named = llama().identity["model"]
     assert (named["n_vocab"], named["n_embd"]) == (SIZE, 576)
@@ -187,10 +197,10 @@ def test_the_whole_vocabulary(llama, row):
     off = np.abs(found.logprobs - row)
     likely = row > -20
     print(
-        f"\nserver, parallel, {SIZE:,} tokens: {found.queries:,} calls, error {off[likely].max():.1e} for the "
+        f"\nserver, parallel, {SIZE:,} tokens: {found.total_calls:,} calls, error {off[likely].max():.1e} for the "
         f"{likely.sum():,} tokens above e^-20, {off.max():.1e} for all"
     )
-    assert found.complete
+    assert found.is_complete
     assert off[likely].max() <= 1e-4
 
 
@@ -207,14 +217,14 @@ def test_other_prompts(server, llama, basis):
     for prompt in prompts:
         own = whole_row(server, prompt)
         endpoint = llama()
-        top = recover(endpoint, prompt, n=50)
+        top = recover(endpoint, prompt, top_count=50)
         assert set(np.flatnonzero(~np.isnan(top.logprobs))) == set(np.argsort(-own, kind="stable")[:50])
         whole = recover(endpoint, prompt, settings=RecoverySettings(basis=basis))
         off = np.abs(whole.logprobs - own)
         print(
             f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
-            f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.queries} calls, basis {off.max():.1e} "
-            f"in {whole.queries}, told {whole.error:.1e}"
+            f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.total_calls} calls, basis {off.max():.1e} "
+            f"in {whole.total_calls}, told {whole.max_error_nats:.1e}"
         )
         assert np.nanmax(np.abs(top.logprobs - own)) < 1e-4
         assert off[own > -20].max() < 1e-4
@@ -230,10 +240,16 @@ def test_several_slots_differ_and_are_measured():
         for slot in (0, None):
             endpoint = LlamaServerEndpoint(url, 20, slot=slot)
             found = recover(
-                endpoint, PROMPT, "parallel", tokens=tokens, settings=RecoverySettings(in_flight=4, repeats=4)
+                endpoint,
+                PROMPT,
+                "parallel",
+                tokens=tokens,
+                settings=RecoverySettings(max_concurrent_calls=4, calls_per_query=4),
             )
             off = np.abs(found.logprobs - own)
-            print(f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.error:.1e}")
+            print(
+                f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.max_error_nats:.1e}"
+            )
             assert np.nanmax(off) < (1e-4 if slot == 0 else 0.5)
             endpoint.close()
     finally:

@@ -13,12 +13,12 @@ TOP = np.argsort(-ROW)
 @pytest.mark.parametrize(("raw", "method"), [(False, "single"), (True, "forced")])
 def test_tokens_of_the_window_are_asked_for_again(raw, method):
     """They are wrong in what was recovered, and right in the window: only a bias on each itself tells."""
-    found = recover(Fake(ROW, 5, raw=raw), "x", n=5)
+    found = recover(Fake(ROW, 5, raw=raw), "x", top_count=5)
     endpoint = Fake(ROW, 5, raw=raw)
     seen = verify(endpoint, "x", found, 5)
-    assert (seen.method, seen.tokens, seen.stopped) == (method, 5, None)
-    assert seen.largest < 1e-9
-    assert seen.queries == endpoint.calls
+    assert (seen.method, seen.compared_token_count, seen.stop_reason) == (method, 5, None)
+    assert seen.max_difference_nats < 1e-9
+    assert seen.total_calls == endpoint.calls
     alone = {next(iter(bias)) for bias in endpoint.asked if len(bias) == 1}
     assert alone >= set(TOP[:5].tolist())
 
@@ -28,28 +28,28 @@ def test_a_wrong_logprob_is_found(place):
     found = recover(Fake(ROW, 5), "x")
     found.logprobs[TOP[place]] += 0.5
     seen = verify(Fake(ROW, 5), "x", found, 300)
-    assert (seen.tokens, seen.token) == (300, TOP[place])
-    assert seen.largest == pytest.approx(0.5)
+    assert (seen.compared_token_count, seen.worst_token) == (300, TOP[place])
+    assert seen.max_difference_nats == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("left", [0, 1, 4, 10])
 def test_the_limit_of_calls_is_that_of_both(left):
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x")
-    seen = verify(endpoint, "x", found, 20, RecoverySettings(max_calls=found.sent + left))
-    assert (seen.stopped, seen.queries) == ("max_calls", left)
-    assert endpoint.calls == found.sent + left
-    assert seen.tokens < 10
-    assert (seen.token is None) == np.isnan(seen.largest) == (not seen.tokens)
+    seen = verify(endpoint, "x", found, 20, RecoverySettings(max_calls=found.new_calls + left))
+    assert (seen.stop_reason, seen.total_calls) == ("max_calls", left)
+    assert endpoint.calls == found.new_calls + left
+    assert seen.compared_token_count < 10
+    assert (seen.worst_token is None) == np.isnan(seen.max_difference_nats) == (not seen.compared_token_count)
 
 
 def test_an_interrupted_look_says_so():
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x")
     before = endpoint.calls
-    seen = verify(endpoint, "x", found, 60, RecoverySettings(interrupted=lambda: endpoint.calls >= before + 40))
-    assert seen.stopped == "interrupted"
-    assert 0 < seen.tokens < 60
+    seen = verify(endpoint, "x", found, 60, RecoverySettings(is_interrupted=lambda: endpoint.calls >= before + 40))
+    assert seen.stop_reason == "interrupted"
+    assert 0 < seen.compared_token_count < 60
 
 
 REFUSED = {

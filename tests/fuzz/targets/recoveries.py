@@ -10,8 +10,8 @@ import numpy as np
 from logitsmith.engine import ModelError
 from logitsmith.recover import LlamaServerEndpoint, OpenAIEndpoint, RecoverError, output_matrix, read_tiktoken
 from logitsmith.recover.basis import Basis
-from logitsmith.recover.endpoints.base import EndpointAnswer, checked_answer
-from logitsmith.recover.journal import QueryJournal, QuestionKey
+from logitsmith.recover.endpoints.base import EndpointResponse, checked_response
+from logitsmith.recover.journal import QueryJournal, QueryKey
 from logitsmith.recover.results import read_row
 
 from ...engine.big_model import write_model
@@ -31,7 +31,7 @@ def checkpoint(data: bytes) -> None:
         assert path.read_bytes() == data
         raise
     kept = path.read_bytes()
-    answers = list(journal._answers.values())
+    answers = list(journal._responses.values())
     journal.close()
     assert kept == data[: data.rfind(b"\n") + 1] or not answers
     for answer in answers:
@@ -43,8 +43,8 @@ def _checkpoint_seed() -> bytes:
     path = folder() / "seed.jsonl"
     path.unlink(missing_ok=True)
     journal = QueryJournal(path, _RUN, resume=True)
-    journal.add(QuestionKey.of({}), EndpointAnswer(3, -0.5, {3: -0.5, 4: -1.0}, {3: b"a", 4: b"\xff"}, 2, (-3.0,)))
-    journal.add(QuestionKey.of({1: 2.0}), EndpointAnswer(4))
+    journal.add(QueryKey.of({}), EndpointResponse(3, -0.5, {3: -0.5, 4: -1.0}, {3: b"a", 4: b"\xff"}, 2, (-3.0,)))
+    journal.add(QueryKey.of({1: 2.0}), EndpointResponse(4))
     data = path.read_bytes()
     journal.close()
     return data
@@ -78,7 +78,7 @@ def _row_seeds() -> list[bytes]:
     return [_npz(np.savez, **arrays), _npz(np.savez_compressed, **arrays)]
 
 
-def _answers(endpoint: type, arguments: dict):
+def _responses(endpoint: type, arguments: dict):
     def answer(data: bytes) -> None:
         transport = httpx.MockTransport(lambda request: httpx.Response(200, content=data))
         from logitsmith.recover import HttpOptions
@@ -87,7 +87,7 @@ def _answers(endpoint: type, arguments: dict):
         made.stop_retries()
         try:
             for bias in ({}, {1: 3.0}):
-                checked_answer(made.query("x", bias), made)
+                checked_response(made.query("x", bias), made)
         finally:
             made.close()
 
@@ -133,7 +133,7 @@ def failures(data: bytes) -> None:
     endpoint = LlamaServerEndpoint("http://api.test/", vocab_size=_VOCABULARY, transport=transport)
     endpoint.stop_retries()
     try:
-        checked_answer(endpoint.query("x", {}), endpoint)
+        checked_response(endpoint.query("x", {}), endpoint)
     finally:
         endpoint.close()
 
@@ -152,7 +152,7 @@ _SERVER = [
     },
     {"tokens": [1]},
 ]
-_OPENAI_ARGUMENTS = {"model": "m", "window": 5, "pieces": _PIECES}
+_OPENAI_ARGUMENTS = {"model": "m", "window": 5, "token_bytes": _PIECES}
 
 TARGETS = (
     Target(
@@ -180,19 +180,19 @@ TARGETS = (
     ),
     Target(
         "completions",
-        _answers(OpenAIEndpoint, _OPENAI_ARGUMENTS),
+        _responses(OpenAIEndpoint, _OPENAI_ARGUMENTS),
         (RecoverError,),
         [json.dumps(body).encode() for body in _OPENAI],
     ),
     Target(
         "chat completions",
-        _answers(OpenAIEndpoint, {**_OPENAI_ARGUMENTS, "chat": True}),
+        _responses(OpenAIEndpoint, {**_OPENAI_ARGUMENTS, "uses_chat_completions": True}),
         (RecoverError,),
         [json.dumps(body).encode() for body in _CHAT],
     ),
     Target(
         "llama-server",
-        _answers(LlamaServerEndpoint, {"window": 5, "vocab_size": _VOCABULARY}),
+        _responses(LlamaServerEndpoint, {"window": 5, "vocab_size": _VOCABULARY}),
         (RecoverError,),
         [json.dumps(body).encode() for body in _SERVER],
     ),
