@@ -171,6 +171,13 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "allowed": "grammar_mask",
         "is_whole": "is_full_vocabulary",
     },
+    "logitsmith.models.facts.ModelFacts": {"tool_settings": "ollama_settings"},
+    "logitsmith.models.facts.read_facts": {"settings": "ollama_settings_file"},
+    "logitsmith.models.listing.ModelEntry": {"settings": "ollama_settings_file"},
+    "logitsmith.models.listing.list_models": {
+        "has_all_names": "includes_all_names",
+        "has_missing": "includes_missing",
+    },
     "logitsmith.presets": {"Exported": "ExportedPreset", "Imported": "ImportedPreset"},
     "logitsmith.presets.foreign.conversion.ExportedPreset": {"reported": "unsupported_settings"},
     "logitsmith.presets.foreign.conversion.ImportedPreset": {

@@ -20,7 +20,7 @@ from ..common.machine import MAX_SLOTS
 from ..common.renamed import supports_old_names
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
-from ..models.gguf import duplicate_token
+from ..models.gguf import find_duplicate_token
 from ..models.listing import model_name
 from ..models.names import part_paths
 from .context import SEGMENT_TOKENS, Context
@@ -140,7 +140,7 @@ class Model:
         try:
             native = NativeModel(str(path), plan.options, progress, background_load)
         except ModelError as error:
-            duplicate = duplicate_token(path)
+            duplicate = find_duplicate_token(path)
             raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
         try:
             if reason := native.generation_unsupported_reason():

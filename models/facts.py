@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import file_problem
+from ..common.renamed import supports_old_names
 from .folders import read_json
 from .gguf import (
     DamagedError,
@@ -56,6 +57,7 @@ class SpecialToken:
     text: str
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class ModelFacts:
     """The metadata of a model.
@@ -64,13 +66,13 @@ class ModelFacts:
         metadata: The numbers and texts of the header, as texts; lists are left out.
         vocabulary_size: Tokens; 0 if the file holds no vocabulary.
         special_tokens: Those that the header names, in its order.
-        tool_settings: The sampling settings that Ollama keeps beside the file.
+        ollama_settings: The sampling settings that Ollama keeps beside the file.
     """
 
     metadata: Mapping[str, str]
     vocabulary_size: int
     special_tokens: tuple[SpecialToken, ...]
-    tool_settings: Mapping[str, object]
+    ollama_settings: Mapping[str, object]
 
     def value(self, name: str) -> str:
         """Return the value of a key of ``general.``, or of the architecture's; empty if there is none."""
@@ -89,25 +91,26 @@ class ModelFacts:
             "vocabulary_size": self.vocabulary_size,
             "special_tokens": [vars(token) for token in self.special_tokens],
             "sampling": self.sampling,
-            "ollama_settings": dict(self.tool_settings),
+            "ollama_settings": dict(self.ollama_settings),
             "metadata": dict(self.metadata),
         }
 
 
-def read_facts(path: str | Path, settings: str | Path | None = None) -> ModelFacts:
-    """Read a model's header.
+@supports_old_names
+def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None) -> ModelFacts:
+    """Read the facts in a model's header.
 
     Args:
-        path: The GGUF file.
-        settings: The file of Ollama's sampling settings, from `ModelEntry`.
+        path: the GGUF file.
+        ollama_settings_file: the JSON file of Ollama's sampling settings, see `ModelEntry`; None if there is none.
 
-    Raises ``ModelError`` for a file that `check_gguf` refuses.
+    Raises ``ModelError`` for a file that `check_gguf` rejects.
     """
     path = Path(path)
     check_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
-        reader.bytes_needed()
+        reader.read_min_file_bytes()
         tokens = list(reader.tokens())
     special = tuple(
         SpecialToken(role, _SPECIAL.get(role, ""), token, tokens[token].decode("utf-8", "replace"))
@@ -115,7 +118,7 @@ def read_facts(path: str | Path, settings: str | Path | None = None) -> ModelFac
         if (role := _role(key)) and isinstance(token, int) and 0 <= token < len(tokens)
     )
     metadata = {key: metadata_text(value) for key, value in reader.values.items()}
-    return ModelFacts(metadata, len(tokens), special, _read_settings(None if settings is None else Path(settings)))
+    return ModelFacts(metadata, len(tokens), special, _read_settings(ollama_settings_file))
 
 
 def _role(key: str) -> str:
@@ -123,8 +126,8 @@ def _role(key: str) -> str:
     return key[len(start) : -len(end)] if key.startswith(start) and key.endswith(end) else ""
 
 
-def _read_settings(path: Path | None) -> Mapping[str, object]:
-    settings = None if path is None else read_json(path)
+def _read_settings(path: str | Path | None) -> Mapping[str, object]:
+    settings = None if path is None else read_json(Path(path))
     return settings if isinstance(settings, dict) else {}
 
 
@@ -183,10 +186,10 @@ def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:
     """Yield the summary of each model. A file that several names share is read once."""
     headers: dict[tuple[int, int], _Header] = {}
     for entry in entries:
-        yield _summarise(entry, headers)
+        yield _summarize(entry, headers)
 
 
-def _summarise(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> ModelSummary:
+def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> ModelSummary:
     if entry.is_missing:
         return ModelSummary(entry, 0, problem=f"missing; {entry.advice_if_missing}")
     size, elements, problem = 0, Counter[int](), _missing_part(entry)
@@ -241,7 +244,7 @@ def _read_header(path: Path) -> _Header:
                 return _Header({}, Counter(), "not a GGUF file")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = QuickHeaderReader(data)
-                needed, size = reader.bytes_needed(), len(data)
+                needed, size = reader.read_min_file_bytes(), len(data)
     except DamagedError as error:
         return _Header({}, Counter(), f"damaged: {error}")
     problem = None

@@ -17,10 +17,10 @@ from typing import Any
 
 from .errors import ModelError
 
-Report = Callable[[str], object]
+ProblemReporter = Callable[[str], object]
 """Takes a sentence about a folder that cannot be read."""
 
-REPOSITORY = "models--"
+REPOSITORY_PREFIX = "models--"
 """What a folder of Hugging Face's cache begins with."""
 _MAX_DEPTH = 8
 """Folders below a model folder that are looked into; tools use four."""
@@ -165,7 +165,7 @@ def bundled_model() -> Path | None:
     return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
 
 
-def walk(folder: Path, report: Report) -> Iterator[tuple[Path, list[str]]]:
+def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, list[str]]]:
     """Yield each folder with the names of its files, sorted. Hidden folders and repositories are left out."""
 
     def on_error(error: OSError) -> None:
@@ -183,7 +183,7 @@ def walk(folder: Path, report: Report) -> Iterator[tuple[Path, list[str]]]:
             else sorted(
                 name
                 for name in folders
-                if not name.startswith((".", REPOSITORY)) and _is_first_visit(directory / name, seen)
+                if not name.startswith((".", REPOSITORY_PREFIX)) and _is_first_visit(directory / name, seen)
             )
         )
         yield directory, sorted(files)
@@ -200,7 +200,7 @@ def _is_first_visit(path: Path, seen: set[tuple[int, int]]) -> bool:
     return is_first
 
 
-def subfolders(folder: Path, report: Report) -> list[Path]:
+def subfolders(folder: Path, report: ProblemReporter) -> list[Path]:
     """Return the folders in a folder, sorted; none if it does not exist or may not be read."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
@@ -211,7 +211,7 @@ def subfolders(folder: Path, report: Report) -> list[Path]:
         return []
 
 
-def time_of_change(path: Path) -> float:
+def modification_time(path: Path) -> float:
     """Return when a file was changed, in seconds since 1970; 0 if it cannot be told."""
     try:
         return path.stat().st_mtime

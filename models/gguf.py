@@ -43,13 +43,13 @@ class DamagedError(Exception):
 class GgufHeader:
     """What the header of a GGUF file holds, as far as it is read.
 
-    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``missing_bytes``, the bytes that the
+    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``bytes_without_token``, the bytes that the
     vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
     """
 
     values: Values
     tensor_count: int
-    missing_bytes: frozenset[int]
+    bytes_without_token: frozenset[int]
 
 
 def check_gguf(path: str | Path) -> None:
@@ -69,9 +69,9 @@ def read_header(path: str | Path) -> GgufHeader:
                 raise ModelError(f"{path}: not a GGUF file{_describe_format(head)}")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = HeaderReader(data)
-                needed = reader.bytes_needed()
+                needed = reader.read_min_file_bytes()
                 size = len(data)
-                header = GgufHeader(reader.values, reader.tensor_count, reader.missing_bytes())
+                header = GgufHeader(reader.values, reader.tensor_count, reader.find_bytes_without_token())
     except IsADirectoryError:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
@@ -127,7 +127,7 @@ def check_is_adapter(path: Path, architecture: object) -> None:
         )
 
 
-def duplicate_token(path: Path) -> str | None:
+def find_duplicate_token(path: Path) -> str | None:
     """A sentence about the first token that the vocabulary holds twice; None without one.
 
     llama.cpp refuses such a vocabulary, but does not name the token. This reads all tokens, so it is for the case
@@ -135,7 +135,7 @@ def duplicate_token(path: Path) -> str | None:
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
-        reader.bytes_needed()
+        reader.read_min_file_bytes()
         ids: dict[bytes, int] = {}
         for token, text in enumerate(reader.tokens()):
             first = ids.setdefault(text, token)
@@ -205,10 +205,10 @@ class HeaderReader:
         self._tokens = (0, 0, 0)
         """Where the list of tokens begins and ends, and how many there are."""
 
-    def bytes_needed(self) -> int:
+    def read_min_file_bytes(self) -> int:
         """How many bytes the file must have at least. Raises ``DamagedError``."""
         self._read_counts_and_metadata()
-        if self.tensor_count and (fault := next(faults(self.values), None)):
+        if self.tensor_count and (fault := next(iterate_fatal_values(self.values), None)):
             raise DamagedError(fault)
         ends = [self._tensor() for _ in range(self.tensor_count)]
         return self._file_bytes(max(ends, default=0))
@@ -268,11 +268,13 @@ class HeaderReader:
             self._skip(self._scalar_bytes(value_type, key), f"the value of {key!r}")
             (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
 
-    def missing_bytes(self) -> frozenset[int]:
+    def find_bytes_without_token(self) -> frozenset[int]:
         """The bytes that llama.cpp's tokenizer needs a token for and has none. Raises ``DamagedError``."""
         start, end, _ = self._tokens
         tokenizer = self.values.get("tokenizer.ggml.model")
-        missing = missing_bytes(tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens)
+        missing = find_bytes_without_token(
+            tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens
+        )
         if missing and tokenizer == b"rwkv":
             raise DamagedError(
                 "tokenizer.ggml.model is 'rwkv', but the vocabulary is another one: "
@@ -356,19 +358,19 @@ class QuickHeaderReader(HeaderReader):
     def __init__(self, data: mmap.mmap) -> None:
         super().__init__(data)
         self.elements_by_type: Counter[int] = Counter()
-        self._jumps = True
+        self._skips_long_lists = True
 
     @property
     def has_chat_template(self) -> bool:
         """True if the file holds a template for chats."""
         return bool(self.values.get("tokenizer.chat_template"))
 
-    def bytes_needed(self) -> int:
+    def read_min_file_bytes(self) -> int:
         """How many bytes the file must have at least. Raises ``DamagedError``."""
         try:
             return self._bytes_needed()
         except DamagedError:  # the file is damaged, or a string of the vocabulary looked like a key
-            self._jumps = False
+            self._skips_long_lists = False
             self._offset = 4
             self.values.clear()
             self.elements_by_type.clear()
@@ -377,15 +379,19 @@ class QuickHeaderReader(HeaderReader):
     def _bytes_needed(self) -> int:
         self._read_counts_and_metadata()
         needed = self._file_bytes(self._tensor_ends())
-        if self._jumps and needed > len(self._data):
+        if self._skips_long_lists and needed > len(self._data):
             raise DamagedError("it is not whole")
         return needed
 
     def _skip_strings(self, key: str, count: int) -> None:
-        if not self._jumps or count < _LONG_LIST or not self._jump(self._offset + count * _LENGTH_BYTES):
+        if (
+            not self._skips_long_lists
+            or count < _LONG_LIST
+            or not self._skip_to_next_key(self._offset + count * _LENGTH_BYTES)
+        ):
             super()._skip_strings(key, count)
 
-    def _jump(self, start: int) -> bool:
+    def _skip_to_next_key(self, start: int) -> bool:
         """Go to the next key from ``start`` on; False, and no step, if there is none."""
         data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
         found = data.find(_KEY_START, start, end)
@@ -412,7 +418,7 @@ class QuickHeaderReader(HeaderReader):
                 offset += _LENGTH_BYTES + _U64(data, offset)[0]
                 shape = _SHAPES[_U32(data, offset)[0]]
                 *extents, type_number, start = shape.unpack_from(data, offset + 4)
-                if self._jumps and start != -(-end // alignment) * alignment:
+                if self._skips_long_lists and start != -(-end // alignment) * alignment:
                     raise DamagedError("its tensors do not follow each other")
                 offset += 4 + shape.size
                 elements = math.prod(extents)
@@ -439,7 +445,7 @@ _RWKV_ESCAPES = {b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r", b"\\\\": b"\\", b"
 """How RWKV writes some bytes; others that are not printable are ``\\xHH``."""
 
 
-def faults(values: Values) -> Iterator[str]:
+def iterate_fatal_values(values: Values) -> Iterator[str]:
     """Yield a sentence for each value on which llama.cpp would end the process."""
     for key, value in values.items():
         if key.endswith(".block_count") and not (isinstance(value, int) and 1 <= value <= _MAX_LAYERS):
@@ -451,7 +457,7 @@ def faults(values: Values) -> Iterator[str]:
         if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALING_TYPES:
             allowed = ", ".join(name.decode() for name in _ROPE_SCALING_TYPES)
             yield f"{key} is {_readable(value)!r}, not one of {allowed}"
-    yield from _faults_of_counts(values)
+    yield from _iterate_fatal_counts(values)
     if describe_other_kind(values) is None and values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab"):
         yield "it holds no tokenizer (tokenizer.ggml.model), so it can neither read nor write"
 
@@ -476,7 +482,7 @@ def describe_other_kind(values: Values) -> str | None:
     return None
 
 
-def _faults_of_counts(values: Values) -> Iterator[str]:
+def _iterate_fatal_counts(values: Values) -> Iterator[str]:
     """Counts that must be at most another one: used experts, layers that predict the next token."""
     architecture = _readable(values.get("general.architecture", b""))
     experts, used, layers, predicting = (
@@ -496,7 +502,7 @@ def _readable(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def missing_bytes(
+def find_bytes_without_token(
     tokenizer: object, holds: Callable[[bytes], bool], tokens: Callable[[], Iterable[bytes]]
 ) -> frozenset[int]:
     """The bytes that a vocabulary has no token for; empty for tokenizers that need none.

@@ -1,4 +1,4 @@
-"""Hugging Face's Hub: what a repository holds, and downloads that can be resumed.
+"""Hugging Face's HubRepository: what a repository holds, and downloads that can be resumed.
 
 ``huggingface_hub`` lists the repository, finds the user's token, makes the requests and lays out the cache. Its
 own download starts from nothing in each process, and compares no checksum of what it gets by HTTP. Both are
@@ -22,7 +22,7 @@ from ..common.files import write_file_atomically
 from ..common.text import count_noun, without_error_number
 from .errors import ModelError
 from .listing import repository_folder
-from .names import is_model_name, part_paths
+from .names import is_model_file_name, part_paths
 
 if TYPE_CHECKING:
     from .resolve import HubReference
@@ -32,7 +32,7 @@ if find_spec("huggingface_hub") is not None:  # without the extra, `pull_model` 
     from huggingface_hub import constants, errors
     from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, logging
 
-_MAX_FRUITLESS_TRIES = 5
+_MAX_TRIES_WITHOUT_PROGRESS = 5
 """Tries in a row that bring no byte, before the download gives up."""
 _RETRY_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
@@ -78,7 +78,7 @@ def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> 
     """
     if not can_pull():
         raise ModelError(f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'")
-    hub = Hub(reference)
+    hub = HubRepository(reference)
     files = {file.path: file for file in hub.list_files()}
     chosen = reference.choose(files)
     if chosen is None:
@@ -92,14 +92,14 @@ def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> 
 
 
 def _no_such_file(reference: HubReference, paths: list[str]) -> str:
-    models = [path for path in paths if is_model_name(path)]
+    models = [path for path in paths if is_model_file_name(path)]
     if not models:
         return f"{reference}: the repository holds no GGUF file; look for one whose name ends in -GGUF"
     listed = ", ".join(models[:12]) + (f" and {len(models) - 12} more" if len(models) > 12 else "")
     return f"{reference}: no file fits; the repository has {listed}"
 
 
-def _pull_file(hub: Hub, file: HubFile, progress: Progress) -> Path:
+def _pull_file(hub: HubRepository, file: HubFile, progress: Progress) -> Path:
     """Download one file if it is not there; returns its path in the cache."""
     target = hub.snapshot / file.path
     if target.is_file() and target.stat().st_size == file.size:
@@ -109,13 +109,13 @@ def _pull_file(hub: Hub, file: HubFile, progress: Progress) -> Path:
     blob = hub.folder / "blobs" / hub.blob_name(file)
     with hub.lock(blob.name):
         if not blob.is_file():
-            with hub.errors_in_words():
+            with hub.as_model_errors():
                 blob.parent.mkdir(parents=True, exist_ok=True)
-            _fetch(hub, file, blob, progress)
-    return hub.place(file)
+            _download_blob(hub, file, blob, progress)
+    return hub.link_into_snapshot(file)
 
 
-def _fetch(hub: Hub, file: HubFile, blob: Path, progress: Progress) -> None:
+def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Progress) -> None:
     incomplete = blob.with_name(f"{blob.name}.incomplete")
     if incomplete.is_file() and incomplete.stat().st_size > file.size:
         incomplete.unlink()
@@ -126,7 +126,7 @@ def _fetch(hub: Hub, file: HubFile, blob: Path, progress: Progress) -> None:
             f"{file.path}: {missing:,} bytes are to come; the disk of {blob.parent} has {free:,} free"
         )
     hub.download(file, incomplete, lambda done: progress(PullProgress(file.path, done, file.size)))
-    _check(file, incomplete, progress)
+    _verify_checksum(file, incomplete, progress)
     incomplete.replace(blob)
 
 
@@ -134,7 +134,7 @@ _CHECK_BYTES = 1 << 20
 """Of a file that are hashed at a time."""
 
 
-def _check(file: HubFile, path: Path, progress: Progress) -> None:
+def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
     """Compare the checksum; a file with another one is removed. Raises ``ModelError``."""
     if file.sha256 is not None:
         digest, expected = hashlib.sha256(), file.sha256
@@ -167,7 +167,7 @@ class HubFile(NamedTuple):
     git_name: str
 
 
-class Hub:
+class HubRepository:
     """A repository on the hub, at the commit that `list_files` found.
 
     Attributes: ``folder``, that of the repository in the cache; ``snapshot``, that of the commit.
@@ -187,11 +187,11 @@ class Hub:
 
     def list_files(self) -> list[HubFile]:
         """Return the files of the repository's main branch. Raises ``ModelError``."""
-        with self.errors_in_words():
+        with self.as_model_errors():
             info = huggingface_hub.HfApi().model_info(
                 self._reference.repository, files_metadata=True, timeout=_READ_TIMEOUT_SECONDS
             )
-        self._commit = self._checked(str(info.sha))
+        self._commit = self._require_checksum(str(info.sha))
         return [
             HubFile(file.rfilename, int(file.size or 0), file.lfs.sha256 if file.lfs else None, str(file.blob_id))
             for file in info.siblings or ()
@@ -202,11 +202,11 @@ class Hub:
 
         The hub is asked a second time, for this file alone. Its two answers must agree.
         """
-        with self.errors_in_words():
+        with self.as_model_errors():
             metadata = huggingface_hub.get_hf_file_metadata(
                 self._url(file), token=huggingface_hub.get_token(), timeout=_READ_TIMEOUT_SECONDS
             )
-        expected = self._checked(file.sha256 or file.git_name)
+        expected = self._require_checksum(file.sha256 or file.git_name)
         if metadata.size not in (None, file.size) or metadata.etag != expected:
             raise ModelError(
                 f"{file.path}: the hub's answers disagree: {file.size:,} bytes with the checksum {expected[:16]}…"
@@ -218,7 +218,7 @@ class Hub:
     def lock(self, name: str) -> Iterator[None]:
         """Keep other processes from downloading the same file. Raises ``ModelError`` if one does."""
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
-        with self.errors_in_words():
+        with self.as_model_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with WeakFileLock(path, timeout=_LOCK_SECONDS):
@@ -237,14 +237,14 @@ class Hub:
         Raises ``ModelError``: also for a size that is not the announced one, and when no byte arrives for a while.
         """
         fruitless = most = 0
-        watch = _StallWatch()
+        stall_timer = _StallTimer()
         while True:
             before = path.stat().st_size if path.exists() else 0
             report(before)
             if before == file.size:
                 return
             most = max(most, before)
-            problem = self._fetch_rest(file, path, before, report, watch)
+            problem = self._download_rest(file, path, before, report, stall_timer)
             after = path.stat().st_size
             if after > file.size:
                 path.unlink()
@@ -253,8 +253,8 @@ class Hub:
                 continue
             # A hub without ranges begins again each time: only more bytes than ever before are progress.
             fruitless = 0 if after > most else fruitless + 1
-            is_stalled = watch.seconds_left <= 0
-            if fruitless == _MAX_FRUITLESS_TRIES or is_stalled:
+            is_stalled = stall_timer.seconds_left <= 0
+            if fruitless == _MAX_TRIES_WITHOUT_PROGRESS or is_stalled:
                 end = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
                 raise ModelError(
                     f"{file.path}: {after:,} of {file.size:,} bytes were received, then {end};"
@@ -262,9 +262,9 @@ class Hub:
                 )
             time.sleep(_RETRY_SECONDS)
 
-    def place(self, file: HubFile) -> Path:
+    def link_into_snapshot(self, file: HubFile) -> Path:
         """Let the snapshot name a file that is in the cache; returns its path there. Raises ``ModelError``."""
-        with self.errors_in_words():
+        with self.as_model_errors():
             repository = self._reference.repository
             path = huggingface_hub.hf_hub_download(repository, file.path, revision=self._commit)
         reference = self.folder / "refs" / "main"
@@ -272,29 +272,29 @@ class Hub:
         write_file_atomically(reference, lambda stream: stream.write(self._commit.encode()))
         return Path(path)
 
-    def _fetch_rest(
-        self, file: HubFile, path: Path, start: int, report: Callable[[int], object], watch: _StallWatch
+    def _download_rest(
+        self, file: HubFile, path: Path, start: int, report: Callable[[int], object], stall_timer: _StallTimer
     ) -> str:
         """Request what is missing once. Returns why the transfer ended, in words."""
         headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
         done = start
-        with path.open("ab") as target, self.errors_in_words():
+        with path.open("ab") as target, self.as_model_errors():
             try:
                 session = huggingface_hub.get_session()
-                timeout = min(_READ_TIMEOUT_SECONDS, max(watch.seconds_left, _MIN_TIMEOUT_SECONDS))
+                timeout = min(_READ_TIMEOUT_SECONDS, max(stall_timer.seconds_left, _MIN_TIMEOUT_SECONDS))
                 with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as answer:
                     if answer.status_code != _RANGE_NOT_SATISFIABLE:
                         hf_raise_for_status(answer)
-                    sent_size = _sent_size(answer.status_code, answer.headers)
+                    sent_size = _response_file_bytes(answer.status_code, answer.headers)
                     if sent_size not in (None, file.size):
                         raise _wrong_size(file, f"sends {sent_size:,}")
                     if start and answer.status_code != _PARTIAL_CONTENT:
                         target.truncate(0)  # the whole file comes, or nothing fits what is there
                         done = 0
                     for chunk in answer.iter_bytes():
-                        watch.restart()
+                        stall_timer.restart()
                         target.write(chunk)
                         done += len(chunk)
                         report(done)
@@ -303,10 +303,10 @@ class Hub:
             except errors.HTTPError as error:  # that of its HTTP library
                 if getattr(error, "response", None) is not None:
                     raise
-                return f"the connection broke ({_words(error)})"
+                return f"the connection broke ({_error_sentence(error)})"
         return "the connection ended"
 
-    def _checked(self, checksum: str) -> str:
+    def _require_checksum(self, checksum: str) -> str:
         if _CHECKSUM.fullmatch(checksum) is None:
             raise ModelError(f"{self._reference}: the hub names {checksum[:80]!r} where a checksum should stand")
         return checksum
@@ -315,7 +315,7 @@ class Hub:
         return str(huggingface_hub.hf_hub_url(self._reference.repository, file.path, revision=self._commit))
 
     @contextmanager
-    def errors_in_words(self) -> Iterator[None]:
+    def as_model_errors(self) -> Iterator[None]:
         """Turn what ``huggingface_hub`` raises into ``ModelError``."""
         reference, address = self._reference, constants.ENDPOINT.partition("://")[2] or "the hub"
         has_token = bool(huggingface_hub.get_token())
@@ -340,13 +340,13 @@ class Hub:
         except errors.LocalEntryNotFoundError:
             raise ModelError(f"{reference}: {address} no longer names this file; try again") from None
         except errors.HTTPError as error:
-            raise ModelError(f"{reference}: {address} cannot be reached ({_words(error)})") from None
+            raise ModelError(f"{reference}: {address} cannot be reached ({_error_sentence(error)})") from None
         except OSError as error:
             place = error.filename or self._cache
             raise ModelError(f"{place}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
-class _StallWatch:
+class _StallTimer:
     """The time that is left until a download without a byte ends."""
 
     def __init__(self) -> None:
@@ -362,7 +362,7 @@ class _StallWatch:
         return self._end - time.monotonic()
 
 
-def _sent_size(status: int, headers: Mapping[str, str]) -> int | None:
+def _response_file_bytes(status: int, headers: Mapping[str, str]) -> int | None:
     """Return the size of the whole file by the headers of a response, in bytes; None if they do not name it."""
     is_part = status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE)
     text = headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
@@ -375,6 +375,6 @@ def _wrong_size(file: HubFile, what: str) -> ModelError:
     return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {what}; pull again later")
 
 
-def _words(error: Exception) -> str:
+def _error_sentence(error: Exception) -> str:
     """The sentence of an error of the network, without the number that Python puts before it."""
     return without_error_number(" ".join(str(error).split())) or type(error).__name__

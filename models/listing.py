@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.renamed import supports_old_names
 from .folders import (
-    REPOSITORY,
-    Report,
+    REPOSITORY_PREFIX,
+    ProblemReporter,
     SystemFolders,
     bundled_model,
     gpt4all_folders,
@@ -19,16 +20,17 @@ from .folders import (
     jan_folders,
     llama_cpp_folders,
     lm_studio_folders,
+    modification_time,
     ollama_folders,
     read_json,
     read_text,
     subfolders,
-    time_of_change,
-    walk,
+    walk_folders,
 )
-from .names import choose_file, is_model_name, part_paths, quantization_tag
+from .names import choose_file, is_model_file_name, part_paths, quantization_tag
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class ModelEntry:
     """A model in one of the folders where tools keep them.
@@ -38,14 +40,15 @@ class ModelEntry:
         source: The tool, such as ``Ollama``; ``bundled``; or the folder of the user's config.
         path: The GGUF file; of a split model, the first part.
         parts: All its files that exist; none if the file is missing that a tool names.
-        settings: A JSON file with the sampling settings that Ollama keeps beside the model; None without one.
+        ollama_settings_file: JSON file with the sampling settings that Ollama keeps for the model; None if there is
+            none.
     """
 
     name: str
     source: str
     path: Path
     parts: tuple[Path, ...]
-    settings: Path | None = None
+    ollama_settings_file: Path | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -58,12 +61,13 @@ class ModelEntry:
         return f"`ollama pull {self.name.removeprefix('ollama:')}` downloads it"
 
 
+@supports_old_names
 def list_models(
     folders: Iterable[str | Path] = (),
-    report: Report = lambda sentence: None,
+    report: ProblemReporter = lambda sentence: None,
     *,
-    has_all_names: bool = False,
-    has_missing: bool = False,
+    includes_all_names: bool = False,
+    includes_missing: bool = False,
 ) -> list[ModelEntry]:
     """Return every model on this machine, by its name; no header is read.
 
@@ -73,17 +77,17 @@ def list_models(
     Args:
         folders: The user's own model folders.
         report: Called with a sentence for each folder that cannot be read.
-        has_all_names: True: a file that two tools name is listed under each of the names.
-        has_missing: True: models of Ollama whose file is missing are listed, too; see `ModelEntry.is_missing`.
+        includes_all_names: True: a file that two tools name is listed under each of the names.
+        includes_missing: True: models of Ollama whose file is missing are listed, too; see `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
     names: set[str] = set()
     sources: dict[object, str] = {}
-    for entry in _find(current_system(), [Path(folder) for folder in folders], report):
-        if entry.is_missing and not has_missing:
+    for entry in _find_in_all_folders(current_system(), [Path(folder) for folder in folders], report):
+        if entry.is_missing and not includes_missing:
             continue
         first_source = sources.setdefault(_identity(entry.path), entry.source)
-        if first_source != entry.source and not has_all_names:
+        if first_source != entry.source and not includes_all_names:
             continue  # another tool has it, too
         name = entry.name if entry.name.lower() not in names else str(entry.path)
         if name.lower() in names:
@@ -115,39 +119,41 @@ def tool_folders() -> list[Path]:
     ]
 
 
-def find_of_ollama(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
+def find_ollama_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models of Ollama."""
     for folder in _unique(ollama_folders(system)):
-        yield from _find_in_ollama(folder, report)
+        yield from _find_in_ollama_folder(folder, report)
 
 
-def find_of_lm_studio(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
+def find_lm_studio_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models of LM Studio."""
     for folder in _unique(lm_studio_folders(system)):
-        yield from _find_in_lm_studio(folder, report)
+        yield from _find_in_lm_studio_folder(folder, report)
 
 
-def find_of_hugging_face(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
+def find_hugging_face_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models in Hugging Face's cache."""
     for folder in _unique(hugging_face_folders(system)):
         yield from _find_in_hub_cache(folder, report)
 
 
-def _find(system: SystemFolders, folders: list[Path], report: Report) -> Iterator[ModelEntry]:
-    yield from find_of_hugging_face(system, report)
-    yield from find_of_ollama(system, report)
-    yield from find_of_lm_studio(system, report)
+def _find_in_all_folders(
+    system: SystemFolders, folders: list[Path], report: ProblemReporter
+) -> Iterator[ModelEntry]:
+    yield from find_hugging_face_models(system, report)
+    yield from find_ollama_models(system, report)
+    yield from find_lm_studio_models(system, report)
     for folder in _unique(llama_cpp_folders(system)):
-        yield from _find_plain(folder, "llama.cpp", report)
+        yield from _find_in_plain_folder(folder, "llama.cpp", report)
     for folder in _unique(gpt4all_folders(system)):
-        yield from _find_plain(folder, "GPT4All", report)
+        yield from _find_in_plain_folder(folder, "GPT4All", report)
     for folder in _unique(jan_folders(system)):
-        yield from _find_in_jan(folder, report)
+        yield from _find_in_jan_folder(folder, report)
     for folder in _unique(folders):
         if not folder.is_dir():
             report(f"model_folders: {folder}: there is no such folder")
         yield from _find_in_hub_cache(folder, report)
-        yield from _find_plain(folder, str(folder), report)
+        yield from _find_in_plain_folder(folder, str(folder), report)
     bundled = bundled_model()
     if bundled is not None and bundled.is_file():
         yield ModelEntry(bundled.stem, "bundled", bundled, (bundled,))
@@ -169,7 +175,7 @@ def _identity(path: Path) -> object:
     return status.st_dev, status.st_ino
 
 
-class FoundFile(NamedTuple):
+class FoundModel(NamedTuple):
     """A model below a folder. ``relative``: its path from there, with slashes; ``parts``: all files that exist."""
 
     relative: str
@@ -177,24 +183,24 @@ class FoundFile(NamedTuple):
     parts: tuple[Path, ...]
 
 
-def find_in_folder(folder: Path, report: Report) -> Iterator[FoundFile]:
+def find_in_folder(folder: Path, report: ProblemReporter) -> Iterator[FoundModel]:
     """Yield the models below a folder, sorted; all parts of one model are one. Links are followed once."""
     seen: set[Path] = set()
-    for directory, files in walk(folder, report):
+    for directory, files in walk_folders(folder, report):
         for name in files:
             path = directory / name
-            if path in seen or not is_model_name(name) or not path.is_file():
+            if path in seen or not is_model_file_name(name) or not path.is_file():
                 continue
             parts = tuple(part for part in part_paths(path) if part.is_file())
             seen.update(parts)
-            yield FoundFile(parts[0].relative_to(folder).as_posix(), parts[0], parts)
+            yield FoundModel(parts[0].relative_to(folder).as_posix(), parts[0], parts)
 
 
-def _find_in_hub_cache(cache: Path, report: Report) -> Iterator[ModelEntry]:
+def _find_in_hub_cache(cache: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models in a folder with the layout of Hugging Face's cache."""
     for folder in subfolders(cache, report):
-        if folder.name.startswith(REPOSITORY):
-            repository = folder.name[len(REPOSITORY) :].replace("--", "/")
+        if folder.name.startswith(REPOSITORY_PREFIX):
+            repository = folder.name[len(REPOSITORY_PREFIX) :].replace("--", "/")
             files = repository_files(folder, report)
             for file in files.values():
                 yield ModelEntry(
@@ -204,18 +210,18 @@ def _find_in_hub_cache(cache: Path, report: Report) -> Iterator[ModelEntry]:
 
 def repository_folder(cache: Path, repository: str) -> Path:
     """Return the folder of a repository ``USER/REPO`` in Hugging Face's cache."""
-    return cache / (REPOSITORY + repository.replace("/", "--"))
+    return cache / (REPOSITORY_PREFIX + repository.replace("/", "--"))
 
 
-def repository_files(folder: Path, report: Report) -> Mapping[str, FoundFile]:
+def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, FoundModel]:
     """Return the models of a repository in Hugging Face's cache by their paths in it.
 
     The snapshot of ``main`` counts first. Files that only an older one has are added.
     """
     snapshots = folder / "snapshots"
     current = read_text(folder / "refs" / "main").strip()
-    newest_first = sorted(subfolders(snapshots, report), key=time_of_change, reverse=True)
-    files: dict[str, FoundFile] = {}
+    newest_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
+    files: dict[str, FoundModel] = {}
     for snapshot in sorted(newest_first, key=lambda path: path.name != current):
         for file in find_in_folder(snapshot, report):
             known = files.get(file.relative)
@@ -224,9 +230,9 @@ def repository_files(folder: Path, report: Report) -> Mapping[str, FoundFile]:
     return files
 
 
-def _find_in_lm_studio(folder: Path, report: Report) -> Iterator[ModelEntry]:
+def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield LM Studio's models, which lie in ``PUBLISHER/MODEL/FILE.gguf``."""
-    by_model: dict[str, list[FoundFile]] = {}
+    by_model: dict[str, list[FoundModel]] = {}
     for file in find_in_folder(folder, report):
         model = "/".join(file.relative.split("/")[:-1][:2])
         by_model.setdefault(model or _stem(file.relative), []).append(file)
@@ -244,16 +250,16 @@ _MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
 """In the model.yml of a model of Jan."""
 
 
-def _find_in_jan(folder: Path, report: Report) -> Iterator[ModelEntry]:
+def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield Jan's models: each lies in a folder that has its name, or its model.yml says where it is."""
     data = folder.parent.parent
     named: set[Path] = set()
-    for directory, files in walk(folder, report):
+    for directory, files in walk_folders(folder, report):
         if "model.yml" not in files:
             continue
         match = _MODEL_PATH.search(read_text(directory / "model.yml"))
         path = data / match[1] if match else directory / "model.gguf"
-        if path.is_file() and is_model_name(path.name):
+        if path.is_file() and is_model_file_name(path.name):
             parts = tuple(part for part in part_paths(path) if part.is_file())
             named.update(parts)
             yield ModelEntry(directory.relative_to(folder).as_posix(), "Jan", parts[0], parts)
@@ -264,7 +270,7 @@ def _find_in_jan(folder: Path, report: Report) -> Iterator[ModelEntry]:
         yield ModelEntry(name or _stem(file.path.name), "Jan", file.path, file.parts)
 
 
-def _find_plain(folder: Path, source: str, report: Report) -> Iterator[ModelEntry]:
+def _find_in_plain_folder(folder: Path, source: str, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models of a folder by the names of their files."""
     for file in find_in_folder(folder, report):
         yield ModelEntry(_stem(file.path.name), source, file.path, file.parts)
@@ -289,11 +295,11 @@ _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 """A digest in a manifest, and the name of a file in Ollama's store."""
 
 
-def _find_in_ollama(root: Path, report: Report) -> Iterator[ModelEntry]:
+def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield Ollama's models: each manifest names the blob of its GGUF file, which may be missing."""
     names: set[str] = set()
     for manifests in (root / name for name in _ROOTS):
-        for directory, files in walk(manifests, report):
+        for directory, files in walk_folders(manifests, report):
             parent = directory.relative_to(manifests).as_posix()
             if parent.count("/") != 2:  # host/namespace/model, and the tags as files in it
                 continue
@@ -349,6 +355,8 @@ def model_name(path: Path) -> str:
     Ollama names files by their digests, and in its manifests. Of several names, this is the shortest.
     """
     if _DIGEST.fullmatch(path.name) and path.parent.name == "blobs":
-        names = [entry.name for entry in _find_in_ollama(path.parents[1], lambda _: None) if entry.path == path]
+        names = [
+            entry.name for entry in _find_in_ollama_folder(path.parents[1], lambda _: None) if entry.path == path
+        ]
         return min(names, key=lambda name: (len(name), name), default=path.name)
     return path.stem

@@ -68,7 +68,7 @@ _FILE_TYPES = {
     26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0",
     37: "TQ2_0", 38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0",
 }  # fmt: skip
-_GUESSED = 1024
+_GUESSED_FLAG = 1024
 """LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed."""
 # enum ggml_type of ggml.h.
 _TENSOR_TYPES = {
@@ -80,7 +80,7 @@ _TENSOR_TYPES = {
 _PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
 """What llama.cpp takes of a repository if no quantization is named, in this order; then the first file."""
 _TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
-_OTHER_FILES = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+_NON_MODEL_WORDS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """In the names of files that belong to a model and are none by themselves, as llama.cpp knows them."""
 
 
@@ -92,7 +92,7 @@ def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) ->
         elements_by_type: How many weights each ggml type has. Without a known file type, the most frequent one
             names the quantization.
     """
-    if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED)):
+    if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED_FLAG)):
         return name
     if not elements_by_type:
         return "unknown"
@@ -108,10 +108,10 @@ def quantization_tag(file_name: str) -> str:
     return match[1].upper() if match else ""
 
 
-def is_model_name(path: str) -> bool:
+def is_model_file_name(path: str) -> bool:
     """True if a path is that of a GGUF file that is a model, or a part of one, by its name."""
     name = path.rpartition("/")[2]
-    return name.lower().endswith(".gguf") and not any(word in name for word in _OTHER_FILES)
+    return name.lower().endswith(".gguf") and not any(word in name for word in _NON_MODEL_WORDS)
 
 
 def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
@@ -124,7 +124,7 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
         paths: The files of the repository, relative to it, in the hub's order.
         tag: The quantization; None for the preferred ones.
     """
-    candidates = [path for path in paths if is_model_name(path) and _is_first_part(path)]
+    candidates = [path for path in paths if is_model_file_name(path) and _is_first_part(path)]
     for wanted in (tag,) if tag else _PREFERRED_TAGS:
         pattern = re.compile(re.escape(wanted) + "[.-]", re.IGNORECASE)
         for path in candidates:

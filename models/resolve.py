@@ -12,16 +12,16 @@ from ..common.text import nearest_name
 from . import folders as locations
 from . import listing as scanning
 from .errors import ModelError
-from .folders import Report
+from .folders import ProblemReporter
 from .listing import (
     ModelEntry,
     current_system,
-    find_of_hugging_face,
-    find_of_lm_studio,
-    find_of_ollama,
+    find_hugging_face_models,
+    find_lm_studio_models,
+    find_ollama_models,
     list_models,
 )
-from .names import choose_file, is_model_name, part_paths
+from .names import choose_file, is_model_file_name, part_paths
 
 _REPOSITORY = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")
@@ -109,46 +109,48 @@ def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
         return path
     unreadable: list[str] = []
     if text.startswith("ollama:"):
-        return _resolve_of_tool(text, "Ollama", find_of_ollama, unreadable)
+        return _resolve_of_tool(text, "Ollama", find_ollama_models, unreadable)
     if text.startswith("lmstudio:"):
-        return _resolve_of_tool(text, "LM Studio", find_of_lm_studio, unreadable)
+        return _resolve_of_tool(text, "LM Studio", find_lm_studio_models, unreadable)
     if text.startswith(_HUB_PREFIXES):
         return _resolve_of_hub(text)
-    entries = list_models(folders, has_missing=True)
+    entries = list_models(folders, includes_missing=True)
     entry = _find_under_all_names(text, entries, folders)
     if entry is not None:
         return entry.path
     if _exists(path) or text.lower().endswith(".gguf"):
         return path
-    hint = _hint(text, entries)
+    hint = _nearest_name_hint(text, entries)
     raise ModelError(f"{text}: there is no such file, and no model of this name{hint}; gen models lists them")
 
 
 def _resolve_of_tool(
     text: str,
     tool: str,
-    find: Callable[[locations.SystemFolders, Report], Iterator[ModelEntry]],
+    find: Callable[[locations.SystemFolders, ProblemReporter], Iterator[ModelEntry]],
     unreadable: list[str],
 ) -> Path:
     entries = list(find(current_system(), unreadable.append))
-    entry = _find(text, entries)
+    entry = _find_entry(text, entries)
     if entry is not None:
         return entry.path
     names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
     if names:
-        raise ModelError(f"{text}: {tool} has no model of this name here{_hint(text, entries)}; it has {names}")
+        raise ModelError(
+            f"{text}: {tool} has no model of this name here{_nearest_name_hint(text, entries)}; it has {names}"
+        )
     why = f" ({unreadable[0]})" if unreadable else ""
     raise ModelError(f"{text}: no model of {tool} is found on this machine{why}; gen models lists the others")
 
 
 def _resolve_of_hub(text: str) -> Path:
     if "/" not in text:  # a part of a name
-        entries = list(find_of_hugging_face(current_system(), lambda _: None))
-        entry = _find(text, entries)
+        entries = list(find_hugging_face_models(current_system(), lambda _: None))
+        entry = _find_entry(text, entries)
         if entry is not None:
             return entry.path
     reference = parse_hub_reference(text)
-    files = _files_of(reference.repository)
+    files = _local_repository_files(reference.repository)
     chosen = reference.choose(files)
     if chosen is None:
         raise ModelNotHereError(reference)
@@ -158,7 +160,7 @@ def _resolve_of_hub(text: str) -> Path:
     return files[chosen]
 
 
-def _files_of(repository: str) -> dict[str, Path]:
+def _local_repository_files(repository: str) -> dict[str, Path]:
     """The files of a repository that are on this machine, by their paths in it.
 
     They are looked for in Hugging Face's cache, then in LM Studio's folders, which keep the names of publisher and
@@ -176,7 +178,7 @@ def _files_of(repository: str) -> dict[str, Path]:
     start = repository.replace("/", "_") + "_"
     for folder in locations.llama_cpp_folders(system):
         for path in sorted(folder.glob(f"{start}*.gguf")) if folder.is_dir() else ():
-            if is_model_name(path.name):
+            if is_model_file_name(path.name):
                 files.setdefault(path.name[len(start) :], path)
     return files
 
@@ -186,23 +188,23 @@ def _find_under_all_names(
 ) -> ModelEntry | None:
     """Return the entry of a name as `_find` does; the name may be what another tool calls a file of the list."""
     sought = text.lower()
-    if any(sought in _names(entry) for entry in entries):
-        return _find(text, entries)
-    everything = list_models(folders, has_all_names=True, has_missing=True)
-    named = [entry for entry in everything if sought in _names(entry)]
-    return _find(text, named or entries) or _find(text, everything)
+    if any(sought in _lower_case_names(entry) for entry in entries):
+        return _find_entry(text, entries)
+    everything = list_models(folders, includes_all_names=True, includes_missing=True)
+    named = [entry for entry in everything if sought in _lower_case_names(entry)]
+    return _find_entry(text, named or entries) or _find_entry(text, everything)
 
 
-def _find(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
+def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
     """Return the entry of a name, or of a part that one entry only has; None if no entry has it.
 
     Entries whose file is missing count only if no other entry fits. Raises ``ModelError`` that names the
     candidates, or the missing file.
     """
     sought = text.lower()
-    exact = [entry for entry in entries if sought in _names(entry)]
-    words = [word for word in _bare(sought).split("@") if word]
-    matches = exact or [entry for entry in entries if _has_all(entry, words)]
+    exact = [entry for entry in entries if sought in _lower_case_names(entry)]
+    words = [word for word in _without_tool_prefix(sought).split("@") if word]
+    matches = exact or [entry for entry in entries if _contains_all_words(entry, words)]
     matches = [entry for entry in matches if not entry.is_missing] or matches
     if len({entry.path for entry in matches}) <= 1:
         entry = matches[0] if matches else None
@@ -216,33 +218,33 @@ def _find(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
     raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; give more of the name")
 
 
-def _names(entry: ModelEntry) -> set[str]:
+def _lower_case_names(entry: ModelEntry) -> set[str]:
     """All names of an entry in lower case: with and without the tool, the file's, Ollama's without ``:latest``."""
     name = entry.name.lower()
-    bare = _bare(name)
+    bare = _without_tool_prefix(name)
     names = {name, bare, name.removesuffix(":latest"), bare.removesuffix(":latest")}
     if entry.source != "Ollama":
         names |= {entry.path.name.lower(), entry.path.stem.lower()}
     return names
 
 
-def _bare(name: str) -> str:
+def _without_tool_prefix(name: str) -> str:
     """A name without the tool before it."""
     return name.partition(":")[2] if name.startswith(("ollama:", "lmstudio:", "hf:")) else name
 
 
-def _has_all(entry: ModelEntry, words: list[str]) -> bool:
+def _contains_all_words(entry: ModelEntry, words: list[str]) -> bool:
     """True if each word is a part of a name of the entry."""
-    names = [_bare(entry.name.lower())]
+    names = [_without_tool_prefix(entry.name.lower())]
     if entry.source != "Ollama":
         names.append(entry.path.name.lower())
     return bool(words) and all(any(word in name for name in names) for word in words)
 
 
-def _hint(text: str, entries: list[ModelEntry]) -> str:
+def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
     """Words on the nearest name. The tool before it does not count: all names of a tool would be near."""
-    shown = {_bare(name): entry.name for entry in entries for name in _names(entry)}
-    near = nearest_name(_bare(text.lower()), sorted(shown))
+    shown = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
+    near = nearest_name(_without_tool_prefix(text.lower()), sorted(shown))
     return f" (did you mean {shown[near]}?)" if near else ""
 
 

@@ -111,7 +111,7 @@ def show(options: ModelShowOptions) -> None:
     path = find_model_file(options.name)
     entry = _entry_of(path, options.name)
     summary = next(iter(read_summaries([entry])))
-    facts = read_facts(path, entry.settings)
+    facts = read_facts(path, entry.ollama_settings_file)
     if options.format is ModelsFormat.json:
         print(json.dumps({**summary.as_json(), **facts.as_json()}, indent=2, ensure_ascii=False))
     else:
@@ -142,7 +142,7 @@ def _list(options: ModelListOptions) -> None:
 
     start_collector()
     part = (options.part or "").lower()
-    found = list_models(user_config().model_folders, print_note, has_missing=True)
+    found = list_models(user_config().model_folders, print_note, includes_missing=True)
     entries = [entry for entry in found if part in entry.name.lower()]
     listed = entries if options.has_missing else [entry for entry in entries if not entry.is_missing]
     summaries = list(read_summaries(listed))

@@ -119,11 +119,11 @@ def _show_settings(facts: ModelFacts) -> None:
         settings = ", ".join(f"{name} {_number(value)}" for name, value in facts.sampling.items())
         print()
         print_wrapped(visible(f"the author's sampling settings: {settings}; use them with -P model"), 2)
-    if facts.tool_settings:
-        settings = ", ".join(f"{name} {value}" for name, value in facts.tool_settings.items())
+    if facts.ollama_settings:
+        settings = ", ".join(f"{name} {value}" for name, value in facts.ollama_settings.items())
         print()
         print_wrapped(visible(f"Ollama's settings for it: {settings}"), 2)
-    if not facts.sampling and not facts.tool_settings:
+    if not facts.sampling and not facts.ollama_settings:
         print("\nthe author's sampling settings: none in the file")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS, SPLIT_MODES
 from ...models.errors import ModelError
-from ...models.gguf import Values, check_is_adapter, check_is_model, faults, read_header
+from ...models.gguf import Values, check_is_adapter, check_is_model, iterate_fatal_values, read_header
 from ...models.names import first_part, model_bytes
 from .binding import AbortFlag, lib, supports_gpu
 
@@ -204,8 +204,8 @@ def check_overrides(overrides: MetadataOverrides, values: Values) -> None:
         if key in values and type(values[key]) is not type(value):
             expected, given = _type_name(values[key]), _type_name(value)
             raise ModelError(f"override of {key}: the file holds {expected}, not {given}")
-    faults_without = set(faults(values))
-    for fault in faults({**values, **encoded}):
+    faults_without = set(iterate_fatal_values(values))
+    for fault in iterate_fatal_values({**values, **encoded}):
         if fault not in faults_without:
             raise ModelError(f"override: {fault}")
 
@@ -310,7 +310,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
         check_is_adapter(Path(file), header.values.get("general.architecture"))
     if mmap is None:
         mmap = mlock or gpu_layers != 0 or not are_huge_pages_useful(model_bytes(path))
-    options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
+    options = LoadOptions(gpu_layers, mmap, mlock, header.bytes_without_token, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
 

@@ -219,7 +219,7 @@ def test_all_parts_of_a_split_model(home):
 def test_settings_of_ollama(home):
     in_ollama(home / ".ollama/models", f"{REGISTRY}/tuned:latest", settings={"temperature": 0.6})
     (entry,) = list_models()
-    assert json.loads(entry.settings.read_text()) == {"temperature": 0.6}
+    assert json.loads(entry.ollama_settings_file.read_text()) == {"temperature": 0.6}
 
 
 def test_own_folders(home):
@@ -237,7 +237,7 @@ def test_a_model_of_ollama_whose_file_is_missing_is_listed_on_request(home):
     path.unlink()
     in_ollama(home / ".ollama/models", f"{REGISTRY}/here:1b")
     assert [entry.name for entry in list_models()] == ["ollama:here:1b"]
-    summaries = {summary.entry.name: summary for summary in read_summaries(list_models(has_missing=True))}
+    summaries = {summary.entry.name: summary for summary in read_summaries(list_models(includes_missing=True))}
     assert list(summaries) == ["ollama:gone:1b", "ollama:here:1b"]
     gone, here = summaries.values()
     assert (gone.entry.is_missing, here.entry.is_missing) == (True, False)

@@ -28,7 +28,7 @@ def summary_of(path):
 def read_with(cls, path):
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = cls(data)
-        return reader.bytes_needed(), dict(reader.values), reader.tensor_count, list(reader.tokens())
+        return reader.read_min_file_bytes(), dict(reader.values), reader.tensor_count, list(reader.tokens())
 
 
 def test_the_bundled_model():
@@ -164,6 +164,6 @@ def test_facts(tmp_path):
     assert facts.vocabulary_size == 3
     assert [(token.role, token.id, token.text) for token in facts.special_tokens] == [("bos", 2, "<s>")]
     assert facts.sampling == {"temp": "0.600000"}
-    assert facts.tool_settings == {"temperature": 0.7}
+    assert facts.ollama_settings == {"temperature": 0.7}
     assert facts.value("license") == "mit"
     assert facts.value("context_length") == "2048"
