@@ -128,7 +128,7 @@ def _line(name: str, request_id: str) -> str:
 def _measure_driver(folder: Path, count: int) -> None:
     requests = _write_requests(folder / "requests", count)
     began = perf_counter()
-    journal = ResultJournal(folder / "written", resume=False, openai=False)
+    journal = ResultJournal(folder / "written", should_resume=False, is_openai=False)
     for number in range(count):
         journal.add(_line(f"request-{number}", "0" * 24))
     journal.close()
@@ -151,7 +151,7 @@ def _measure_driver(folder: Path, count: int) -> None:
 def _answer_at_once(requests: Path, count: int, workers: int, head_monitor: HeadMonitor) -> None:
     """Print how many requests a second the driver takes, and its processor time for each."""
     output = requests.with_name(f"results-{workers}")
-    results = ResultJournal(output, resume=False, openai=False)
+    results = ResultJournal(output, should_resume=False, is_openai=False)
     resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
     batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_mismatched_results=False)
     run = _run(workers, 64, ServicePlan(InstantFactory()), head_monitor)

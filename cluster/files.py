@@ -1,4 +1,4 @@
-"""Files that workers need: found there, or sent to them."""
+"""Transfer of files, such as models, to the nodes of a cluster that do not have them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from .connection import import_ray
 from .tasks import ClusterError, first_line
 
 _CHUNK_BYTES = 64 * 2**20
-_SAMPLES, _SAMPLE_BYTES = 64, 2**14
-"""So many pieces of a file, from its beginning to its end, tell it from another one."""
-_PARTIAL = ".partial"
+_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 2**14
+"""Number and size of the samples of a file that identify it. They are spread evenly over the file."""
+_PARTIAL_SUFFIX = ".partial"
+"""Ending of the name of a folder that is still being written."""
 
 
 class MissingFileError(Exception):
-    """A file that a worker needs is not on its node."""
+    """A file that a worker needs does not exist on the worker's node."""
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file in the object store.
+    """A file whose content is in Ray's object store.
 
-    Attributes: ``path``: where the driver has it; ``digest``: its SHA-256, in hexadecimal; ``chunks``: references
-    of its bytes, in order.
+    Attributes:
+        path: path of the file on the driver's machine.
+        digest: SHA-256 of the content, in hexadecimal.
+        chunks: references of the content's parts in the object store, in the order of the file.
     """
 
     path: Path
@@ -42,17 +45,19 @@ class PublishedFile:
 class NeededFiles:
     """The files that services need.
 
-    Attributes: ``samples``: the `_sample_digest` of each, by the path where the driver has it; ``published``: the
-    same files in the object store; None: they are not there.
+    Attributes:
+        samples: by the path on the driver's machine, the `_sample_digest` of each file.
+        published: the same files in the object store; None if they have not been put there.
     """
 
     samples: dict[Path, str]
     published: tuple[PublishedFile, ...] | None = None
 
     def find(self, path: Path) -> Path:
-        """Return where this node has a file, which is written if it is in the object store.
+        """Return the path of a file on this node, after copying the file from the object store if necessary.
 
-        Raises ``MissingFileError`` if it is nowhere, ``ClusterError`` if it cannot be written.
+        Raises ``MissingFileError`` if the file exists neither on this node nor in the object store, and
+        ``ClusterError`` if it cannot be written.
         """
         if self.published is None:
             with suppress(OSError):
@@ -63,7 +68,7 @@ class NeededFiles:
 
 
 def needed_files(paths: Sequence[Path]) -> NeededFiles:
-    """Return files of this machine as what services need. Raises ``ClusterError``."""
+    """Return the description of these files, so that workers can find them. Raises ``ClusterError``."""
     try:
         return NeededFiles({path: _sample_digest(path) for path in paths})
     except OSError as error:
@@ -71,27 +76,28 @@ def needed_files(paths: Sequence[Path]) -> NeededFiles:
 
 
 def _sample_digest(path: Path) -> str:
-    """Return SHA-256, in hexadecimal, of a file's size and of samples of its bytes: a gigabyte takes milliseconds.
+    """Return SHA-256, in hexadecimal, of a file's size and of samples of its bytes.
 
-    It tells another model at the same path. The copies that are sent are checked whole. Raises ``OSError``.
+    The digest shows whether another model has the same path on a node. Reading samples takes milliseconds, even
+    for gigabytes. Copies that are sent to a node are checked by the digest of all bytes. Raises ``OSError``.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest = hashlib.sha256(str(size).encode())
-        for sample in range(_SAMPLES):
-            file.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
+        for sample in range(_SAMPLE_COUNT):
+            file.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLE_COUNT - 1))
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 
 
 def publish(files: NeededFiles) -> NeededFiles:
-    """Put the files into the object store. Raises ``ClusterError``."""
+    """Put the files into the object store, and return their description. Raises ``ClusterError``."""
     try:
         return NeededFiles(files.samples, tuple(_publish(path) for path in files.samples))
     except OSError as error:
         raise ClusterError(f"{error.filename}: {error.strerror}") from None
     except import_ray().exceptions.RayError as error:
-        raise ClusterError(f"the model does not go into Ray's object store: {first_line(error)}") from None
+        raise ClusterError(f"the model cannot be put into Ray's object store: {first_line(error)}") from None
 
 
 def _publish(path: Path) -> PublishedFile:
@@ -105,20 +111,26 @@ def _publish(path: Path) -> PublishedFile:
 
 
 def _relative_path(path: Path, files: Sequence[PublishedFile]) -> Path:
-    """Where a file lies in the folder of all: the parts of a split model stay together, under their names."""
+    """Return the path of a file below the cache folder of these files.
+
+    The parts of a split model stay in one folder and keep their names, by which llama.cpp finds them.
+    """
     folders = sorted({file.path.parent for file in files})
     return Path(str(folders.index(path.parent)), path.name)
 
 
 def _write_to_cache(files: Sequence[PublishedFile]) -> Path:
-    """Write the files into a folder of this node that their checksums name, unless it is there; return it."""
+    """Return the cache folder of these files on this node, after writing the folder if it does not exist.
+
+    The name of the folder is a digest of the files' digests.
+    """
     names = "\n".join(f"{_relative_path(file.path, files)} {file.digest}" for file in files)
     folder = _cache_folder() / hashlib.sha256(names.encode()).hexdigest()
-    partial = folder.with_name(folder.name + _PARTIAL)
+    partial = folder.with_name(folder.name + _PARTIAL_SUFFIX)
     try:
         with _locked(folder):
             if not folder.is_dir():
-                shutil.rmtree(partial, ignore_errors=True)  # what a worker left that died
+                shutil.rmtree(partial, ignore_errors=True)  # from a worker that crashed while it wrote the folder
                 for file in files:
                     _write(file, partial / _relative_path(file.path, files))
                 partial.rename(folder)
@@ -129,6 +141,7 @@ def _write_to_cache(files: Sequence[PublishedFile]) -> Path:
 
 
 def _write(file: PublishedFile, path: Path) -> None:
+    """Write a file from the object store and check its digest. Raises ``ClusterError`` and ``OSError``."""
     ray = import_ray()
     digest = hashlib.sha256()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +153,7 @@ def _write(file: PublishedFile, path: Path) -> None:
         output.flush()
         os.fsync(output.fileno())
     if digest.hexdigest() != file.digest:
-        raise ClusterError(f"{file.path.name} did not arrive whole on a node; start again")
+        raise ClusterError(f"{file.path.name} arrived damaged on a node; start the command again")
 
 
 def _cache_folder() -> Path:
@@ -150,7 +163,7 @@ def _cache_folder() -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process of this node write the folder at a time."""
+    """Hold a lock while inside, so that only one process of this node writes the folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("wb") as lock:
         flock(lock, LOCK_EX)

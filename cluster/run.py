@@ -1,6 +1,6 @@
-"""A run on a cluster: tasks in, results out. Workers are started, watched and replaced, and no task is lost.
+"""A run on a cluster, which turns tasks into results. Lost workers are replaced, and no task is lost.
 
-A pool has as many workers as are wanted, as far as the cluster has room for them. A worker that dies is replaced.
+A pool starts the requested number of workers. Workers that do not fit on the cluster wait until they do.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .worker import Worker, WorkerLostError, WorkerNeeds, WorkerStatus, no_capac
 
 @dataclass(frozen=True)
 class ClusterRunOptions:
-    """How a run uses the cluster.
+    """Settings of a run on a cluster.
 
-    Args:
-        workers: how many there are; None: as many as fit.
-        needs: what each of them takes.
-        shard_size: how many tasks a worker gets at once.
-        stall_seconds: a worker that has tasks and makes nothing for so long is killed.
+    Attributes:
+        worker_count: number of workers; None starts as many as fit.
+        needs: resources that each worker needs.
+        shard_size: maximum number of tasks that a worker gets in one shard.
+        max_stall_seconds: a worker that has tasks and makes no progress for longer is killed and replaced.
     """
 
     worker_count: int | None
@@ -34,20 +34,22 @@ class ClusterRunOptions:
 
 
 _POLL_SECONDS = 0.5
-"""How long the driver waits for news before it looks at its workers."""
-_MAX_WORKERS_WITHOUT_GATHERING, _GATHER_SECONDS = 16, 0.1
-"""With more workers than that, the driver waits so long for further answers after the first."""
+"""Maximum time that the driver waits for results before it checks all workers."""
+_MAX_WORKERS_WITHOUT_GATHERING = 16
+_GATHER_SECONDS = 0.1
+"""With more workers than `_MAX_WORKERS_WITHOUT_GATHERING`, the driver waits this long after the first result, so
+that it receives the results of many workers in one round."""
 
 
 class ClusterRun:
-    """A run on a cluster that is connect. Its workers start at once.
+    """A run on a connected cluster. It starts its workers immediately.
 
     Args:
-        options: how the cluster is used.
-        service: what each worker runs.
-        get_rejection_reason: looks at a worker's facts, and returns why it may not join; None: it may.
-        report: takes sentences on what goes wrong meanwhile.
-        head_monitor: looks at the head.
+        options: settings of the run.
+        service: the service that each worker runs.
+        get_rejection_reason: returns why a worker with these facts may not join the run; None if it may.
+        report: called with messages about lost, rejected or waiting workers.
+        head_monitor: monitor of the cluster's head node.
     """
 
     def __init__(
@@ -65,18 +67,18 @@ class ClusterRun:
 
     @property
     def worker_statuses(self) -> Sequence[WorkerStatus]:
-        """How each worker is doing."""
+        """The progress of each worker that exists now."""
         return [worker.status for worker in self._pool]
 
     @property
     def unit_count(self) -> int:
-        """What all workers made, those that died included."""
+        """Number of units, such as tokens, that all workers generated, including lost workers."""
         return self._pool.unit_count
 
     def wait_for_worker(self) -> dict[str, Any] | None:
-        """Wait a moment for a worker to be ready; returns its facts, None if there is none yet.
+        """Wait briefly for a worker to be ready. Return the facts of a ready worker; None if there is none yet.
 
-        Raises ``ClusterError``, and what the start of a service raises.
+        Raises ``ClusterError``, and what the service raises when it is made.
         """
         list(self._poll_workers(None))
         return next((worker.facts for worker in self._pool if worker.facts is not None), None)
@@ -84,13 +86,13 @@ class ClusterRun:
     def results(
         self, tasks: Iterator[Task | None], should_stop: Callable[[], bool]
     ) -> Iterator[TaskResult | None]:
-        """Yield the results as they come, and now and then None, when there is time to show the progress.
+        """Yield each result when it arrives, and None periodically, so that the caller can show the progress.
 
         Args:
-            tasks: None: there is none yet.
-            should_stop: once it returns True, no further task is begun.
+            tasks: the tasks. None means that no further task has arrived yet.
+            should_stop: once it returns True, no more tasks are read; those that were assigned are finished.
 
-        Raises ``ClusterError``, and what ends a service.
+        Raises ``ClusterError``, and the exception that ends a service.
         """
         queue = ShardQueue(tasks, self._options.shard_size)
         while True:
@@ -103,11 +105,11 @@ class ClusterRun:
             yield None
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         self._pool.close()
 
     def _assign_shards(self, queue: ShardQueue) -> None:
-        """Give a shard to each worker that has none, then one more to each."""
+        """Assign a shard to each worker without tasks, then a second one to each worker that can take it."""
         size, now = self._options.shard_size, self._pool.clock.now
         ready = [worker for worker in self._pool if worker.can_take_shard(size)]
         for is_idle in (True, False):
@@ -119,9 +121,13 @@ class ClusterRun:
                     worker.assign(shard, now)
 
     def _poll_workers(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
-        """Wait for news of the workers, and yield the results in it; ``queue``: takes the shards of dead ones."""
+        """Wait briefly for results of the workers, yield them, and replace lost workers.
+
+        Args:
+            queue: gets the shards of lost workers; None if no tasks have been assigned yet.
+        """
         if self._head_monitor.is_unreachable:
-            raise ClusterError("the head of the cluster is gone; what was answered is kept")
+            raise ClusterError("the head of the cluster cannot be reached; all results so far are kept")
         self._pool.start_due()
         ready = self._wait()
         self._pool.clock.tick()
@@ -131,24 +137,25 @@ class ClusterRun:
                     yield from self._receive(worker)
                 if worker.seconds_without_progress(self._pool.clock.now) > self._options.max_stall_seconds:
                     raise WorkerLostError(
-                        f"it made nothing for {self._options.max_stall_seconds:g} s, and was ended"
+                        f"it made no progress for {self._options.max_stall_seconds:g} s, and was killed"
                     )
-            except WorkerLostError as death:
-                yield from self._replace(worker, death, queue)
+            except WorkerLostError as loss:
+                yield from self._replace(worker, loss, queue)
 
     def _wait(self) -> set[Any]:
-        """Wait a moment for answers of the workers; returns the references of those that are there."""
+        """Wait briefly for the pending calls of the workers, and return the references of those that are done."""
         references = [worker.reference for worker in self._pool]
-        if not references:  # Ray would not wait
+        if not references:  # ray.wait([]) returns immediately, and the caller's loop would spin
             sleep(_POLL_SECONDS)
             return set()
         count = len(references)
         self._ray.wait(references, timeout=_POLL_SECONDS)
-        # Of many workers, more answer soon: each look at all of them takes time.
+        # With many workers, more results arrive soon. A round for each would check all workers, which takes time.
         pause = _GATHER_SECONDS if count > _MAX_WORKERS_WITHOUT_GATHERING else 0
         return set(self._ray.wait(references, num_returns=count, timeout=pause)[0])
 
     def _receive(self, worker: Worker) -> list[TaskResult]:
+        """Return the results that a worker has sent. A worker that cannot start or may not join is removed."""
         was_ready = worker.facts is not None
         try:
             results = self._pool.receive(worker)
@@ -169,14 +176,14 @@ class ClusterRun:
         if reason is not None:
             raise ClusterError(reason)
 
-    def _replace(self, worker: Worker, death: WorkerLostError, queue: ShardQueue | None) -> Iterator[TaskResult]:
-        """Start another worker for a dead one; its shards go back. Yields the tasks that no worker survives."""
-        self._report(f"{worker.name} died ({death}); what it had goes to others")
-        self._pool.replace(worker, death)
+    def _replace(self, worker: Worker, loss: WorkerLostError, queue: ShardQueue | None) -> Iterator[TaskResult]:
+        """Replace a lost worker, requeue its shards, and yield failures of tasks that crashed too many workers."""
+        self._report(f"{worker.name} was lost ({loss}); its tasks are reassigned to other workers")
+        self._pool.replace(worker, loss)
         if queue is None:
             return
         for shard in worker.shards:
-            if death.is_node_failure:
+            if loss.is_node_failure:
                 queue.requeue(shard)
                 continue
             task = queue.requeue_after_crash(shard)
@@ -185,28 +192,30 @@ class ClusterRun:
 
 
 _MAX_FAILED_STARTS = 3
-"""After so many workers in a row that died while they started, the run ends if none was ever ready."""
+"""After this many crashes in a row during the start, the run ends if no worker has ever been ready."""
 _MAX_CRASHES_WITHOUT_RESULT = 24
-"""After so many deaths in a row without any result between them, the run ends. To find one bad task of a shard of
-eight takes five."""
+"""After this many crashes in a row without a result between them, the run ends. Five crashes are enough to find
+the task in a shard of eight that crashes workers."""
 _MAX_RESTART_DELAY_SECONDS = 60.0
-"""Between a worker that died while it started and the next one; the first delay is one second."""
+"""Maximum time between a crash during the start and the next start. The first delay is one second, and it doubles
+with each crash."""
 _CAPACITY_SECONDS = 10.0
-"""How often the run looks whether the cluster has room for the workers that are not ready."""
+"""Time between two checks whether the cluster has resources for the workers that are not ready."""
 
 
 class _WorkerPool:
-    """Workers, which start at once.
+    """The workers of a run. They are started immediately.
 
     Args:
-        worker_count: how many there are; None: as many as fit.
-        needs: what each of them takes.
-        service: what each runs.
-        report: takes sentences on what goes wrong meanwhile.
+        worker_count: number of workers; None starts as many as fit.
+        needs: resources that each worker needs.
+        service: the service that each worker runs.
+        report: called with messages about rejected or waiting workers.
 
-    Attributes: ``clock``: the time of the workers.
+    Attributes:
+        clock: clock whose times the workers get.
 
-    Raises ``ClusterError`` if not one fits.
+    Raises ``ClusterError`` if no worker fits on the cluster.
     """
 
     def __init__(
@@ -216,33 +225,31 @@ class _WorkerPool:
         self.clock = PollClock()
         self._needs, self._report = needs, report
         self._service, self._files = self._ray.put(service.make_service), needed_files(service.files)
-        fitting = workers_that_fit(self._nodes(), needs)
-        if not fitting:
+        fitting_count = workers_that_fit(self._nodes(), needs)
+        if not fitting_count:
             raise no_capacity_error(self._nodes(), needs)
-        self._worker_count = self._fitting_worker_count = worker_count or fitting
-        self._failed_start_count = self._started_count = self._units_of_removed_workers = (
-            self._crashes_without_result
-        ) = 0
-        self._unplaced_count = 0
+        self._worker_count = self._fitting_worker_count = worker_count or fitting_count
+        self._started_count = self._failed_start_count = self._crashes_without_result = 0
+        self._units_of_removed_workers = self._unplaced_count = 0
         self._was_ready = False
         self._rejections: list[str] = []
         self._workers: list[Worker] = []
         self._start_times = [self.clock.now] * self._worker_count
         self._checked_at = self.clock.now
-        self._report_fitting_count(fitting)
+        self._report_fitting_count(fitting_count)
         self.start_due()
 
     def __iter__(self) -> Iterator[Worker]:
-        """The workers, ready or not; some may be removed meanwhile."""
+        """Iterate over the workers, ready or not. The caller may remove workers during the iteration."""
         return iter(tuple(self._workers))
 
     @property
     def unit_count(self) -> int:
-        """What all workers made, those that died included."""
+        """Number of units, such as tokens, that all workers generated, including lost workers."""
         return self._units_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
 
     def start_due(self) -> None:
-        """Start the workers whose time has come, and say so if the cluster has no room for them now."""
+        """Start the workers whose start time has been reached. Periodically report workers that do not fit."""
         now = self.clock.now
         due = [time for time in self._start_times if time <= now]
         self._start_times = [time for time in self._start_times if time > now]
@@ -255,16 +262,18 @@ class _WorkerPool:
             self._check_capacity()
 
     def receive(self, worker: Worker) -> list[TaskResult]:
-        """Take what a worker answers; returns the results of tasks. One that is placed starts.
+        """Return the results that a worker has sent. A worker that Ray has just placed is started.
 
-        Raises ``WorkerLostError``, ``ClusterError``, and what ended its service.
+        If a file is missing on the worker's node, the file is put into the object store and the start is repeated.
+
+        Raises ``WorkerLostError``, ``ClusterError``, and the exception that ended the service.
         """
         was_placed, now = worker.host is not None, self.clock.now
         try:
             results = worker.receive(now)
         except MissingFileError:
             if self._files.published is None:
-                self._report("the model is sent to the nodes that lack it")
+                self._report("the model is sent to the nodes that do not have it")
                 self._files = publish(self._files)
             worker.start(self._files, now)
             return []
@@ -275,38 +284,36 @@ class _WorkerPool:
         return results
 
     def note_ready(self) -> None:
-        """Note that a worker has started and may join; tells which others may not."""
+        """Record that a worker has joined the run, and report rejected workers."""
         self._failed_start_count, self._was_ready = 0, True
         self._report_rejections()
 
     def reject(self, worker: Worker, reason: Exception) -> None:
-        """End a worker that cannot start or may not join. There is no other in its place: it would be the same.
+        """Remove a worker that cannot start or may not join. A replacement would fail in the same way.
 
-        Raises the reason if there is no other worker at all, with the worker's name if it is a ``ClusterError``.
+        If no worker is left, raises the reason, with the worker's name if the reason is a ``ClusterError``.
         """
         self._remove(worker)
         if not self._workers and not self._start_times:
             if isinstance(reason, ClusterError):
-                raise ClusterError(f"{worker.name} does not join, and there is no other: {reason}") from None
+                raise ClusterError(f"{worker.name} cannot join, and no other worker is left: {reason}") from None
             raise reason
-        self._rejections.append(f"{worker.name} does not join: {reason}")
+        self._rejections.append(f"{worker.name} cannot join: {reason}")
         if any(other.facts is not None for other in self._workers):
             self._report_rejections()
 
-    def replace(self, worker: Worker, death: WorkerLostError) -> None:
-        """Start another worker for one that died. Raises ``ClusterError`` if none stays alive."""
+    def replace(self, worker: Worker, loss: WorkerLostError) -> None:
+        """Schedule the start of a replacement for a worker. Raises ``ClusterError`` after too many crashes."""
         self._remove(worker)
-        if not death.is_node_failure:
-            self._count_death(worker, death)
-        delay = (
-            0.0
-            if not self._failed_start_count
-            else min(_MAX_RESTART_DELAY_SECONDS, 2.0 ** (self._failed_start_count - 1))
-        )
+        if not loss.is_node_failure:
+            self._count_crash(worker, loss)
+        delay = 0.0
+        if self._failed_start_count:
+            delay = min(_MAX_RESTART_DELAY_SECONDS, 2.0 ** (self._failed_start_count - 1))
         self._start_times.append(self.clock.now + delay)
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         for worker in self._workers:
             worker.kill()
 
@@ -316,54 +323,67 @@ class _WorkerPool:
         self._units_of_removed_workers += worker.status.unit_count
 
     def _report_rejections(self) -> None:
-        """Tell which workers do not join. If none does, the run ends soon, and its error says why."""
-        for refusal in self._rejections:
-            self._report(refusal)
+        """Report workers that cannot join. Called once a worker is ready: otherwise the run ends with a reason."""
+        for rejection in self._rejections:
+            self._report(rejection)
         self._rejections.clear()
 
-    def _count_death(self, worker: Worker, death: WorkerLostError) -> None:
+    def _count_crash(self, worker: Worker, loss: WorkerLostError) -> None:
+        """Count a crash. Raises ``ClusterError`` after too many crashes in a row."""
         self._crashes_without_result += 1
         if self._crashes_without_result >= _MAX_CRASHES_WITHOUT_RESULT:
-            raise ClusterError(f"{self._crashes_without_result} workers in a row died without a result: {death}")
+            raise ClusterError(f"{self._crashes_without_result} workers in a row crashed without a result: {loss}")
         if worker.facts is None:
             self._failed_start_count += 1
             if self._failed_start_count >= _MAX_FAILED_STARTS and not self._was_ready:
-                raise ClusterError(f"{self._failed_start_count} workers in a row died while they started: {death}")
+                raise ClusterError(
+                    f"{self._failed_start_count} workers in a row crashed while they started: {loss}"
+                )
 
     def _check_capacity(self) -> None:
+        """Report if workers wait for resources of the cluster."""
         if all(worker.facts is not None for worker in self._workers):
             return
         self._report_fitting_count(workers_that_fit(self._nodes(), self._needs))
-        waiting = sum(worker.seconds_without_host(self.clock.now) >= _CAPACITY_SECONDS for worker in self._workers)
-        if waiting > max(self._unplaced_count, self._worker_count - self._fitting_worker_count):
-            verb = "waits" if waiting == 1 else "wait"
-            self._report(f"{waiting} of {self._worker_count} workers {verb}: the cluster is busy with other work")
-        self._unplaced_count = waiting
+        now = self.clock.now
+        unplaced_count = sum(worker.seconds_without_host(now) >= _CAPACITY_SECONDS for worker in self._workers)
+        if unplaced_count > max(self._unplaced_count, self._worker_count - self._fitting_worker_count):
+            verb = "waits" if unplaced_count == 1 else "wait"
+            self._report(
+                f"{unplaced_count} of {self._worker_count} workers {verb}: the cluster is busy with other work"
+            )
+        self._unplaced_count = unplaced_count
 
     def _nodes(self) -> list[dict[str, float]]:
-        """What each node that is alive has."""
+        """Return the resources of each node that is alive, under Ray's names."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
-    def _report_fitting_count(self, fitting: int) -> None:
-        room = min(fitting, self._worker_count)
-        if room < self._fitting_worker_count:
+    def _report_fitting_count(self, fitting_count: int) -> None:
+        """Report if fewer workers fit on the cluster than at the last check."""
+        fitting_count = min(fitting_count, self._worker_count)
+        if fitting_count < self._fitting_worker_count:
             self._report(
-                f"the cluster has room for {room} of {self._worker_count} workers; the others wait for it"
+                f"{fitting_count} of {self._worker_count} workers fit on the cluster;"
+                " the others wait for resources"
             )
-        self._fitting_worker_count = room
+        self._fitting_worker_count = fitting_count
 
 
 _MAX_STEP_SECONDS = 2.0
-"""More than lies between two looks of a driver that is not held up."""
+"""Maximum time by which one check of the workers advances the clock; longer than the usual time between checks."""
 
 
 class PollClock:
-    """Seconds in which the driver looked at its workers.
+    """A clock that runs only while the driver checks its workers.
 
-    A driver that was suspended, or waited for a full pipe, has read no news meanwhile: no worker hangs for that.
+    A driver that was suspended, or waited for a full pipe, has not read the workers' results meanwhile. This time
+    must not count as time in which a worker made no progress.
 
     Args:
-        time: the clock that it follows.
+        time: clock that is followed, in seconds.
+
+    Attributes:
+        now: time since the start, in seconds, without the time in which no workers were checked.
     """
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
@@ -372,7 +392,7 @@ class PollClock:
         self.now = 0.0
 
     def tick(self) -> None:
-        """Go on: the driver looks now."""
+        """Advance the clock; called at each check of the workers."""
         time = self._time()
         self.now += min(time - self._checked_at, _MAX_STEP_SECONDS)
         self._checked_at = time

@@ -1,6 +1,6 @@
-"""Tasks, the services that answer them on workers, and the shards in which workers get them.
+"""Tasks, the services that answer tasks on workers, and the shards in which tasks are assigned to workers.
 
-A shard whose worker died returns to the queue, which finds the task that crashes its worker.
+A shard whose worker crashed returns to the queue, which finds out which of its tasks crashes the workers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from ..common.errors import LogitsmithError
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work. ``key``: names it; ``content``: whatever the service understands, can be pickled."""
+    """A unit of work.
+
+    Attributes:
+        key: name of the task, unique in a run.
+        content: data that the service understands; can be pickled.
+    """
 
     key: str
     content: Any
 
 
 class TaskResult(NamedTuple):
-    """What became of a task.
+    """The outcome of a task.
 
     Attributes:
-        key: the task's.
-        content: what the service made of it; None: it ends every process that it is given to.
-        has_failed: True if it was not answered.
+        key: key of the task.
+        content: what the service made of the task; None if the task crashed every worker that computed it.
+        has_failed: whether the task was not answered.
     """
 
     key: str
@@ -38,27 +43,31 @@ class TaskResult(NamedTuple):
 
 
 class Service(Protocol):
-    """What answers tasks in a worker's process, such as a loaded model."""
+    """Code that answers tasks in a worker's process, such as a loaded model."""
 
     def facts(self) -> dict[str, Any]:
-        """What the driver wants to know of this worker before it gets a task; can be pickled."""
+        """Return a description of this worker, which the driver reads before it assigns tasks; can be pickled."""
         ...
 
     def serve(
-        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+        self,
+        tasks: Iterable[Task | None],
+        send_result: Callable[[TaskResult], None],
+        add_progress: Callable[[int], None],
     ) -> None:
-        """Answer tasks as they come, in any order.
+        """Answer tasks while more of them arrive. The results may have another order.
 
         Args:
-            tasks: None means that there is none yet: the next one is asked for when that suits.
-            answer: called with each result.
-            progress: called with the number of units, such as tokens, that were made.
+            tasks: the tasks. None means that no further task has arrived yet: the service continues with the tasks
+                that it has, and asks for the next one later.
+            send_result: called with each result.
+            add_progress: called with the number of units, such as tokens, generated since the last call.
         """
         ...
 
 
 FindFile = Callable[[Path], Path]
-"""Returns where the worker's node has a file that the driver named."""
+"""Returns the path on the worker's node of a file, given its path on the driver's machine."""
 
 ServiceFactory = Callable[[FindFile], Service]
 """Makes the service in the worker's process; can be pickled."""
@@ -66,9 +75,11 @@ ServiceFactory = Callable[[FindFile], Service]
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """What workers run.
+    """The service that each worker runs.
 
-    Attributes: ``make``: makes the service; ``files``: what it needs; a node that lacks them gets them.
+    Attributes:
+        make_service: makes the service.
+        files: files that the service needs. They are sent to nodes that do not have them.
     """
 
     make_service: ServiceFactory
@@ -76,16 +87,16 @@ class ServicePlan:
 
 
 _MAX_CRASHES = 2
-"""A shard whose workers died so often is split; a task that was alone in it is to blame for one more death."""
+"""A shard that has crashed this many workers is split. A single task is given up after one more crash."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Tasks that go to a worker together.
+    """Tasks that are assigned to a worker together.
 
     Attributes:
         tasks: the tasks.
-        crash_count: how many workers died with it.
+        crash_count: number of workers that crashed while they had this shard.
     """
 
     tasks: tuple[Task, ...]
@@ -93,30 +104,37 @@ class Shard:
 
     @property
     def has_crashed_worker(self) -> bool:
-        """True if a worker died with it. It goes to a worker that has nothing else, so that blame is certain."""
+        """Whether a worker crashed while it had this shard.
+
+        Such a shard is assigned only to a worker without other tasks, so that the next crash has a certain cause.
+        """
         return self.crash_count > 0
 
 
 class ShardQueue:
-    """Gives out shards: first what came back, then new ones.
+    """A queue of shards: those that were returned by lost workers precede new ones.
 
     Args:
-        tasks: the tasks, read as they are needed. None: there is none yet.
-        size: how many tasks a new shard has at most.
+        tasks: the tasks, read when a shard is needed. None means that no further task has arrived yet.
+        max_shard_size: maximum number of tasks in a new shard.
     """
 
-    def __init__(self, tasks: Iterator[Task | None], size: int) -> None:
-        self._tasks, self._size = tasks, size
+    def __init__(self, tasks: Iterator[Task | None], max_shard_size: int) -> None:
+        self._tasks, self._max_shard_size = tasks, max_shard_size
         self._returned: deque[Shard] = deque()
         self._is_read = False
 
     @property
     def is_exhausted(self) -> bool:
-        """True if no shard will come any more, unless one comes back."""
+        """Whether the queue will give no more shards, unless a worker that has one is lost."""
         return self._is_read and not self._returned
 
     def next(self, *, allows_crashed: bool) -> Shard | None:
-        """Return a shard; None if there is none now. ``allows_crashed``: see `Shard.has_crashed_worker`."""
+        """Return a shard; None if there is no shard now.
+
+        Args:
+            allows_crashed: whether the shard may be one that has crashed a worker.
+        """
         for index, shard in enumerate(self._returned):
             if allows_crashed or not shard.has_crashed_worker:
                 del self._returned[index]
@@ -124,14 +142,14 @@ class ShardQueue:
         return self._new_shard()
 
     def requeue(self, shard: Shard) -> None:
-        """Take back a shard for whose return no task is to blame."""
+        """Return a shard to the queue that did not cause the loss of its worker."""
         self._returned.append(shard)
 
     def requeue_after_crash(self, shard: Shard) -> Task | None:
-        """Take back a shard whose worker died with it.
+        """Return a shard to the queue during which its worker crashed.
 
-        From the second death on it is split. Returns a task that is to blame: it was alone, and more workers died
-        with it. It does not come back.
+        From the second crash on, the shard is split. If the shard is a single task that has crashed too many
+        workers, the task is returned to the caller, and not to the queue.
         """
         tasks, crash_count = shard.tasks, shard.crash_count + 1
         if len(tasks) == 1 and crash_count > _MAX_CRASHES:
@@ -139,31 +157,31 @@ class ShardQueue:
         half = len(tasks) // 2
         if crash_count < _MAX_CRASHES or not half:
             self._returned.append(Shard(tasks, crash_count))
-        else:  # each half has yet to show whether it is to blame
+        else:  # only one half may contain the task that crashes workers
             self._returned.extend((Shard(tasks[:half], crash_count), Shard(tasks[half:], crash_count)))
         return None
 
     def stop(self) -> None:
-        """Read no further tasks."""
+        """Read no more tasks."""
         self._is_read = True
 
     def _new_shard(self) -> Shard | None:
         if self._is_read:
             return None
         tasks = []
-        for task in islice(self._tasks, self._size):
+        for task in islice(self._tasks, self._max_shard_size):
             if task is None:
                 break
             tasks.append(task)
         else:
-            self._is_read = len(tasks) < self._size
+            self._is_read = len(tasks) < self._max_shard_size
         return Shard(tuple(tasks)) if tasks else None
 
 
 class ClusterError(LogitsmithError, RuntimeError):
-    """A cluster that cannot be joined, or cannot do the work. The message says what, where and what to do."""
+    """A cluster cannot be joined, or cannot do the work. The message says what failed, where, and what to do."""
 
 
 def first_line(error: Exception) -> str:
-    """Return the kind and the first line of an error of Ray's, which may have a page."""
+    """Return the type and the first line of an error of Ray, whose message may fill a page."""
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")

@@ -1,7 +1,7 @@
-"""A worker, as the driver sees it and as Ray runs it, and the room that a cluster has for workers.
+"""Workers of a cluster, in the driver and in Ray, and how many of them fit on the cluster's nodes.
 
-`Worker` is the driver's side: what the worker has, what it answers, and whether it is alive. `WorkerActor` is the
-actor of Ray's that holds one service. It takes tasks and returns results as they are ready.
+`Worker` is the driver's side: it knows the worker's tasks, receives its results, and notices when it is lost.
+`WorkerActor` is the Ray actor that runs a service: it gets tasks, and returns results as soon as they are ready.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResul
 
 @dataclass(frozen=True)
 class WorkerNeeds:
-    """What a worker takes of its node: processors, GPUs, and bytes of memory."""
+    """The resources of a node that one worker needs.
+
+    Attributes:
+        cpus: number of processors.
+        gpus: number of GPUs, which may be a fraction.
+        memory_bytes: memory.
+    """
 
     cpus: int
     gpus: float
@@ -35,22 +41,22 @@ class WorkerNeeds:
 
 
 def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> int:
-    """Return how many workers fit on nodes, each given by its resources under Ray's names."""
+    """Return how many workers fit on these nodes; each node is given by its resources, under Ray's names."""
     return sum(_fit_on(node, needs) for node in nodes)
 
 
 def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
-    room = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
+    counts = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
     if needs.gpus:
-        room.append(node.get("GPU", 0) // needs.gpus)
-    return int(min(room))
+        counts.append(node.get("GPU", 0) // needs.gpus)
+    return int(min(counts))
 
 
 def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
-    """Return the error for nodes on which not one worker fits."""
+    """Return the error for a cluster on which no worker fits."""
     largest = max((_describe(node) for node in nodes), default="none")
     return ClusterError(
-        f"a worker needs {needs}, and no node of the cluster has that (there is {largest}); "
+        f"a worker needs {needs}, and no node of the cluster has that (the largest has {largest}); "
         f"see --cpus-per-worker, --parallel and -c"
     )
 
@@ -61,10 +67,15 @@ def _describe(node: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """How a worker is doing.
+    """The progress of a worker.
 
-    Attributes: ``name``: its number and host; ``is_ready``: True once it takes tasks; ``answered``,
-    ``failed``: tasks; ``units``: what it made, such as tokens; ``seconds``: since it was ready.
+    Attributes:
+        name: number and host of the worker, for messages.
+        is_ready: whether the worker has loaded its service and accepts tasks.
+        answered_count: number of tasks that were answered.
+        failed_count: number of tasks that got an error instead of an answer.
+        unit_count: number of units, such as tokens, that the worker has generated.
+        seconds: time since the worker was ready; 0 before that.
     """
 
     name: str
@@ -76,9 +87,10 @@ class WorkerStatus:
 
 
 class WorkerLostError(Exception):
-    """A worker that is gone.
+    """A worker crashed, stopped responding, or cannot be reached any more. The message says why.
 
-    Attributes: ``is_node_failure``: True if the whole node died, for which no task is to blame.
+    Attributes:
+        is_node_failure: whether the entire node was lost, so that no task can be the cause.
     """
 
     def __init__(self, reason: str, is_node_failure: bool = False) -> None:
@@ -87,22 +99,27 @@ class WorkerLostError(Exception):
 
 
 _NODE_DIED_MESSAGE = "its node has died"
-"""The words in Ray's message by which the death of a node differs from that of a process."""
+"""Part of Ray's message that distinguishes the loss of a node from the crash of a process."""
 
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 class Worker:
-    """A worker: Ray places it, it starts, and takes tasks then.
+    """A worker, as the driver sees it. Ray places the worker on a node, then it is started, then it accepts tasks.
 
-    It has one question to answer at any time, whose reference is ``reference``. Times are those of a `PollClock`.
-    Attributes: ``host``, None until it is placed; ``facts``, its service's, None until it takes tasks.
+    One call of the actor is pending at any time; its result is fetched by `receive`. All times are those of a
+    `PollClock`.
 
     Args:
-        number: its number in this run, from 1.
-        service: the reference of what makes its service.
-        needs: what it takes of its node.
-        now: the time.
+        number: number of the worker in this run, counted from 1.
+        service: reference of the `ServiceFactory` in Ray's object store.
+        needs: resources that the worker needs.
+        now: present time.
+
+    Attributes:
+        reference: Ray's reference of the pending call.
+        host: name of the worker's node; None until Ray has placed the worker.
+        facts: the description that `Service.facts` returns; None until the worker accepts tasks.
     """
 
     def __init__(self, number: int, service: Any, needs: WorkerNeeds, now: float) -> None:
@@ -114,7 +131,7 @@ class Worker:
         self._service = service
         self.reference = self._actor.host.remote()
         self._changed_at, self._ready_at = now, monotonic()
-        self._number, self._answered, self._failed, self._unit_count = number, 0, 0, 0
+        self._number, self._answered_count, self._failed_count, self._unit_count = number, 0, 0, 0
         self._shards: list[_AssignedShard] = []
         self._shard_of_task: dict[str, _AssignedShard] = {}
         self.host: str | None = None
@@ -122,59 +139,68 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """Its number, and its host once that is known."""
+        """The worker's number, followed by its host once the host is known."""
         return f"worker {self._number}" + ("" if self.host is None else f" on {self.host}")
 
     @property
     def status(self) -> WorkerStatus:
-        """How it is doing."""
+        """The worker's progress."""
         is_ready = self.facts is not None
         seconds = monotonic() - self._ready_at if is_ready else 0.0
-        return WorkerStatus(self.name, is_ready, self._answered, self._failed, self._unit_count, seconds)
+        return WorkerStatus(
+            self.name, is_ready, self._answered_count, self._failed_count, self._unit_count, seconds
+        )
 
     @property
     def shards(self) -> list[Shard]:
-        """What is left of the shards that it has."""
+        """The shards that the worker has, without the tasks that it has finished."""
         return [Shard(tuple(shard.tasks.values()), shard.crash_count) for shard in self._shards]
 
     @property
     def task_count(self) -> int:
-        """How many tasks it has."""
+        """Number of unfinished tasks that the worker has."""
         return len(self._shard_of_task)
 
     def can_take_shard(self, shard_size: int) -> bool:
-        """True if it takes one more shard: its slots stay full when the last ones come to their end."""
-        is_alone = any(shard.crash_count for shard in self._shards)
-        return self.facts is not None and not is_alone and self.task_count <= shard_size
+        """Return whether the worker should get one more shard.
+
+        It gets the next shard before it has finished the last one, so that its slots stay full. A shard that has
+        crashed a worker is computed alone.
+        """
+        has_crashed_shard = any(shard.crash_count for shard in self._shards)
+        return self.facts is not None and not has_crashed_shard and self.task_count <= shard_size
 
     def seconds_without_host(self, now: float) -> float:
-        """For how long Ray has found no place for it; 0 once it has."""
+        """Return how long Ray has not found a node for the worker; 0 once it has."""
         return now - self._changed_at if self.host is None else 0.0
 
     def seconds_without_progress(self, now: float) -> float:
-        """For how long it has made nothing although it starts, or has tasks."""
-        is_at_work = self.task_count > 0 if self.facts is not None else self.host is not None
-        return now - self._changed_at if is_at_work else 0.0
+        """Return how long the worker, while it starts or has tasks, has made no progress; 0 if it is idle."""
+        is_busy = self.task_count > 0 if self.facts is not None else self.host is not None
+        return now - self._changed_at if is_busy else 0.0
 
     def start(self, files: NeededFiles, now: float) -> None:
-        """Let it make its service, or try again."""
+        """Make the worker load its service."""
         self.reference, self._changed_at = self._actor.start.remote(self._service, files), now
 
     def assign(self, shard: Shard, now: float) -> None:
-        """Give it a shard."""
+        """Assign a shard to the worker."""
         if not self.task_count:
             self._changed_at = now
-        given = _AssignedShard({task.key: task for task in shard.tasks}, shard.crash_count)
-        self._shards.append(given)
-        self._shard_of_task.update(dict.fromkeys(given.tasks, given))
+        assigned = _AssignedShard({task.key: task for task in shard.tasks}, shard.crash_count)
+        self._shards.append(assigned)
+        self._shard_of_task.update(dict.fromkeys(assigned.tasks, assigned))
         self._actor.add_tasks.remote(shard.tasks)
 
     def receive(self, now: float) -> list[TaskResult]:
-        """Take the answer that is there; returns the results of tasks. `start` follows once it is placed.
+        """Fetch the result of the pending call, and return the results of tasks in it. Begins the next call.
 
-        Raises ``WorkerLostError``, ``ClusterError``; ``MissingFileError`` for a start; and what ended its service.
+        The first call returns the worker's host; the caller then calls `start`.
+
+        Raises ``WorkerLostError``, ``ClusterError``, the exception that ended the service, and, after `start`,
+        ``MissingFileError``.
         """
-        value = self._value(self.reference)
+        value = self._fetch(self.reference)
         if self.host is None:
             self.host = value
             return []
@@ -185,43 +211,44 @@ class Worker:
             results, units = value
             if results or units > self._unit_count:
                 self._unit_count, self._changed_at = units, now
-            self._take(results)
+            self._record_results(results)
         self.reference = self._actor.collect.remote()
         return results
 
-    def _take(self, results: list[TaskResult]) -> None:
+    def _record_results(self, results: list[TaskResult]) -> None:
         for result in results:
-            self._failed += result.has_failed
-            self._answered += not result.has_failed
+            self._failed_count += result.has_failed
+            self._answered_count += not result.has_failed
             shard = self._shard_of_task.pop(result.key)
             del shard.tasks[result.key]
             if not shard.tasks:
                 self._shards.remove(shard)
 
     def kill(self) -> None:
-        """End its process."""
-        with suppress(Exception):  # it may be gone, or its node
+        """Kill the worker's process."""
+        with suppress(Exception):  # the process or its node may not exist any more
             self._ray.kill(self._actor)
 
-    def _value(self, reference: Any) -> Any:
+    def _fetch(self, reference: Any) -> Any:
+        """Return the result of a call, or raise the exception that stands for Ray's error."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
         except errors.RayTaskError as error:
-            raise _cause(error, errors) from None
+            raise _cause_of_task_error(error, errors) from None
         except errors.OutOfMemoryError:
-            raise WorkerLostError("Ray ended it, because its node was out of memory") from None
+            raise WorkerLostError("Ray killed it because its node was out of memory") from None
         except errors.ActorUnavailableError:
             raise WorkerLostError("its node cannot be reached", is_node_failure=True) from None
         except (errors.ObjectLostError, errors.NodeDiedError):
-            raise WorkerLostError("its node is gone", is_node_failure=True) from None
+            raise WorkerLostError("its node failed", is_node_failure=True) from None
         except (errors.RayActorError, errors.WorkerCrashedError) as error:
             missing = _MISSING_MODULE.search(str(error))
             if missing is not None:
-                reason = f"the node lacks the Python package {missing[1]}; install the same there as here"
+                reason = f"the node lacks the Python package {missing[1]}; install the same version there as here"
                 raise ClusterError(reason) from None
             if _NODE_DIED_MESSAGE in str(error):
-                raise WorkerLostError("its node is gone", is_node_failure=True) from None
+                raise WorkerLostError("its node failed", is_node_failure=True) from None
             raise WorkerLostError("its process ended") from None
         except errors.RayError as error:
             raise WorkerLostError(first_line(error)) from None
@@ -229,14 +256,19 @@ class Worker:
 
 @dataclass
 class _AssignedShard:
-    """A shard at work. ``tasks``: those without a result, by their keys; ``crash_count``: see `Shard`."""
+    """A shard that a worker has.
+
+    Attributes:
+        tasks: the tasks without a result, by their keys.
+        crash_count: number of workers that crashed while they had this shard.
+    """
 
     tasks: dict[str, Task]
     crash_count: int
 
 
-def _cause(error: Any, errors: Any) -> Exception:
-    """What a method of the actor raised; an error of Ray's in it is the worker's death."""
+def _cause_of_task_error(error: Any, errors: Any) -> Exception:
+    """Return the exception that an actor's method raised. If it is an error of Ray, the worker is lost."""
     cause = error.cause
     if isinstance(cause, errors.RayError):
         return WorkerLostError(first_line(cause))
@@ -244,44 +276,48 @@ def _cause(error: Any, errors: Any) -> Exception:
 
 
 _THREADS = 2
-"""Those of an actor: one waits for results, and one takes tasks meanwhile."""
+"""Threads of an actor: one waits in `collect`, and one accepts tasks meanwhile."""
 _WAIT_SECONDS = 0.05
-"""How long a service with nothing to do waits for a task."""
-_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 2.0, 0.01, 256
-"""How long results are waited for; how long further ones, once there is one; how many are sent at once."""
+"""Maximum time that a service without tasks waits for one before it gets None."""
+_COLLECT_SECONDS = 2.0
+"""Maximum time that `collect` waits for a first result."""
+_GATHER_SECONDS = 0.01
+"""Maximum time that `collect` waits for each result after the first."""
+_MAX_RESULTS = 256
+"""Maximum number of results that one call of `collect` returns."""
 
 
 class WorkerActor:
-    """Holds a service. `start` comes first; the other methods may run at the same time."""
+    """Runs a service in a worker's process. `add_tasks` and `collect` may run concurrently, after `start`."""
 
     def __init__(self) -> None:
-        self._waiting: Queue[Task] = Queue()
+        self._queued_tasks: Queue[Task] = Queue()
         self._results: Queue[TaskResult | None] = Queue()
         self._unanswered: set[str] = set()
-        self._progress = 0
+        self._unit_count = 0
         self._failure: BaseException | None = None
 
     def host(self) -> str:
-        """The name of the node. It answers as soon as Ray has placed this worker."""
+        """Return the name of the node. Ray runs this as soon as it has placed the worker."""
         return platform.node()
 
     def start(self, make_service: ServiceFactory, files: NeededFiles) -> dict[str, Any]:
-        """Make the service, and return its facts. Raises what it raises, and ``MissingFileError``."""
+        """Make the service and return its facts. Raises ``MissingFileError``, and what the service raises."""
         service = make_service(files.find)
         facts = service.facts()
         Thread(target=self._serve, args=(service,), daemon=True).start()
         return facts
 
     def add_tasks(self, tasks: Sequence[Task]) -> None:
-        """Take tasks; `collect` returns their results."""
+        """Queue tasks; `collect` returns their results."""
         self._unanswered.update(task.key for task in tasks)
         for task in tasks:
-            self._waiting.put(task)
+            self._queued_tasks.put(task)
 
     def collect(self) -> tuple[list[TaskResult], int]:
-        """Wait a moment for results; returns those since the last call, and the number of units since the start.
+        """Wait for results, and return those since the last call and the number of units since the start.
 
-        Raises what ended the service.
+        Raises the exception that ended the service, once all results have been returned.
         """
         results: list[TaskResult] = []
         with suppress(Empty):
@@ -290,30 +326,30 @@ class WorkerActor:
                 results.append(result)
                 if len(results) == _MAX_RESULTS:
                     break
-                result = self._results.get(timeout=_LINGER_SECONDS)
+                result = self._results.get(timeout=_GATHER_SECONDS)
         if not results and self._failure is not None:
             raise self._failure
-        return results, self._progress
+        return results, self._unit_count
 
     def _serve(self, service: Service) -> None:
         try:
-            service.serve(self._tasks(), self._answer, self._count)
+            service.serve(self._iterate_tasks(), self._send_result, self._add_progress)
         except BaseException as error:
             self._failure = error
             self._results.put(None)
 
-    def _tasks(self) -> Iterator[Task | None]:
+    def _iterate_tasks(self) -> Iterator[Task | None]:
         while True:
             try:
-                # It waits only where it has nothing to compute: every task that was taken is answered.
-                is_idle = len(self._unanswered) == self._waiting.qsize()
-                yield self._waiting.get(block=is_idle, timeout=_WAIT_SECONDS)
+                # Wait only if every task was answered; otherwise waiting would delay the tasks at work.
+                is_idle = len(self._unanswered) == self._queued_tasks.qsize()
+                yield self._queued_tasks.get(block=is_idle, timeout=_WAIT_SECONDS)
             except Empty:
                 yield None
 
-    def _answer(self, result: TaskResult) -> None:
+    def _send_result(self, result: TaskResult) -> None:
         self._unanswered.discard(result.key)
         self._results.put(result)
 
-    def _count(self, units: int) -> None:
-        self._progress += units
+    def _add_progress(self, unit_count: int) -> None:
+        self._unit_count += unit_count

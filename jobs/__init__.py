@@ -1,1 +1,1 @@
-"""From what is asked to a request, and files of requests."""
+"""Requests made of flags, presets and the lines of a file, and the batches and scores that answer such files."""

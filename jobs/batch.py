@@ -1,4 +1,4 @@
-"""A batch: lines of requests in, lines of results out. Each line gets one result, whatever is wrong with it."""
+"""Batches: lines of requests become lines of results. Each line gets one result, even if it is invalid."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from .resolve import RequestResolver
 if TYPE_CHECKING:
     from ..engine.model import Model
 
-Lines = Iterable[InputLine] | BackgroundReader[InputLine]
-"""The input: lines that are there, or that may come slowly."""
+InputLines = Iterable[InputLine] | BackgroundReader[InputLine]
+"""The lines of the input, which a thread reads if they may arrive slowly."""
 
 
 @dataclass
 class BatchCounts:
-    """What a batch has done so far.
+    """Counts of a batch's lines and tokens so far.
 
     Attributes:
-        existing: lines that had a result at the start.
-        existing_failure_count: those of them whose result is a failure.
-        answered: answers of this run.
-        failed: failures of this run.
-        tokens: tokens made in this run.
-        exactness: what holds for its answers, in words.
+        existing_count: lines of the input that had a result when the run started.
+        existing_failure_count: lines whose existing result is a failure; included in ``existing_count``.
+        answered_count: lines that this run has answered.
+        failed_count: lines for which this run has written a failure.
+        token_count: tokens that this run has generated.
+        exactness: descriptions of the exactness of this run's answers, see `BatchAnswer`.
     """
 
     existing_count: int = 0
@@ -57,18 +57,18 @@ class BatchCounts:
 
     @property
     def finished_count(self) -> int:
-        """Lines with a result, of this run or an earlier one."""
+        """Number of lines with a result, of this run or an earlier one."""
         return self.existing_count + self.answered_count + self.failed_count
 
 
 class AcceptedLine(NamedTuple):
-    """What a result says of its line.
+    """The facts about a line that its result contains.
 
     Attributes:
-        number: the line's number, from 1.
-        digest: the digest of its text.
-        result_id: names this text, model and flags.
-        is_chat: True if it is a chat, and not a text to write on from.
+        number: number of the line in the input, counted from 1.
+        digest: digest of the line's text.
+        result_id: digest of the line's text, the model and the flags, see `batch_id`.
+        is_chat: whether the request has messages; otherwise it has a prompt.
     """
 
     number: int
@@ -78,16 +78,17 @@ class AcceptedLine(NamedTuple):
 
 
 class BatchRun:
-    """The answering of a batch: lets the requests through that have no result yet, and writes results.
+    """A run of a batch: selects the lines that have no result yet, and writes a result for each.
 
     Args:
         resolver: makes the requests.
-        results: takes results, and knows those from before the start.
-        counts: counts them.
-        settings_digest: the digest of what answers depend on beside their requests.
-        is_openai: True for OpenAI's batch output, False for ours.
-        keeps_mismatched_results: results stay also where they came from another text, or with other settings.
-        describe_error: what is wrong, in words for the record of a line.
+        results: gets the results, and knows those of earlier runs.
+        counts: is updated with each line.
+        settings_digest: digest of all settings, except those in the lines, that answers depend on.
+        is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
+        keeps_mismatched_results: whether an existing result is kept although its line's text, the model or the
+            flags have changed. Otherwise such a result is an error.
+        describe_error: returns the message of an error as a line's result shows it.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class BatchRun:
     def run(
         self,
         model: Model,
-        lines: Lines,
+        lines: InputLines,
         parallel: int,
         *,
         deterministic: bool = False,
@@ -123,12 +124,12 @@ class BatchRun:
 
         Args:
             model: the model.
-            lines: the input.
-            parallel: how many requests are computed at a time.
-            deterministic: see `generate_many`.
-            should_stop: likewise.
-            on_progress: called with the number of tokens that were made, also 0 after a result.
-            note: see `generate_many`.
+            lines: the lines of the input.
+            parallel: maximum number of requests that are computed at the same time.
+            deterministic: whether each request is computed exactly as it would be alone, see `generate_many`.
+            should_stop: once it returns True, no more requests are started.
+            on_progress: called with the number of newly generated tokens, and with 0 after each result.
+            note: called with messages for the user.
 
         Raises ``ModelError``, ``JournalError``.
         """
@@ -149,10 +150,11 @@ class BatchRun:
             if on_progress is not None:
                 on_progress(0)
 
-    def iterate_new_requests(self, lines: Lines) -> Iterator[tuple[GenerationRequest, AcceptedLine] | None]:
-        """Yield the requests that are to be answered; None: no line has come yet.
+    def iterate_new_requests(self, lines: InputLines) -> Iterator[tuple[GenerationRequest, AcceptedLine] | None]:
+        """Yield the requests of lines without a result; None means that no further line has arrived yet.
 
-        Each gets `write_answer` or `write_failure`. A wrong line gets its failure here.
+        The caller passes each request's outcome to `write_answer` or `write_failure`. The failure of an invalid
+        line is written here.
         """
         for line in iterate_available(lines, is_idle=lambda: not self._pending):
             accepted = None if line is None else self._accept(line)
@@ -162,43 +164,55 @@ class BatchRun:
                 yield accepted
 
     def write_answer(self, request_id: object, line: str, exactness: str) -> None:
-        """Write an answer; ``line``: made by `answer_line`; ``exactness``: what holds for it, in words."""
+        """Write the result of an answered request.
+
+        Args:
+            request_id: id of the request.
+            line: the result, as `answer_line` returns it.
+            exactness: description of the answer's exactness.
+        """
         del self._pending[request_id]
         self._results.add(line)
         self._counts.answered_count += 1
         self._counts.exactness.add(exactness)
 
     def write_failure(self, request_id: object, code: str, message: str) -> None:
-        """Write why a request has no answer; ``code``: the kind of the failure."""
+        """Write the result of a request without an answer.
+
+        Args:
+            request_id: id of the request.
+            code: code of the error.
+            message: message of the error.
+        """
         line = self._pending.pop(request_id)
         self._write_failure(str(request_id), line.number, line.digest, code, message)
 
     def check_results(self, lines: Iterable[InputLine]) -> None:
-        """Raise ``JournalError`` if a result that was there is not of its line's text or of these settings."""
+        """Raise ``JournalError`` if an existing result was made from another text, or with other settings."""
         first, count = None, 0
         checked: set[str] = set()
         for line in lines:
-            name = _name_of(line)
+            name = _id_of(line)
             if name not in checked and self._is_result_mismatched(line):
                 first, count = first or line, count + 1
-            checked.add(name)  # a second line with this id has no result of its own
+            checked.add(name)  # a later line with the same id is invalid, and has no result under this id
         if first is not None:
-            _refuse(first, count)
+            _reject_mismatched_results(first, count)
 
     @property
     def unmatched_result_count(self) -> int:
-        """How many of the results that were there belong to no line of this input."""
+        """Number of existing results that belong to no line of this input."""
         return len(self._results.existing) - self._counts.existing_count
 
     def _is_result_mismatched(self, line: InputLine) -> bool:
-        """True if the result that was there for a line is not of its text, or not of these settings."""
-        name = _name_of(line)
+        """Return whether a line's existing result has another text, model or flags."""
+        name = _id_of(line)
         result_id = self._results.existing.get(name)
         return result_id is not None and result_id != batch_id(name, line.digest, self._settings_digest)
 
     def _accept(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
-        """The request of a line; None if it has a result already, or gets one here because it is invalid."""
-        name = _name_of(line)
+        """Return the request of a line; None if the line has a result. An invalid line gets its failure here."""
+        name = _id_of(line)
         if (line.number, line.digest) in self._results.existing:
             self._line_of_id.setdefault(name, line.number)
             self._counts.existing_count += 1
@@ -208,20 +222,23 @@ class BatchRun:
             return self._accept_valid(line)
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
             if self._line_of_id.setdefault(name, line.number) != line.number:
-                name = _unnamed(line)  # otherwise the record reads as a result of the line that has the id
+                name = _id_of_number(
+                    line
+                )  # otherwise the failure would replace the result of the line with this id
             self._write_failure(name, line.number, line.digest, "invalid_request", self._describe_error(error))
             return None
 
     def _accept_valid(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
+        """Return the request of a line; None if the line has a result. Raises what `_accept` catches."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
         parsed = parse_request(line.content, line.number)
         first_line = self._line_of_id.setdefault(parsed.id, line.number)
         if first_line != line.number:
-            raise InvalidLineError(f"the id {parsed.id!r} is on line {first_line} already")
+            raise InvalidLineError(f"the id {parsed.id!r} is already used on line {first_line}; give another one")
         if parsed.id in self._results.existing:
             if not self._keeps_mismatched_results and self._is_result_mismatched(line):
-                _refuse(line, 1)
+                _reject_mismatched_results(line, 1)
             self._counts.existing_count += 1
             return None
         if self._is_openai:
@@ -239,13 +256,13 @@ class BatchRun:
 def answer_line(
     answer: BatchAnswer, line: AcceptedLine, *, is_openai: bool, worker: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the result of an answer, as JSON on one line.
+    """Return the result of an answered request, as JSON on one line.
 
     Args:
         answer: the answer.
-        line: its line.
-        is_openai: True for OpenAI's batch output, False for ours.
-        worker: what computed the answer, on a cluster: ``cpu``, ``build`` and ``threads``.
+        line: the facts about its line.
+        is_openai: whether the result has OpenAI's batch format; otherwise it has logitsmith's.
+        worker: on a cluster, the ``cpu``, ``build`` and ``threads`` of the worker that computed the answer.
     """
     name = str(answer.id)
     if not is_openai:
@@ -264,31 +281,40 @@ def answer_line(
 
 
 def failure_code(failure: BatchFailure) -> str:
-    """Return the kind of a failure: whether the request is wrong, or its generation failed."""
+    """Return the code of a failure, which shows whether the generation had begun."""
     return "generation_failed" if failure.has_begun else "invalid_request"
 
 
 def _check_openai(parsed: ParsedRequest) -> None:
-    """Raise ``InvalidLineError`` for logprobs or a trace that OpenAI's format has no room for."""
-    if parsed.top_logprob_count == -1 or parsed.logprobs_from == "both":
-        raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
+    """Raise ``InvalidLineError`` if a line asks for logprobs or a trace that OpenAI's format does not support."""
+    if parsed.top_logprob_count == -1:
+        raise InvalidLineError("logprobs: -1 (all tokens) is not supported by OpenAI's format; use --format jsonl")
+    if parsed.logprobs_from == "both":
+        raise InvalidLineError('logprobs_from: "both" is not supported by OpenAI\'s format; use --format jsonl')
     if parsed.trace_top_count is not None:
-        raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
+        raise InvalidLineError("trace: not supported by OpenAI's format; use --format jsonl")
 
 
-def _refuse(line: InputLine, count: int) -> NoReturn:
-    results = "the result" if count == 1 else f"{count:,} results, such as that"
+def _reject_mismatched_results(line: InputLine, count: int) -> NoReturn:
+    """Raise ``JournalError`` for existing results that do not match the input.
+
+    Args:
+        line: the first line whose result does not match.
+        count: number of such lines.
+    """
+    place = f"{_id_of(line)!r} (line {line.number})"
+    subject = f"the result of {place} was" if count == 1 else f"{count:,} results, such as that of {place}, were"
     raise JournalError(
-        f"{results} of {_name_of(line)!r} (line {line.number}) came from another text, or with another model "
-        f"or other flags; --force keeps what is there and goes on"
+        f"{subject} made from another text, with another model or with other flags; "
+        "--force keeps the existing results and continues"
     )
 
 
-def _name_of(line: InputLine) -> str:
-    """The id of a line's request, which may be invalid otherwise."""
-    return find_request_id(line.content) or _unnamed(line)
+def _id_of(line: InputLine) -> str:
+    """Return the id of a line's request, even if the request is invalid."""
+    return find_request_id(line.content) or _id_of_number(line)
 
 
-def _unnamed(line: InputLine) -> str:
-    """The id of a request that has none, or the id of another line."""
+def _id_of_number(line: InputLine) -> str:
+    """Return the id of a line that has no id, or the id of another line."""
     return f"line-{line.number}"

@@ -1,4 +1,4 @@
-"""A request of a batch, read from a line in OpenAI's batch format or in the short form."""
+"""Parsing of a batch's requests: lines in OpenAI's batch format or in the short form."""
 
 from __future__ import annotations
 
@@ -19,12 +19,23 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """One request, in whichever format it was written.
+    """The request of a line, in whichever format the line is written.
 
-    ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
-    ``overrides``: settings that go before the preset's; ``sets``: more of them, as texts that `--set` takes.
-    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none. ``trace``: how many to
-    trace through the chain, None for no trace. ``chat_template`` and ``chat_template_kwargs``: as the flags.
+    Attributes:
+        id: id of the request.
+        line_number: number of the line in the input, counted from 1.
+        prompt: text or token ids; None if there are ``messages``.
+        messages: messages of a chat, in the form that chat templates expect; None if there is a ``prompt``.
+        overrides: settings that take precedence over the preset's.
+        preset: name or file of a preset; None uses the preset of the flags.
+        chain: a chain, as ``--chain`` accepts it; None uses the chain of the preset or the flags.
+        set_arguments: more settings, as ``--set`` accepts them.
+        top_logprob_count: number of most likely tokens whose logprobs are reported; -1 reports all tokens, None
+            uses the flags' number.
+        logprobs_from: the distribution whose logprobs are reported: ``model``, ``chain`` or ``both``.
+        trace_top_count: number of candidates that are traced through the chain; None uses the flags' number.
+        chat_template: name, file or source of a chat template; None uses the flags' template.
+        chat_template_kwargs: variables of the chat template; None if the line sets none.
     """
 
     id: str
@@ -43,7 +54,7 @@ class ParsedRequest:
 
 
 def parse_request(record: Json, line_number: int) -> ParsedRequest:
-    """Return the request of line number ``line_number``. Raises ``InvalidLineError``."""
+    """Return the request of a line, which is JSON's object ``record``. Raises ``InvalidLineError``."""
     try:
         if "custom_id" in record or "body" in record or "url" in record:
             return _parse_openai(OpenAILine.model_validate(record), line_number)
@@ -54,7 +65,7 @@ def parse_request(record: Json, line_number: int) -> ParsedRequest:
 
 
 def find_request_id(record: object) -> str | None:
-    """Return the id of a line that may be invalid otherwise; None if it has none."""
+    """Return the id of a line's request, even if the request is invalid; None if the line has no id."""
     if isinstance(record, Mapping):
         custom_id, short_id = record.get("custom_id"), record.get("id")
         if isinstance(custom_id, str):
@@ -65,7 +76,7 @@ def find_request_id(record: object) -> str | None:
 
 
 class StrictModel(BaseModel):
-    """A model that refuses unknown fields and converts no types; null counts as absent."""
+    """A pydantic model that rejects unknown fields and converts no types; a null field counts as absent."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -78,7 +89,7 @@ class StrictModel(BaseModel):
 
 
 class MessagePart(StrictModel):
-    """A part of a message. Only text: the models here read nothing else."""
+    """A part of a message. Only text is supported: the models get nothing else."""
 
     type: Literal["text"]
     text: str
@@ -98,12 +109,14 @@ class ChatMessage(StrictModel):
         return self
 
     def template_message(self) -> dict[str, str]:
-        """The message in the form that chat templates take."""
+        """Return the message in the form that chat templates expect."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class _ShortLine(StrictModel):
+    """A line in the short form."""
+
     id: Annotated[str, Field(min_length=1)] | int | None = None
     prompt: str | list[int] | None = None
     messages: list[ChatMessage] | None = Field(default=None, min_length=1)
@@ -135,7 +148,7 @@ class _ShortLine(StrictModel):
                 raise ValueError(f"{first} and {second} exclude each other")
         has_template = self.chat_template is not None or self.chat_template_kwargs is not None
         if has_template and isinstance(self.prompt, list):
-            raise ValueError("a prompt of token ids goes through no chat template")
+            raise ValueError("a chat template cannot be used with a prompt of token ids; write the prompt as text")
         if self.prompt is None and self.messages is None:
             raise ValueError("there is neither a prompt nor messages")
         return self
@@ -189,7 +202,7 @@ class _ResponseFormat(StrictModel):
     @model_validator(mode="after")
     def _is_consistent(self) -> _ResponseFormat:
         if (self.type == "json_schema") != (self.json_schema is not None):
-            raise ValueError("type json_schema and a json_schema belong together")
+            raise ValueError('"type": "json_schema" and the field json_schema need each other')
         return self
 
     def grammar(self) -> str | Json | None:
@@ -199,9 +212,9 @@ class _ResponseFormat(StrictModel):
 
 
 class _Body(StrictModel):
-    """The fields that both of OpenAI's bodies have, and some of llama.cpp's server.
+    """The fields that both bodies of OpenAI's format have, and some fields of llama.cpp's server.
 
-    The fields above ``stream`` are accepted and set nothing.
+    The fields from ``model`` to ``stream`` are accepted and have no effect.
     """
 
     model: str | None = None
@@ -229,7 +242,7 @@ class _Body(StrictModel):
     grammar: str | Json | None = None
 
     def overrides(self) -> Iterator[Override]:
-        """The settings that the body sets. Raises ``ValueError``."""
+        """Yield the settings that the body sets. Raises ``ValueError``."""
         for name, target in _SETTING_OF_FIELD.items():
             value = getattr(self, name, None)
             if value is not None:
@@ -238,7 +251,7 @@ class _Body(StrictModel):
             yield Override("body.logit_bias", "logit_bias.bias", _parse_token_biases(self.logit_bias))
         if self.response_format is not None and self.response_format.grammar() is not None:
             if self.grammar is not None:
-                raise ValueError("body: response_format and grammar both give a grammar")
+                raise ValueError("body: response_format and grammar both set a grammar; use one of them")
             yield Override("body.response_format", "grammar", self.response_format.grammar())
 
 
@@ -256,11 +269,11 @@ _SETTING_OF_FIELD = {
     "stop": "stop",
     "grammar": "grammar",
 }
-"""The setting that a field sets, as ``--set`` names it."""
+"""For fields of a body: the setting that the field sets, as ``--set`` names it."""
 
 
 def _parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
-    """Return biases by token id; JSON writes the ids as texts. Raises ``ValueError``."""
+    """Return biases by token id; in JSON, the ids are strings. Raises ``ValueError``."""
     for name in bias_by_name:
         if not name.isdecimal():
             raise ValueError(f"body.logit_bias: {name!r} is not a token's id")
@@ -281,7 +294,7 @@ class CompletionBody(_Body):
     def _unwrap_single_prompt(cls, prompt: Any) -> Any:
         if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
             if len(prompt) > 1:
-                raise ValueError(f"these are {len(prompt)} prompts; each needs a line of its own")
+                raise ValueError(f"there are {len(prompt)} prompts; write a line for each of them")
             return prompt[0]
         return prompt
 
@@ -309,7 +322,7 @@ class OpenAILine(StrictModel):
     @classmethod
     def _check_id(cls, value: object) -> object:
         if not isinstance(value, str):
-            raise ValueError(f"{short_repr(value)} is not a string, which OpenAI's format has here")
+            raise ValueError(f"{short_repr(value)} is not a string, as OpenAI's format requires")
         return value
 
 
@@ -332,8 +345,8 @@ def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidLineError("body.top_logprobs needs logprobs: true")
     if body.max_tokens is not None and body.max_completion_tokens is not None:
-        raise InvalidLineError("body: max_tokens and max_completion_tokens are the same; give one")
-    top = (body.top_logprobs or 0) if body.logprobs else None
+        raise InvalidLineError("body: max_tokens and max_completion_tokens are the same setting; use one of them")
+    top_logprob_count = (body.top_logprobs or 0) if body.logprobs else None
     messages = [message.template_message() for message in body.messages]
     return ParsedRequest(
         line.custom_id,
@@ -341,26 +354,26 @@ def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
         None,
         messages,
         overrides,
-        top_logprob_count=top,
+        top_logprob_count=top_logprob_count,
         chat_template=body.chat_template,
         chat_template_kwargs=body.chat_template_kwargs,
     )
 
 
 def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: str = "") -> str:
-    """What is wrong with the first wrong field, as one sentence that begins with the field's path.
+    """Return a sentence on the first invalid field, which begins with the path of the field.
 
     Args:
-        error: pydantic's.
-        fields: the model, whose field is suggested for one that is nearly of its name.
-        prefix: the field that holds the model; empty: none.
+        error: pydantic's error.
+        fields: the model that was validated. An unknown field may be a misspelled name of one of its fields.
+        prefix: name of the field that contains the model; empty if the model is the line itself.
     """
     errors = error.errors(include_url=False)
-    # A field of several types gets an error for each; the longest path belongs to the type that was meant.
+    # A field of several types gets an error for each type; the intended type has the error with the longest path.
     same_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
     first = max(same_field, key=lambda other: len(other["loc"]))
     is_unknown = first["type"] == "extra_forbidden"
-    # An unknown field has a name of the user's, which may look like pydantic's names of types.
+    # The user chose the name of an unknown field, which may look like a type's name of pydantic.
     unknown_names = first["loc"][-1:] if is_unknown else ()
     path = [part for part in first["loc"] if part in unknown_names or not _is_type_name(part)]
     other_types = [other for other in same_field if [p for p in other["loc"] if not _is_type_name(p)] == path]
@@ -371,7 +384,12 @@ def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: st
 
 
 def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
-    """The end of the sentence on an unknown field; ``fields``: the model that lacks it, None for an inner one."""
+    """Return the end of the sentence on an unknown field.
+
+    Args:
+        name: name of the unknown field.
+        fields: the model that does not have the field; None for a model inside another one.
+    """
     names = [] if fields is None else [field.alias or key for key, field in fields.model_fields.items()]
     if fields is _ShortLine:
         near = nearest_name(name, [*names, *_SETTING_OF_FIELD])
@@ -379,14 +397,14 @@ def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
         if setting is not None:
             return f'; write "{setting}": …' if setting in names else f'; write "set": {{"{setting}": …}}'
         if near is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):
-            return "; it is one of OpenAI's format, whose lines have custom_id, method, url and body"
+            return "; it is a field of OpenAI's format, whose lines have custom_id, method, url and body"
     else:
         near = nearest_name(name, names)
-    return f"; did you mean {near}?" if near else ", or nothing here can do what it asks"
+    return f"; did you mean {near}?" if near else "; logitsmith has no such setting, or cannot change it"
 
 
 def _is_type_name(part: object) -> bool:
-    """True for the parts of a path by which pydantic tells the types of a field apart."""
+    """Return whether a part of a path is the name by which pydantic distinguishes the types of a field."""
     if not isinstance(part, str):
         return False
     return part in ("str", "int", "bool") or "[" in part or part.startswith(("_", "constrained-"))

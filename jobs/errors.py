@@ -1,11 +1,11 @@
-"""What can be wrong with a line of input, and with results that are to be kept."""
+"""Errors of a line of input, and of results that cannot be stored."""
 
 from ..common.errors import LogitsmithError
 
 
 class InvalidLineError(LogitsmithError):
-    """A line that cannot be used. The message says what is wrong with it."""
+    """A line of input is invalid. The message says why."""
 
 
 class JournalError(LogitsmithError):
-    """Results that cannot be kept. The message says why, and what to do."""
+    """Results cannot be stored, or existing results cannot be continued. The message says why, and what to do."""

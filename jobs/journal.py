@@ -1,7 +1,7 @@
-"""Results that outlive the process, and whether a batch may be resumed.
+"""Files of results that can be resumed after an interruption.
 
-The settings that answers depend on in addition to their requests are in a file next to the results, so that
-``--resume`` does not mix answers of two models or of other flags unnoticed.
+The settings that answers depend on, except those in the requests, are stored in a file next to the results. So
+``--resume`` notices if the results were made with another model or other flags.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from ..common.strict_json import json_problem, parse_strict_json
 from .errors import JournalError
 
 ExistingResults = dict[Hashable, str | None]
-"""The results from before the start: the ``request_id`` of each by its key, see `_AnsweredRequest`."""
+"""The results that existed before the run: the ``request_id`` of each by its key, see `_AnsweredRequest`."""
 
 
 class ResultSink(Protocol):
-    """What takes results.
+    """A destination of results.
 
-    Attributes: ``existing``: the results from before the start; ``is_file``: True if they can be read again.
+    Attributes:
+        existing: the results that existed before the run.
+        is_file: whether the results are in a file that can be read again.
     """
 
     existing: ExistingResults
     is_file: bool
 
     def add(self, line: str) -> None:
-        """Keep a result, which is one line of JSON."""
+        """Write a result, which is one line of JSON."""
         ...
 
     def close(self) -> None:
-        """End: no result comes after this."""
+        """Close the destination after the last result."""
         ...
 
 
 @contextmanager
 def closing_results(results: ResultSink) -> Iterator[None]:
-    """Close the results behind the block. If the block fails, this failure is raised, and none of closing."""
+    """Close the results after the block. If the block raises, an error of closing is ignored."""
     try:
         yield
     except BaseException:
@@ -57,19 +59,29 @@ def closing_results(results: ResultSink) -> Iterator[None]:
 
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
-"""Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
+"""Results are forced to disk after this many results or seconds: doing so after each result would take longer than
+a short answer."""
 
 
 class ResultJournal:
-    """Results in a file: each line is written with one call, and forced to the disk in groups.
+    """A file of results. Each line is written with one system call, and lines are forced to disk in groups.
 
-    With ``resume``, results that are there stay: ``existing`` holds what they belong to, and a torn last line is
-    cut off. Raises ``JournalError`` if another run writes to the file, if it exists and ``resume`` is False, if
-    it is not a file of results, and if the disk is full.
+    Args:
+        path: the file.
+        should_resume: whether an existing file is continued. Otherwise it is an error. An incomplete last line,
+            which a crash left, is removed.
+        is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
+
+    Attributes:
+        existing: the results that existed before the run.
+        is_file: whether the path is a regular file; otherwise it is a device or a pipe.
+
+    Raises ``JournalError`` if another run writes to the file, if it exists and ``should_resume`` is False, if it
+    contains other lines than results, and if it cannot be written.
     """
 
-    def __init__(self, path: Path, resume: bool, openai: bool) -> None:
-        self._path, self._openai = path, openai
+    def __init__(self, path: Path, should_resume: bool, is_openai: bool) -> None:
+        self._path, self._is_openai = path, is_openai
         self.existing: ExistingResults = {}
         try:
             self._file = AppendOnlyFile(path)
@@ -78,43 +90,44 @@ class ResultJournal:
         self.is_file = self._file.is_regular
         try:
             if self.is_file:
-                self._open(resume)
+                self._open(should_resume)
         except BaseException:
             self._file.close()
             raise
-        self._unsynced_results, self._synced_at = 0, monotonic()
+        self._unsynced_count, self._synced_at = 0, monotonic()
 
-    def _open(self, resume: bool) -> None:
+    def _open(self, should_resume: bool) -> None:
+        """Lock the file, read its results, and remove an incomplete last line."""
         if not self._file.lock():
             raise JournalError(f"{self._path}: another run is writing to it")
-        if self._file.size and not resume:
+        if self._file.size and not should_resume:
             raise JournalError(
-                f"{self._path} is there already; --resume goes on with it, or give another file with -o"
+                f"{self._path} already exists; continue it with --resume, or choose another file with -o"
             )
         try:
             end = self._read_results()
         except InputTooLargeError as error:
-            raise JournalError(f"{self._path}: {error.strerror}; it is left as it is") from None
+            raise JournalError(f"{self._path}: {error.strerror}; the file was not changed") from None
         self._file.truncate(end)
         self._sync()
         self._file.sync_folder()
 
     def _read_results(self) -> int:
-        """Collect the keys of the results that are there; return where the last whole line ends, in bytes."""
+        """Read the existing results, and return the offset in bytes after the last complete line."""
         end = 0
         for number, line in enumerate(self._file.lines(), 1):
-            is_whole = line.endswith(b"\n")
-            if not is_whole and _is_incomplete_result(line):
+            is_complete = line.endswith(b"\n")
+            if not is_complete and _is_incomplete_result(line):
                 break
             try:
-                owner = _find_answered_request(parse_strict_json(line), self._openai)
+                answered = _find_answered_request(parse_strict_json(line), self._is_openai)
             except ValueError as error:
                 raise JournalError(
-                    f"{self._path}: line {number} cannot be resumed: it is not a result: {_line_problem(error)}; "
-                    f"remove this line, or give another file with -o"
+                    f"{self._path}: line {number} is not a result: {_line_problem(error)}; "
+                    f"remove this line, or choose another file with -o"
                 ) from None
-            if is_whole:  # a result that lacks only its line end is cut off and made again
-                self.existing[owner.key] = owner.request_id
+            if is_complete:  # a result without its newline is removed, and its request is answered again
+                self.existing[answered.key] = answered.request_id
                 end += len(line)
         return end
 
@@ -122,24 +135,22 @@ class ResultJournal:
         """Append a result as one line."""
         try:
             self._file.append((line + "\n").encode())
-            self._unsynced_results += 1
-            if (
-                self._unsynced_results >= _SYNC_EVERY_RESULTS
-                or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS
-            ):
+            self._unsynced_count += 1
+            has_enough = self._unsynced_count >= _SYNC_EVERY_RESULTS
+            if has_enough or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS:
                 self._sync()
         except OSError as error:
             raise JournalError(
-                f"{self._path}: {error.strerror}; all results before this one are kept, "
-                f"and --resume goes on from there"
+                f"{self._path}: {error.strerror}; all results before this one are saved, "
+                f"and --resume continues after them"
             ) from None
 
     def _sync(self) -> None:
         self._file.sync()
-        self._unsynced_results, self._synced_at = 0, monotonic()
+        self._unsynced_count, self._synced_at = 0, monotonic()
 
     def close(self) -> None:
-        """Force the last results to the disk and close the file."""
+        """Force the last results to disk and close the file."""
         try:
             self._sync()
         except OSError as error:
@@ -149,7 +160,7 @@ class ResultJournal:
 
 
 def _line_problem(error: ValueError) -> str:
-    """Return what is wrong with a line of results, without Python's own words."""
+    """Return why a line is not a result, in words that do not come from Python's exceptions."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
     if isinstance(error, json.JSONDecodeError):
@@ -158,11 +169,11 @@ def _line_problem(error: ValueError) -> str:
 
 
 _LINE_START = b'{"id": '
-"""How each line of a journal begins."""
+"""Beginning of each line that a run writes."""
 
 
 def _is_incomplete_result(line: bytes) -> bool:
-    """True if a last line without a line end is the beginning of a result."""
+    """Return whether a last line without a newline is the beginning of a result."""
     if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
         return False
     try:
@@ -173,7 +184,7 @@ def _is_incomplete_result(line: bytes) -> bool:
 
 
 class _Failure(BaseModel):
-    """Why a line has no answer: what names the line."""
+    """The fields of an error that identify the failed line."""
 
     model_config = ConfigDict(strict=True)
 
@@ -182,7 +193,7 @@ class _Failure(BaseModel):
 
 
 class _Response(BaseModel):
-    """The field of OpenAI's response that tells the request."""
+    """The field of a response in OpenAI's format that identifies the request."""
 
     model_config = ConfigDict(strict=True)
 
@@ -190,7 +201,7 @@ class _Response(BaseModel):
 
 
 class _Result(BaseModel):
-    """The fields of a result that say what it belongs to, in either format."""
+    """The fields of a result, in either format, that identify the request or the failed line."""
 
     model_config = ConfigDict(strict=True)
 
@@ -202,12 +213,12 @@ class _Result(BaseModel):
 
 
 class _AnsweredRequest(NamedTuple):
-    """What a result belongs to.
+    """The request that a result belongs to.
 
     Attributes:
-        key: the request's id; for a failed line its number and digest.
-        request_id: what the result says of the text, the model and the flags that it was made with, see
-            `batch_id`; None: nothing, such as a result that another program wrote.
+        key: id of the request; for a failed line, its number and digest.
+        request_id: digest of the text, the model and the flags that the result was made with, see `batch_id`. None
+            if the result has no such digest, because another program wrote it.
     """
 
     key: Hashable
@@ -215,13 +226,14 @@ class _AnsweredRequest(NamedTuple):
 
 
 _ANSWER_FIELDS = {"response", "text"}
+"""A result without an error has at least one of these fields."""
 _REQUEST_ID = re.compile("[0-9a-f]{24}")
 
 
-def _find_answered_request(record: Any, openai: bool) -> _AnsweredRequest:
-    """Return what a result belongs to.
+def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
+    """Return the request that a result belongs to.
 
-    Raises ``ValueError`` for what is not a result, and for a result in the other format.
+    Raises ``ValueError`` for a value that is not a result, and for a result in the other format.
     """
     if (
         not isinstance(record, dict)
@@ -229,8 +241,8 @@ def _find_answered_request(record: Any, openai: bool) -> _AnsweredRequest:
         or not (record["error"] or _ANSWER_FIELDS & record.keys())
     ):
         raise ValueError("it has neither an answer nor an error")
-    if ("response" in record) != openai:
-        raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
+    if ("response" in record) != is_openai:
+        raise ValueError(f"it is in the other format; give --format {'jsonl' if is_openai else 'openai'}")
     try:
         result = _Result.model_validate(record)
     except ValidationError as error:
@@ -239,54 +251,57 @@ def _find_answered_request(record: Any, openai: bool) -> _AnsweredRequest:
         raise ValueError(problem_sentence(problem["loc"], message)) from None
     if result.error is not None:
         return _AnsweredRequest((result.error.line, result.error.digest), None)
-    name = result.custom_id if openai else result.id
+    name = result.custom_id if is_openai else result.id
     if name is None:
-        raise ValueError("it names no request")
-    request_id = result.response.request_id if openai and result.response else result.request_id
+        raise ValueError("it has no id")
+    request_id = result.response.request_id if is_openai and result.response else result.request_id
     return _AnsweredRequest(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
 
 
 _SUFFIX = ".settings.json"
-_NAME = "name"
-"""The key under which the name of the model stands: only for people, a file may be moved."""
+_NAME_KEY = "name"
+"""Key of the model's name, which is shown in messages and not compared: a file may be renamed."""
 
 
 def check_and_write_settings(
     results: Path, settings: Mapping[str, Any], *, has_results: bool, overwrite: bool
 ) -> None:
-    """Write the settings beside the results, unless results are there that were made with others.
+    """Write the settings of this run to a file next to the results. Existing results must have the same settings.
+
+    If the file does not exist, the results' own ``request_id`` shows later whether they have other settings.
 
     Args:
         results: the file of results.
-        settings: those of this run.
-        has_results: True if the file holds results of an earlier run.
-        overwrite: write them all the same.
+        settings: settings of this run.
+        has_results: whether the file contains results of an earlier run.
+        overwrite: whether the settings are written even if those of the existing results differ.
 
-    Raises ``JournalError``. Results without such a file are told apart by their own ``request_id``.
+    Raises ``JournalError``.
     """
     path = settings_path(results)
-    before = read_settings(path) if has_results and not overwrite else None
-    changed = [] if before is None else settings_differences(before, settings)
-    if changed:
+    old_settings = read_settings(path) if has_results and not overwrite else None
+    differences = [] if old_settings is None else settings_differences(old_settings, settings)
+    if differences:
         raise JournalError(
-            f"{results} was made with {'; '.join(changed)}; give the same, or --force to go on with both"
+            f"{results} was made with {'; '.join(differences)}; use the same settings, "
+            "or --force to keep the existing results and continue"
         )
     _write_settings(path, settings)
 
 
 def settings_path(results: Path) -> Path:
-    """Return the file for the settings of these results."""
+    """Return the path of the settings of a file of results."""
     return results.with_name(results.name + _SUFFIX)
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """Return SHA-256, in hexadecimal, of all settings but the model's name."""
-    values = {key: value for key, value in settings.items() if key != _NAME}
+    """Return SHA-256, in hexadecimal, of all settings except the model's name."""
+    values = {key: value for key, value in settings.items() if key != _NAME_KEY}
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_settings(path: Path) -> dict[str, Any] | None:
-    """Return the settings that a file holds; None if there is no file. Raises ``JournalError``."""
+    """Return the settings in a file; None if the file does not exist. Raises ``JournalError``."""
     try:
         with path.open("rb") as file:
             data = read_bounded(file)
@@ -299,12 +314,12 @@ def read_settings(path: Path) -> dict[str, Any] | None:
     except ValueError:
         settings = None
     if not isinstance(settings, dict):
-        raise JournalError(f"{path}: it holds no settings of a batch; --force writes it anew")
+        raise JournalError(f"{path}: this file does not contain the settings of a batch; --force overwrites it")
     return settings
 
 
 def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write the settings, whole or not at all. Raises ``JournalError``."""
+    """Write the settings atomically. Raises ``JournalError``."""
     text = json.dumps(settings, ensure_ascii=False, indent=1) + "\n"
     try:
         write_file_atomically(path, lambda file: file.write(text.encode()))
@@ -312,27 +327,32 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
         raise JournalError(f"{path}: {error.strerror}") from None
 
 
-def settings_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what has changed, a few words for each, such as ``seed 0, now 7``."""
-    if before.get("chain") != now["chain"]:  # then its parameters say no more
-        before, now = _without_parameters(before), _without_parameters(now)
-    names = [name for name in {**before, **now} if name != _NAME and before.get(name) != now.get(name)]
-    return [_difference(name, before, now) for name in names]
+def settings_differences(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each setting that differs, such as ``seed 0, now 7``."""
+    if old_settings.get("chain") != new_settings["chain"]:  # the parameters of different chains cannot be compared
+        old_settings, new_settings = _without_parameters(old_settings), _without_parameters(new_settings)
+    names = [
+        name
+        for name in {**old_settings, **new_settings}
+        if name != _NAME_KEY and old_settings.get(name) != new_settings.get(name)
+    ]
+    return [_difference(name, old_settings, new_settings) for name in names]
 
 
 def _without_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if "." not in name}
 
 
-_SHOWN_CHARACTERS = 40
+_MAX_SHOWN_CHARACTERS = 40
 """Longer values are not shown in a message."""
 
 
-def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    if name == "model":
-        name = _NAME if before.get(_NAME) != now.get(_NAME) else name
-    values = [before.get(name), now.get(name)]
+def _difference(name: str, old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> str:
+    if name == "model":  # show the models' names, not their fingerprints, if the names differ
+        name = _NAME_KEY if old_settings.get(_NAME_KEY) != new_settings.get(_NAME_KEY) else name
+    values = [old_settings.get(name), new_settings.get(name)]
     shown = ["none" if value is None else json.dumps(value, ensure_ascii=False) for value in values]
-    if max(map(len, shown)) > _SHOWN_CHARACTERS:
-        return f"another {'model' if name == _NAME else name}"
-    return f"{'model' if name == _NAME else name} {shown[0]}, now {shown[1]}"
+    label = "model" if name == _NAME_KEY else name
+    if max(map(len, shown)) > _MAX_SHOWN_CHARACTERS:
+        return f"another {label}"
+    return f"{label} {shown[0]}, now {shown[1]}"

@@ -1,6 +1,6 @@
-"""Lines of input: JSON objects that a person or a program wrote, or rows of a CSV file that fill a template.
+"""Lines of a batch's input: JSON objects, or rows of a CSV file that are inserted into a prompt template.
 
-A pipe may deliver its lines slowly, so a thread reads them ahead.
+A pipe may deliver its lines slowly, so a thread reads them in advance.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from .errors import InvalidLineError
 class InputLine:
     """A line of the input.
 
-    ``number`` counts from 1. ``content`` is the object, or what is wrong with the line. ``digest`` names the text
-    of the line: it changes when the text does.
+    Attributes:
+        number: number of the line, counted from 1.
+        content: the line's JSON object, or the error of a line that cannot be read.
+        digest: digest of the line's text.
     """
 
     number: int
@@ -36,26 +38,26 @@ class InputLine:
 
 
 def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
-    """Read JSONL; with a template, CSV whose columns the template names."""
+    """Yield the lines of a JSONL file, or, with a template, the rows of a CSV file."""
     return read_json_lines(file) if template is None else read_csv_lines(file, template)
 
 
 def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
-    """How many lines `read_input_lines` would yield."""
+    """Return how many lines `read_input_lines` would yield."""
     lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
     return sum(1 for _ in lines)
 
 
 def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
-    """Read one object a line; empty lines are skipped."""
+    """Yield each line of a JSONL file; empty lines are skipped."""
     for number, text in number_lines(file):
-        yield InputLine(number, _parse(text), _digest(text))
+        yield InputLine(number, _parse_or_error(text), _digest(text))
 
 
 def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Number the lines from 1, without spaces around them and a byte order mark; empty lines are left out.
+    """Yield each line with its number, counted from 1; empty lines are skipped.
 
-    Raises ``InputTooLargeError``.
+    Spaces around a line and a byte order mark are removed. Raises ``InputTooLargeError``.
     """
     for number, line in enumerate(bounded_lines(file), 1):
         text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
@@ -83,7 +85,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _parse(text: bytes) -> dict[str, Any] | InvalidLineError:
+def _parse_or_error(text: bytes) -> dict[str, Any] | InvalidLineError:
     try:
         return parse_object(text)
     except InvalidLineError as error:
@@ -95,12 +97,12 @@ def _digest(data: bytes) -> str:
 
 
 def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLine]:
-    """Read CSV: each row becomes a request in the short form, with the prompt that the row makes.
+    """Yield each row of a CSV file as a request in the short form, with the prompt that the template makes of it.
 
-    A column ``custom_id`` or ``id`` becomes the request's id. A row's number is that of its
-    first line. Raises ``InvalidLineError`` if the first row does not name the template's columns.
+    The column ``custom_id`` or ``id`` is the request's id. The number of a row is the number of its first line.
+    Raises ``InvalidLineError`` if the first row does not have the template's columns.
     """
-    csv.field_size_limit(MAX_LINE_BYTES)  # of characters; a field may have many lines
+    csv.field_size_limit(MAX_LINE_BYTES)  # in characters; a field may contain several lines
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
         rows = csv.reader(bounded_lines(text), strict=True)
@@ -111,7 +113,7 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLi
         template.check(columns)
         yield from _read_rows(rows, columns, template)
     finally:
-        if not text.closed:  # a batch that ends early closes the file before this generator
+        if not text.closed:  # if a batch ends early, its caller closes the file before this generator ends
             text.detach()
 
 
@@ -150,16 +152,16 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class PromptTemplate:
-    """A text with ``{column}`` in it; ``{{`` and ``}}`` stand for braces.
+    """A prompt with ``{column}`` in it, which is replaced for each row. ``{{`` and ``}}`` stand for braces.
 
-    Raises ``InvalidLineError`` for a lone brace, and for a text without a column.
+    Raises ``InvalidLineError`` for a single brace, and for a text without a column.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
         if any(match[1] is None for match in fields):
-            raise InvalidLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
+            raise InvalidLineError(f"{text!r} has a single brace; write {{{{ or }}}} for a brace in the prompt")
         self.columns = [match[1] for match in fields]
         if not self.columns:
             raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
@@ -170,14 +172,14 @@ class PromptTemplate:
             raise InvalidLineError("the file is empty; its first row names the columns")
         missing = [column for column in self.columns if column not in header]
         if missing:
-            known = ", ".join(map(repr, header))
-            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
+            columns = ", ".join(map(repr, header))
+            raise InvalidLineError(f"there is no column {missing[0]!r}; the columns are {columns}")
         duplicates = [name for name in header if header.count(name) > 1]
         if duplicates:
             raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
 
     def fill(self, values: dict[str, str]) -> str:
-        """Return the prompt of a row; ``values``: its fields by column."""
+        """Return the prompt of a row; ``values``: the row's fields by their columns."""
         return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)
 
 
@@ -187,26 +189,31 @@ _Item = TypeVar("_Item")
 def iterate_available(
     items: Iterable[_Item] | BackgroundReader[_Item], is_idle: Callable[[], bool]
 ) -> Iterator[_Item | None]:
-    """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
+    """Yield items, and None whenever the next item of a `BackgroundReader` has not arrived yet.
+
+    Args:
+        items: the items.
+        is_idle: returns whether the caller has no other work, so that waiting for an item delays nothing.
+    """
     if not isinstance(items, BackgroundReader):
         yield from items
         return
     while True:
         try:
-            item = items.next(wait=is_idle())
+            item = items.next(should_wait=is_idle())
         except StopIteration:
             return
         yield item
 
 
 _WAIT_SECONDS = 0.1
-"""How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
+"""Maximum time that an idle batch waits for a line; short, so that Ctrl-C is noticed soon."""
 _MAX_BUFFERED_LINES = 1024
-"""Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
+"""Number of lines that are read in advance. After that, the sender waits, so that memory use is limited."""
 
 
 class BackgroundReader(Generic[_Item]):
-    """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
+    """Reads items in a thread, for input that may arrive slowly. What reading raises, `next` raises."""
 
     def __init__(self, items: Iterator[_Item]) -> None:
         self._queue: Queue[_Item | _End] = Queue(_MAX_BUFFERED_LINES)
@@ -220,13 +227,16 @@ class BackgroundReader(Generic[_Item]):
         except BaseException as error:
             self._queue.put(_End(error))
 
-    def next(self, wait: bool) -> _Item | None:
-        """Return the next item, or None if none has come yet; ``wait`` allows it a moment to come.
+    def next(self, should_wait: bool) -> _Item | None:
+        """Return the next item; None if it has not arrived yet.
+
+        Args:
+            should_wait: whether to wait briefly for an item that has not arrived yet.
 
         Raises ``StopIteration`` at the end of the input.
         """
         try:
-            item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
+            item = self._queue.get(timeout=_WAIT_SECONDS) if should_wait else self._queue.get_nowait()
         except Empty:
             return None
         if isinstance(item, _End):
@@ -236,6 +246,6 @@ class BackgroundReader(Generic[_Item]):
 
 @dataclass(frozen=True)
 class _End:
-    """The end of the input. ``error``: what ended it too early."""
+    """The end of the input; ``error``: the exception that ended the input early, None if it was read entirely."""
 
     error: BaseException | None

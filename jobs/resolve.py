@@ -1,4 +1,4 @@
-"""From what is parsed, the flags and the presets to the one request that the engine carries out."""
+"""Resolution of requests: a line's fields, the flags and the presets become one `GenerationRequest`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from ..presets.errors import PresetError
 from ..presets.overrides import Override, parse_set
 from ..presets.settings import Settings, resolve_settings
 from .errors import InvalidLineError
-from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_left_out
+from .sources import (
+    chat_template_source,
+    grammar_folders,
+    open_preset,
+    preset_of_model,
+    report_ignored_schema_paths,
+)
 
 if TYPE_CHECKING:
     from ..engine.model import Model
@@ -29,10 +35,16 @@ def make_request(
     grammar: GrammarSpec | None,
     seed: int,
 ) -> GenerationRequest:
-    """Return the request of resolved settings.
+    """Return the request for resolved settings.
 
-    What is beside the settings, such as logprobs, is replaced in it. A sentence of the grammar is completed where
-    nobody set a length.
+    Callers replace other fields, such as logprobs. If no length is set, a sentence of the grammar is completed
+    even beyond the default length.
+
+    Args:
+        settings: settings of the request.
+        prompt: text, token ids, or messages of a chat.
+        grammar: grammar of the output; None if the output is free.
+        seed: seed of the chain.
     """
     return GenerationRequest(
         prompt,
@@ -47,12 +59,22 @@ def make_request(
 
 @dataclass(frozen=True)
 class BatchDefaults:
-    """What the flags set for every line that does not set it itself.
+    """The values of the flags, which apply to every line that does not set the field itself.
 
-    ``base_seed``: combined with a line's id, the seed of a line without one. ``chat``: whether prompts go through
-    the chat template; None: if there is a system message. ``schema_lenient``: what is not supported in a JSON
-    Schema is left out; ``left_out``: what that is in the flags' own schema, which was reported. ``chat_template``:
-    see `open_chat_template`; ``chat_template_kwargs``: its variables.
+    Attributes:
+        preset: name or file of a preset.
+        chain: a chain, as ``--chain`` accepts it; None uses the preset's.
+        overrides: settings that take precedence over the preset's.
+        base_seed: number from which the seed of a line is computed, together with the line's id.
+        uses_chat_template: whether prompts are inserted into the chat template; None if only prompts with a system
+            message or template options are.
+        top_logprob_count: number of most likely tokens whose logprobs are reported; -1 reports all tokens, None
+            reports no logprobs.
+        trace_top_count: number of candidates that are traced through the chain; None records no trace.
+        is_schema_lenient: whether unsupported parts of a JSON Schema are ignored; otherwise they are errors.
+        ignored_schema_paths: the ignored parts of the flags' JSON Schema, which have already been reported.
+        chat_template: name or source of a chat template, see `open_chat_template`; None uses the model's template.
+        chat_template_kwargs: variables of the chat template; None if no flag sets any.
     """
 
     preset: str
@@ -71,13 +93,12 @@ class BatchDefaults:
 class RequestResolver:
     """Makes the requests of a batch.
 
-    Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for settings that cannot be
-    used.
-
     Args:
-        defaults: what the flags set.
-        metadata: the model's, for the preset ``model``.
-        note: called with a sentence, once each, on what could not be taken over.
+        defaults: values of the flags.
+        metadata: metadata of the model, which the preset ``model`` is read from.
+        note: called once with each message about parts of presets or schemas that are ignored.
+
+    Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
     """
 
     def __init__(
@@ -86,23 +107,23 @@ class RequestResolver:
         self._defaults, self._metadata, self._note = defaults, metadata, note
         self._presets: dict[str, Preset] = {}
         self._reported = {defaults.ignored_schema_paths, ()}
-        self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
+        self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
 
     def resolve(self, parsed: ParsedRequest) -> GenerationRequest:
-        """Return the request with all that was parsed for."""
+        """Return the request of a line, with the values of the flags where the line sets nothing."""
         defaults = self._defaults
         settings = self._settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
         if grammar is not None and grammar.ignored_schema_paths not in self._reported:
             self._reported.add(grammar.ignored_schema_paths)
-            report_left_out(grammar, self._note)
+            report_ignored_schema_paths(grammar, self._note)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
-        top_logprobs = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
+        top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
             make_request(settings, self._prompt(parsed, settings.system.value), grammar, seed),
             id=parsed.id,
-            logprobs=LogprobRequest(top_logprobs, parsed.logprobs_from),
+            logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
         )
 
@@ -112,7 +133,7 @@ class RequestResolver:
         return resolve_settings(self._load_preset(defaults.preset), chain=defaults.chain, flags=defaults.overrides)
 
     def grammar(self, settings: Settings) -> GrammarSpec | None:
-        """Return the grammar of these settings; None without one."""
+        """Return the grammar in these settings; None if they have none."""
         from ..grammars.spec import resolve_grammar
 
         value = settings.grammar.value
@@ -122,17 +143,17 @@ class RequestResolver:
         return resolve_grammar(value, grammar_folders(), settings.grammar_folder)
 
     def _settings(self, parsed: ParsedRequest) -> Settings:
-        has_own_chain = parsed.preset is not None or parsed.chain is not None
+        sets_chain = parsed.preset is not None or parsed.chain is not None
         try:
             return resolve_settings(
                 self._load_preset(parsed.preset or self._defaults.preset),
-                chain=parsed.chain if has_own_chain else self._defaults.chain,
+                chain=parsed.chain if sets_chain else self._defaults.chain,
                 flags=(*self._defaults.overrides, *map(parse_set, parsed.set_arguments), *parsed.overrides),
             )
         except PresetError as error:
-            # The message names flags; a line has fields of the same names.
+            # The message mentions flags, but the line has fields of the same names.
             message = str(error).replace("give a --chain", "give a chain").replace("as in --set ", "as in set ")
-            if has_own_chain or parsed.set_arguments:
+            if sets_chain or parsed.set_arguments:
                 message = message.replace("--chain:", "chain:").replace("--set ", "set ")
             raise InvalidLineError(message) from None
 
@@ -140,7 +161,7 @@ class RequestResolver:
         if name not in self._presets:
             if name == "model":
                 preset = preset_of_model(self._metadata, self._note)
-            else:  # what the flag's preset could not carry over was reported when the flags were checked
+            else:  # what cannot be imported from the flags' preset was reported when the flags were checked
                 preset = open_preset(name, None if name == self._defaults.preset else self._note)
             if preset is None:
                 raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
@@ -148,7 +169,7 @@ class RequestResolver:
         return self._presets[name]
 
     def _prompt(self, parsed: ParsedRequest, system: str | None) -> str | list[int] | ChatMessages:
-        """Return the prompt, in the messages of a chat if it goes through a chat template."""
+        """Return the prompt, as the message of a chat if the chat template is used."""
         template, variables = self._chat_template(parsed)
         if parsed.messages is not None:
             return ChatMessages(parsed.messages, template, variables)
@@ -162,7 +183,7 @@ class RequestResolver:
         return ChatMessages([*messages, {"role": "user", "content": prompt}], template, variables)
 
     def _chat_template(self, parsed: ParsedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
-        """Return the template of a line and its variables, by its fields and the flags."""
+        """Return the chat template of a line and its variables, from the line's fields or the flags."""
         defaults = self._defaults
         source, variables = parsed.chat_template, parsed.chat_template_kwargs
         if (
@@ -170,7 +191,7 @@ class RequestResolver:
             and parsed.messages is None
             and (source is not None or variables is not None)
         ):
-            raise InvalidLineError("chat_template: a prompt goes through no chat template here; write messages")
+            raise InvalidLineError("chat_template: not used, because --no-chat applies to prompts; write messages")
         source = defaults.chat_template if source is None else chat_template_source(source)
         if variables is not None or defaults.chat_template_kwargs is not None:
             variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
@@ -178,7 +199,7 @@ class RequestResolver:
 
 
 def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
-    """Return the grammar of a line or of the flags; a JSON Schema becomes lenient with ``--schema-lenient``."""
+    """Return the grammar of a line or of the flags; with ``is_lenient``, a JSON Schema is made lenient."""
     from ..grammars.spec import grammar_table
 
     table = grammar_table(value)
@@ -187,7 +208,7 @@ def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | 
 
 
 def _derive_seed(base_seed: int, request_id: str) -> int:
-    """Return the seed of a line without one: 32 bits of a hash, so that an id always gets the same seed."""
+    """Return the seed of a line that sets none: 32 bits of a hash, so that an id always gets the same seed."""
     from hashlib import sha256
 
     return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")
@@ -195,9 +216,12 @@ def _derive_seed(base_seed: int, request_id: str) -> int:
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What has to be known of a model before its requests are read.
+    """The facts about a model that are needed before its requests are read.
 
-    Attributes: ``name``; ``identity``: what its logits depend on; ``metadata``: of its file.
+    Attributes:
+        name: name of the model.
+        identity: the facts that the model's logits depend on, see `Model.identity`.
+        metadata: metadata of the GGUF file.
     """
 
     name: str
@@ -206,32 +230,33 @@ class ModelDescription:
 
 
 def describe_model(model: Model) -> ModelDescription:
-    """Return what has to be known of a loaded model. Raises ``ModelError``."""
+    """Return the facts about a loaded model. Raises ``ModelError``."""
     return ModelDescription(model.name, model.identity(), model.metadata)
 
 
-_KEYS_NOT_COMPARED = frozenset({"fingerprint", "threads"})
-"""Of a model's identity: what stands under another name, and what is left to each machine."""
+_KEYS_NOT_COPIED = frozenset({"fingerprint", "threads"})
+"""Keys of a model's identity that settings do not copy: the fingerprint has another key there, and the number of
+threads may differ between runs."""
 
 
 def batch_settings(
-    model: ModelDescription, defaults: BatchDefaults, resolver: RequestResolver, form: Mapping[str, Any]
+    model: ModelDescription, defaults: BatchDefaults, resolver: RequestResolver, other_flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings as JSON, under the names by which a user sets them.
+    """Return the settings that answers depend on, as JSON, under the names by which users set them.
 
     Args:
         model: the model.
-        defaults: what the flags set.
-        resolver: resolves requests with them.
-        form: the further flags that change results, such as their format.
+        defaults: values of the flags that lines can override.
+        resolver: resolver of the batch's requests.
+        other_flags: values of the other flags that change results, such as their format.
     """
     settings = resolver.default_settings()
     grammar = resolver.grammar(settings)
     return {
         "name": model.name,
         "model": model.identity["fingerprint"],
-        **{name: value for name, value in model.identity.items() if name not in _KEYS_NOT_COMPARED},
-        **_chain(settings.steps),
+        **{name: value for name, value in model.identity.items() if name not in _KEYS_NOT_COPIED},
+        **_chain_settings(settings.steps),
         "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
         **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
         "grammar": None if grammar is None else grammar.description,
@@ -240,17 +265,17 @@ def batch_settings(
         "chat_template_kwargs": defaults.chat_template_kwargs,
         "logprobs": defaults.top_logprob_count,
         "trace": defaults.trace_top_count,
-        **form,
+        **other_flags,
     }
 
 
-def _chain(steps: Iterable[StepSpec]) -> dict[str, Any]:
-    """The names of the steps that do something, and their parameters as ``name.parameter``."""
-    acting = [step for step in steps if not step.is_off]
+def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:
+    """Return the names of the steps that are not off, and their parameters as ``name.parameter``."""
+    active_steps = [step for step in steps if not step.is_off]
     counts: Counter[str] = Counter()
     parameters = {}
-    for step in acting:
+    for step in active_steps:
         counts[step.name] += 1
         name = step.name if counts[step.name] == 1 else f"{step.name}#{counts[step.name]}"
         parameters.update({f"{name}.{key}": value for key, value in step.sampler.model_dump(mode="json").items()})
-    return {"chain": [step.name for step in acting], **parameters}
+    return {"chain": [step.name for step in active_steps], **parameters}

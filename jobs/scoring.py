@@ -1,4 +1,4 @@
-"""The scores of `gen score`: the tokens of a text, the choices after a prompt, and files of both, line by line."""
+"""Scores of `gen score`: of the tokens of a text, of choices after a prompt, and of the lines of a file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def scored_text(
 
     Args:
         model: the model.
-        text: what is scored.
-        stride: tokens from window to window, if the text exceeds the context; None: half of it.
-        progress: gets the scored and the total number of tokens.
-        is_interrupted: says whether to stop before the next token.
+        text: the text to score.
+        stride: if the text exceeds the context, number of tokens by which the scoring window moves; None moves it
+            by half of the context.
+        progress: called with the number of scored tokens and the number of all tokens.
+        is_interrupted: returns whether to stop before the next token.
     """
     from ..engine.scoring import score
 
@@ -44,16 +45,18 @@ def scored_choices(
     *,
     is_strict: bool = False,
 ) -> dict[str, Any]:
-    """Score choices after a prompt: ``choices`` holds the scores, ``notes`` what to know about them.
+    """Score choices after a prompt.
 
-    A prompt that does not fit into the context with a choice loses its first tokens for that choice.
+    A prompt that does not fit into the context together with a choice loses its first tokens for that choice.
 
     Args:
         model: the model.
         prompt: the text before each choice.
-        choices: the texts.
-        progress: called with the number of tokens that were read, and of all.
-        is_strict: raise ``ModelError`` for a prompt that does not fit with a choice.
+        choices: texts that may follow the prompt.
+        progress: called with the number of tokens read so far and the number of all tokens.
+        is_strict: whether a prompt that does not fit raises ``ModelError`` instead of losing tokens.
+
+    Returns a table with the scores in ``choices``, and messages for the user, if there are any, in ``notes``.
     """
     from ..common.text import count_noun
     from ..engine.scoring import fit_prompt
@@ -61,34 +64,44 @@ def scored_choices(
     from ..logprobs.scores import choice_scores
 
     notes = []
-    cut: list[_FittedChoice] = []
+    fitted_choices: list[_FittedChoice] = []
     for choice in choices:
         prompt_ids, ids, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
-        kept = prompt_ids if is_strict else fit_prompt(model, prompt_ids, ids)
-        truncated = len(prompt_ids) - len(kept)
-        cut.append(_FittedChoice(choice, tuple(kept), ids, truncated))
+        kept_ids = prompt_ids if is_strict else fit_prompt(model, prompt_ids, ids)
+        dropped_count = len(prompt_ids) - len(kept_ids)
+        fitted_choices.append(_FittedChoice(choice, tuple(kept_ids), ids, dropped_count))
         if is_separate:
-            notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")
+            notes.append(f"{choice!r} would join the prompt's last token; it is scored as separate tokens")
         longer = [other for other in choices if other != choice and other.startswith(choice)]
         if longer:
             notes.append(f"{choice!r} begins {longer[0]!r}, so their probabilities overlap")
-        if truncated:
+        if dropped_count:
             notes.append(
                 f"with {_shortened(choice)} the prompt exceeds the context of {model.context.length:,} tokens; "
-                f"its beginning, {count_noun(truncated, 'token')}, was left out"
+                f"its beginning, {count_noun(dropped_count, 'token')}, was left out"
             )
-    steps = _score_fitted_choices(model, cut, progress)
-    scores = choice_scores([(one.text, steps[one.text]) for one in cut], [one.truncated for one in cut])
+    tokens = _score_fitted_choices(model, fitted_choices, progress)
+    scores = choice_scores(
+        [(choice.text, tokens[choice.text]) for choice in fitted_choices],
+        [choice.dropped_count for choice in fitted_choices],
+    )
     return {"choices": scores, **({"notes": notes} if notes else {})}
 
 
 class _FittedChoice(NamedTuple):
-    """A choice as it is scored: after ``prompt_ids``, which lack the prompt's first ``truncated`` tokens."""
+    """A choice and the part of the prompt that fits into the context before it.
+
+    Attributes:
+        text: the choice.
+        prompt_ids: tokens of the prompt, without the first ``dropped_count``.
+        ids: tokens of the choice.
+        dropped_count: number of tokens at the beginning of the prompt that do not fit.
+    """
 
     text: str
     prompt_ids: tuple[int, ...]
     ids: list[int]
-    truncated: int
+    dropped_count: int
 
 
 def _score_fitted_choices(
@@ -108,20 +121,20 @@ def _score_fitted_choices(
         if progress is not None:
             progress(done + count, total)
 
-    steps: dict[str, list[PromptToken]] = {}
+    tokens_of_choice: dict[str, list[PromptToken]] = {}
     for prompt_ids, group in groups.items():
         try:
             scored = score_choices(model, prompt_ids, [choice.ids for choice in group], progress=report)
         except ModelError as error:
-            problem = _with_text(error.problem, [choice.text for choice in group])
+            problem = _name_choice(error.problem, [choice.text for choice in group])
             raise ModelError(problem, advice=error.advice) from None
-        steps |= {choice.text: tokens for choice, tokens in zip(group, scored, strict=True)}
+        tokens_of_choice |= {choice.text: tokens for choice, tokens in zip(group, scored, strict=True)}
         done += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in group)
-    return steps
+    return tokens_of_choice
 
 
-def _with_text(message: str, choices: list[str]) -> str:
-    """The engine counts choices; people know them by their text."""
+def _name_choice(message: str, choices: list[str]) -> str:
+    """Replace the number of a choice, by which the engine's message names it, by the text of the choice."""
     for number, choice in enumerate(choices, 1):
         name = f"choice {number} "
         if message.startswith(name):
@@ -138,9 +151,9 @@ class LineScore:
     """The outcome of a line.
 
     Attributes:
-        number: the line's number, from 1.
-        output: the line with its scores, or with its error, as JSON.
-        problem: why the line has no score; None if it has one.
+        number: number of the line in the file, counted from 1.
+        output: the line with its scores or its error, as JSON.
+        problem: message of the error; None if the line has scores.
     """
 
     number: int
@@ -156,15 +169,16 @@ def scored_lines(
     is_strict: bool = False,
     describe_error: Callable[[Exception], str] = str,
 ) -> Iterator[LineScore]:
-    """Yield the scores of numbered lines, each with a prompt and choices, or a text. Raises ``AbortedError``.
+    """Yield the scores of lines, each of which has a text, or a prompt and choices. Raises ``AbortedError``.
 
     Args:
         model: the model.
-        lines: the lines, numbered from 1.
-        stride: tokens from window to window, if a text exceeds the context; None: half of the context.
-        is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
-            first tokens are left out.
-        describe_error: what is wrong, in words for the record of a line.
+        lines: numbers, counted from 1, and contents of the lines.
+        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
+            half of the context.
+        is_strict: whether a prompt that does not fit into the context with its choices is an error. Otherwise the
+            prompt loses its first tokens.
+        describe_error: returns the message of an error as the line's output shows it.
     """
     from ..models.errors import AbortedError, ModelError
 
@@ -186,15 +200,19 @@ def scored_line(
     progress: Callable[[int], None] | None = None,
     is_strict: bool = False,
 ) -> str:
-    """Return the line with its scores, as JSON; its other fields stay.
+    """Return a line with its scores, as JSON; the line's other fields stay.
 
     Args:
-        model: scores the text.
+        model: the model.
         line: the line, a JSON object.
-        number: its number in the file, from 1.
-        stride: tokens from window to window, if a text exceeds the context; None: half of the context.
-        progress: called with the number of tokens that were read since the last call, also where windows overlap.
-        is_strict: see `scored_lines`.
+        number: number of the line in the file, counted from 1.
+        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
+            half of the context.
+        progress: called with the number of tokens read since the last call. Tokens in two overlapping windows are
+            counted twice.
+        is_strict: whether a prompt that does not fit into the context with its choices is an error.
+
+    Raises ``InvalidLineError`` and ``ModelError``.
     """
     from ..common.strict_json import encode_json
 
@@ -202,11 +220,11 @@ def scored_line(
     scores = _score(model, record, stride, progress, is_strict) | {"line": number, "error": None}
     duplicates = [name for name in scores if name in record and name != "choices"]
     if duplicates:
-        raise InvalidLineError(f'"{duplicates[0]}" is a field of the result; rename it in the line')
+        raise InvalidLineError(f'"{duplicates[0]}" is a field of the result; rename this field of the line')
     try:
         return encode_json(record | scores)
     except (ValueError, RecursionError):
-        raise InvalidLineError("it holds a number that JSON has not, or is nested too deeply") from None
+        raise InvalidLineError("it contains a number that JSON does not have, or is nested too deeply") from None
 
 
 def _score(
@@ -219,73 +237,76 @@ def _score(
     from ..logprobs.scores import text_score
 
     if "choices" not in record:
-        count = None if progress is None else _counter(progress)
+        is_interrupted = None if progress is None else _count_each_token(progress)
         text = _get_text(record, "text")
-        return text_score(list(scored_text(model, text, stride, is_interrupted=count)))
+        return text_score(list(scored_text(model, text, stride, is_interrupted=is_interrupted)))
     prompt = _get_text(record, "prompt")
     choices = record["choices"]
     if not isinstance(choices, list) or not choices or not all(isinstance(c, str) and c for c in choices):
-        raise InvalidLineError('"choices" is not a list of texts')
+        raise InvalidLineError('"choices" is not a list of strings, none of them empty')
     if len(set(choices)) < len(choices):
-        raise InvalidLineError('"choices" has a text twice')
-    steps = None if progress is None else _steps(progress)
-    scores = scored_choices(model, prompt, choices, steps, is_strict=is_strict)
+        raise InvalidLineError('"choices" contains a string twice')
+    total_progress = None if progress is None else _count_new_tokens(progress)
+    scores = scored_choices(model, prompt, choices, total_progress, is_strict=is_strict)
     return {"logprobs_from": "model"} | scores
 
 
 def _get_text(record: dict[str, Any], key: str) -> str:
     text = record.get(key)
     if not isinstance(text, str):
-        raise InvalidLineError(f'there is no "{key}"' if text is None else f'"{key}" is not a text')
+        raise InvalidLineError(f'there is no "{key}"' if text is None else f'"{key}" is not a string')
     return text
 
 
-def _counter(progress: Callable[[int], None]) -> Callable[[], bool]:
-    """Return an ``is_interrupted`` that counts: unlike the progress of scores, it is called for overlaps, too."""
+def _count_each_token(progress: Callable[[int], None]) -> Callable[[], bool]:
+    """Return a check for interruption that only counts tokens.
 
-    def count() -> bool:
+    Unlike the progress of `scored_text`, the check is called again for the tokens of overlapping windows.
+    """
+
+    def is_interrupted() -> bool:
         progress(1)
         return False
 
-    return count
+    return is_interrupted
 
 
-def _steps(progress: Callable[[int], None]) -> Callable[[int, int], None]:
-    """Return what takes the number of all tokens that were read, and passes on how many are new."""
-    told = 0
+def _count_new_tokens(progress: Callable[[int], None]) -> Callable[[int, int], None]:
+    """Return a function that gets the number of all tokens read so far, and reports how many are new."""
+    reported_count = 0
 
-    def tell(done: int, _total: int) -> None:
-        nonlocal told
-        progress(done - told)
-        told = done
+    def report(read_count: int, _total_count: int) -> None:
+        nonlocal reported_count
+        progress(read_count - reported_count)
+        reported_count = read_count
 
-    return tell
+    return report
 
 
 def failed_line(line: bytes, number: int, message: str, code: str = "invalid_request") -> str:
-    """Return the record of a line that has no score, as JSON.
+    """Return the output for a line without scores, as JSON.
 
     Args:
         line: the line.
-        number: its number in the file, from 1.
-        message: why it has no score.
-        code: the kind of the failure.
+        number: number of the line in the file, counted from 1.
+        message: message of the error.
+        code: code of the error.
     """
     from ..common.strict_json import encode_json
     from ..logprobs.scores import failed_score
 
     try:
-        name = parse_object(line).get("id")
+        line_id = parse_object(line).get("id")
     except InvalidLineError:
-        name = None
-    if not isinstance(name, (str, int)) or isinstance(name, bool):
-        name = None
-    return encode_json(failed_score(message, number, name, code))
+        line_id = None
+    if not isinstance(line_id, (str, int)) or isinstance(line_id, bool):
+        line_id = None
+    return encode_json(failed_score(message, number, line_id, code))
 
 
 def stride_problem(stride: int | None, model: Model) -> str | None:
-    """What is wrong with a stride that is not less than the context; None: nothing."""
+    """Return the message for a stride that is not less than the context; None if the stride can be used."""
     length = model.context.length
     if stride is None or stride < length:
         return None
-    return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"
+    return f"--stride: {stride:,} is not less than the context of {length:,} tokens, which -c sets"

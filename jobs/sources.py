@@ -229,14 +229,14 @@ def check_grammar(preset: Preset) -> None:
 
 def report_schema(spec: GrammarSpec, note: Note) -> None:
     """Report what is left out of a JSON Schema, and keys that it allows without a name."""
-    report_left_out(spec, note)
+    report_ignored_schema_paths(spec, note)
     pointer = spec.open_object
     if pointer is not None:  # few people mean a schema that allows keys which it does not name
         place = f" at {pointer}" if pointer else ""
         note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
 
 
-def report_left_out(spec: GrammarSpec, note: Note) -> None:
+def report_ignored_schema_paths(spec: GrammarSpec, note: Note) -> None:
     """Report what is left out of a JSON Schema, if anything is."""
     if spec.ignored_schema_paths:
         note(f"left out of the JSON Schema: {', '.join(spec.ignored_schema_paths)}")

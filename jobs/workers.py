@@ -1,7 +1,7 @@
-"""Batches and scores on a cluster: what this process does, and what each worker runs.
+"""Batches and scores on a cluster: the driver's side, and the services that workers run.
 
-Only this process writes. Scores come in the order of the file, as on one machine. A worker may join only if it
-computes what the others compute.
+Only the driver writes results. Scores have the order of the file, as on one machine. A worker may join only if it
+computes the same as the first worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..engine.native.options import estimate_memory, physical_cores
 from ..engine.request import GenerationRequest
 from ..models.errors import ModelError
 from ..models.names import first_part
-from .batch import AcceptedLine, BatchRun, Lines, answer_line, failure_code
+from .batch import AcceptedLine, BatchRun, InputLines, answer_line, failure_code
 from .errors import InvalidLineError
 from .lines import BackgroundReader, iterate_available
 from .resolve import ModelDescription, describe_model
@@ -36,34 +36,38 @@ if TYPE_CHECKING:
     from ..models.names import ModelSpec
 
 
-_DEFAULT_CPUS = 2
+_MAX_DEFAULT_CPUS = 2
+"""A worker gets at most this many processors if no flag sets their number."""
 
 
 def model_for_workers(spec: ModelSpec, cpus: int | None) -> ModelSpec:
-    """Return the model as a worker loads it: by whole paths, with a worker's threads, and mapped.
+    """Return the model as workers load it: with absolute paths, with a worker's threads, and mapped into memory.
 
-    The workers of one machine share the memory of a file that is mapped.
-    Links are not followed: a model is called by the name of its link, and the parts of one that is split are found
-    beside it. ``cpus``: those of a worker; None: not said.
+    The workers of one machine share the memory of a mapped file. Links are not resolved: a model has the name of
+    its link, and the other parts of a split model are next to the first.
+
+    Args:
+        spec: the model.
+        cpus: number of a worker's processors; None if no flag sets it.
     """
-    threads = spec.arguments["threads"] or cpus or min(_DEFAULT_CPUS, physical_cores())
+    threads = spec.arguments["threads"] or cpus or min(_MAX_DEFAULT_CPUS, physical_cores())
     lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
     is_mapped = spec.arguments.get("mmap") is not False
     arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
     return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
 
 
-def worker_needs(spec: ModelSpec, sequences: int, cpus: int | None, gpus: float) -> WorkerNeeds:
-    """Return what a worker takes of its node. Raises ``ModelError``.
+def worker_needs(spec: ModelSpec, sequence_count: int, cpus: int | None, gpus: float) -> WorkerNeeds:
+    """Return the resources of a node that a worker needs. Raises ``ModelError``.
 
     Args:
         spec: the model, see `model_for_workers`.
-        sequences: how many the worker decodes at a time.
-        cpus: its processors; None: one for each thread.
-        gpus: its GPUs.
+        sequence_count: number of sequences that the worker decodes at the same time.
+        cpus: number of the worker's processors; None for one per thread.
+        gpus: number of the worker's GPUs.
     """
     threads: int = spec.arguments["threads"]
-    memory = estimate_memory(spec.path, sequences, spec.arguments["n_ctx"])
+    memory = estimate_memory(spec.path, sequence_count, spec.arguments["n_ctx"])
     return WorkerNeeds(cpus or threads, gpus, memory)
 
 
@@ -77,15 +81,16 @@ def model_workers(
     needs_same_kernels: bool,
     note: Callable[[str], object],
 ) -> Iterator[ClusterRun]:
-    """Connect to the cluster, and start workers, while inside.
+    """Connect to a cluster and run workers on it while inside.
 
     Args:
-        address: the head of the cluster; None: a cluster on this machine.
-        options: how the run uses the cluster.
+        address: HOST[:PORT] of the cluster's head node; None for a cluster on this machine.
+        options: settings of the run.
         spec: the model of the workers.
-        service: makes the service of each.
-        needs_same_kernels: refuse a worker whose processor computes other logits than the first one's.
-        note: called with what the user should know.
+        service: makes the service of each worker.
+        needs_same_kernels: whether a worker whose processor computes other logits than the first worker's is
+            rejected.
+        note: called with messages for the user.
 
     Raises ``ClusterError``, ``ModelError``.
     """
@@ -101,7 +106,12 @@ def model_workers(
 
 
 def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescription:
-    """Wait until a worker has loaded the model, and knows it. ``check``: called meanwhile; may raise."""
+    """Wait until a worker has loaded the model, and return the facts about the model.
+
+    Args:
+        run: the run.
+        check: called periodically; may raise to end the waiting.
+    """
     while True:
         facts = run.wait_for_worker()
         check()
@@ -111,34 +121,42 @@ def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescrip
 
 
 class Admission:
-    """Compares each worker with this machine's versions, and with the first worker's model and kernels.
+    """Decides which workers may join, by this machine's versions and by the first worker's model and kernels.
 
     Args:
-        needs_same_kernels: refuse a worker whose processor computes other logits than the first one's.
+        needs_same_kernels: whether a worker whose processor computes other logits than the first worker's is
+            rejected.
+
+    Attributes:
+        has_different_kernels: whether workers have joined whose processors compute different logits.
     """
 
     def __init__(self, needs_same_kernels: bool) -> None:
         self._needs_same_kernels = needs_same_kernels
-        self._first: dict[str, Any] | None = None
+        self._first_facts: dict[str, Any] | None = None
         self.has_different_kernels = False
 
     def __call__(self, facts: dict[str, Any]) -> str | None:
-        """Return why a worker may not join; None if it may."""
-        for name, here in versions().items():
-            there = facts["versions"].get(name)
-            if there != here:
-                return f"it has {name} {there}, and this machine has {here}; install the same there"
-        if self._first is None:
-            self._first = facts
+        """Return why a worker with these facts may not join; None if it may."""
+        for name, expected_version in versions().items():
+            version = facts["versions"].get(name)
+            if version != expected_version:
+                return (
+                    f"it has {name} {version}, but this machine has {expected_version}; "
+                    "install the same version there"
+                )
+        if self._first_facts is None:
+            self._first_facts = facts
             return None
-        if facts["model"].identity != self._first["model"].identity:
-            return "its file of the model is another one, or it computes with other settings"
-        if facts["kernels"] == self._first["kernels"]:
+        if facts["model"].identity != self._first_facts["model"].identity:
+            return "its model file or its settings differ from the first worker's"
+        if facts["kernels"] == self._first_facts["kernels"]:
             return None
         if self._needs_same_kernels:
-            first, this = self._first["worker"]["cpu"], facts["worker"]["cpu"]
+            cpu, first_cpu = facts["worker"]["cpu"], self._first_facts["worker"]["cpu"]
             return (
-                f"--deterministic: its processor ({this}) computes other logits than the first worker's ({first})"
+                f"--deterministic: its processor ({cpu}) computes other logits"
+                f" than the first worker's ({first_cpu})"
             )
         self.has_different_kernels = True
         return None
@@ -147,18 +165,18 @@ class Admission:
 def answer_on_cluster(
     batch: BatchRun,
     run: ClusterRun,
-    lines: Lines,
+    lines: InputLines,
     should_stop: Callable[[], bool],
     on_progress: Callable[[], object],
 ) -> None:
     """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``.
 
     Args:
-        batch: takes the results.
-        run: the workers.
-        lines: the input.
-        should_stop: once it returns True, no other request is begun.
-        on_progress: called at short intervals.
+        batch: the batch, which writes the results.
+        run: the run on the cluster.
+        lines: the lines of the input.
+        should_stop: once it returns True, no more requests are started.
+        on_progress: called periodically.
     """
     for result in run.results(_request_tasks(batch, lines), should_stop):
         if result is not None:
@@ -166,26 +184,26 @@ def answer_on_cluster(
             if isinstance(content, AnswerLine):
                 batch.write_answer(result.key, content.line, content.exactness)
             else:
-                failure = content or Failure("worker_died", "every worker died that computed this request")
+                failure = content or Failure("worker_died", "every worker that computed this request crashed")
                 batch.write_failure(result.key, failure.code, failure.message)
         on_progress()
 
 
-def _request_tasks(batch: BatchRun, lines: Lines) -> Iterator[Task | None]:
+def _request_tasks(batch: BatchRun, lines: InputLines) -> Iterator[Task | None]:
     for accepted in batch.iterate_new_requests(lines):
         yield None if accepted is None else Task(str(accepted[0].id), accepted)
 
 
 @dataclass(frozen=True)
 class BatchServiceSpec:
-    """Makes the service in a worker's process.
+    """Makes a `BatchService` in a worker's process.
 
     Attributes:
         model: the model.
-        parallel: requests at a time.
-        deterministic: see `generate_many`.
-        is_openai: see `answer_line`.
-        describe_error: what is wrong, in words for the record of a line; a function that can be pickled.
+        parallel: maximum number of requests that are computed at the same time.
+        deterministic: whether each request is computed exactly as it would be alone.
+        is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
+        describe_error: returns the message of an error as a line's result shows it; can be pickled.
     """
 
     model: ModelSpec
@@ -208,13 +226,16 @@ class BatchService:
         self._worker = worker_description(self._model)
 
     def facts(self) -> dict[str, Any]:
-        """The model, what it computes with, and versions."""
+        """Return the facts by which the driver decides whether this worker may join."""
         return worker_facts(self._model)
 
     def serve(
-        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+        self,
+        tasks: Iterable[Task | None],
+        send_result: Callable[[TaskResult], None],
+        add_progress: Callable[[int], None],
     ) -> None:
-        """Answer requests as they come, see `Service`."""
+        """Answer requests while more of them arrive, see `Service`. A unit of progress is a generated token."""
         spec, lines = self._spec, dict[object, AcceptedLine]()
 
         def requests() -> Iterator[GenerationRequest | None]:
@@ -226,22 +247,24 @@ class BatchService:
                     yield request
 
         for outcome in generate_many(
-            self._model, requests(), spec.parallel, deterministic=spec.deterministic, progress=progress
+            self._model, requests(), spec.parallel, deterministic=spec.deterministic, progress=add_progress
         ):
             key, line = str(outcome.id), lines.pop(outcome.id)
             if isinstance(outcome, BatchAnswer):
                 text = answer_line(outcome, line, is_openai=spec.is_openai, worker=self._worker)
-                answer(TaskResult(key, AnswerLine(text, str(outcome.exactness))))
+                send_result(TaskResult(key, AnswerLine(text, str(outcome.exactness))))
             else:
                 failure = Failure(failure_code(outcome), spec.describe_error(outcome.error))
-                answer(TaskResult(key, failure, True))
+                send_result(TaskResult(key, failure, True))
 
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """An answer, as the line of the journal.
+    """The result of an answered request.
 
-    Attributes: ``line``: JSON; ``exactness``: what holds for it, in words.
+    Attributes:
+        line: the result, as JSON on one line.
+        exactness: description of the answer's exactness.
     """
 
     line: str
@@ -250,14 +273,20 @@ class AnswerLine:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a request was not answered. ``code``: the kind; ``message``: a sentence."""
+    """The reason why a request was not answered.
+
+    Attributes:
+        code: code of the error.
+        message: message of the error.
+    """
 
     code: str
     message: str
 
 
 LINES_PER_SHARD = 16
-"""Lines that a worker gets at once: their scores wait for one another, and a short line takes milliseconds."""
+"""Lines in a shard. A short line takes milliseconds, less than assigning a shard. Larger shards would delay the
+output, because the scores are printed in the order of the file."""
 
 
 def scores_on_cluster(
@@ -265,12 +294,12 @@ def scores_on_cluster(
     lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]],
     should_stop: Callable[[], bool],
 ) -> Iterator[LineScore]:
-    """Yield the scores of numbered lines in the order of the file. Raises ``ClusterError``, ``ModelError``.
+    """Yield the scores of lines in the order of the file. Raises ``ClusterError``, ``ModelError``.
 
     Args:
-        run: the workers.
-        lines: the lines, numbered from 1.
-        should_stop: once it returns True, no other line is begun.
+        run: the run on the cluster.
+        lines: numbers, counted from 1, and contents of the lines.
+        should_stop: once it returns True, no more lines are started.
     """
     tasks = _LineTasks(lines)
     for result in run.results(iter(tasks), should_stop):
@@ -279,14 +308,17 @@ def scores_on_cluster(
 
 
 class _LineTasks:
-    """The lines as tasks, and their scores in the same order. None among the tasks: no line has come yet."""
+    """Makes tasks of lines, and brings the lines' scores into the order of the file.
+
+    Iterating yields the tasks; None means that no further line has arrived yet.
+    """
 
     def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
         self._lines = lines
-        self._texts: dict[int, bytes] = {}
-        """The lines whose scores were not yielded yet, by number, in the order of the file."""
-        self._waiting: dict[int, LineScore] = {}
-        """Scores that wait for one before them, by the line's number."""
+        self._unfinished_lines: dict[int, bytes] = {}
+        """The lines whose scores have not been yielded yet, by number, in the order of the file."""
+        self._waiting_scores: dict[int, LineScore] = {}
+        """By line number, the scores that wait for the score of an earlier line."""
 
     def __iter__(self) -> Iterator[Task | None]:
         for line in iterate_available(self._lines, self._is_idle):
@@ -294,36 +326,37 @@ class _LineTasks:
                 yield None
                 continue
             number, text = line
-            self._texts[number] = text
+            self._unfinished_lines[number] = text
             yield Task(str(number), line)
 
     def _is_idle(self) -> bool:
-        """True if no line is being scored."""
-        return len(self._texts) == len(self._waiting)
+        """Return whether no line is being scored."""
+        return len(self._unfinished_lines) == len(self._waiting_scores)
 
     def in_order(self, result: TaskResult) -> Iterator[LineScore]:
-        """Take a result, and yield the scores of the lines whose turn has come."""
+        """Record a result, and yield all scores that no longer wait for an earlier line."""
         number = int(result.key)
         score = result.content
         if score is None:
-            problem = "every worker that scored it crashed"
-            output = failed_line(self._texts[number], number, problem, "scoring_failed")
+            problem = "every worker that scored this line crashed"
+            output = failed_line(self._unfinished_lines[number], number, problem, "scoring_failed")
             score = LineScore(number, output, problem)
-        self._waiting[number] = score
-        while (first := next(iter(self._texts), None)) in self._waiting:
-            del self._texts[first]
-            yield self._waiting.pop(first)
+        self._waiting_scores[number] = score
+        while (first_number := next(iter(self._unfinished_lines), None)) in self._waiting_scores:
+            del self._unfinished_lines[first_number]
+            yield self._waiting_scores.pop(first_number)
 
 
 @dataclass(frozen=True)
 class ScoreServiceSpec:
-    """Makes the service in a worker's process.
+    """Makes a `ScoreService` in a worker's process.
 
     Attributes:
         model: the model.
-        stride: see `scored_lines`.
-        is_strict: likewise.
-        describe_error: what is wrong, in words for the record of a line; a function that can be pickled.
+        stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
+            half of the context.
+        is_strict: whether a prompt that does not fit into the context with its choices is an error.
+        describe_error: returns the message of an error as a line's output shows it; can be pickled.
     """
 
     model: ModelSpec
@@ -337,7 +370,7 @@ class ScoreServiceSpec:
 
 
 class ScoreService:
-    """A model that scores lines, one after the other."""
+    """A model that scores lines, one after another."""
 
     def __init__(self, spec: ScoreServiceSpec) -> None:
         self._spec = spec
@@ -347,35 +380,38 @@ class ScoreService:
             raise WrongStrideError(problem)
 
     def facts(self) -> dict[str, Any]:
-        """The model, what it computes with, and versions."""
+        """Return the facts by which the driver decides whether this worker may join."""
         return worker_facts(self._model)
 
     def serve(
-        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+        self,
+        tasks: Iterable[Task | None],
+        send_result: Callable[[TaskResult], None],
+        add_progress: Callable[[int], None],
     ) -> None:
-        """Score lines as they come, see `Service`. A unit of progress is a token that was read."""
+        """Score lines while more of them arrive, see `Service`. A unit of progress is a token that was read."""
         spec = self._spec
         for task in tasks:
             if task is None:
                 continue
             number, text = task.content
             try:
-                output = scored_line(self._model, text, number, spec.stride, progress, spec.is_strict)
+                output = scored_line(self._model, text, number, spec.stride, add_progress, spec.is_strict)
                 score = LineScore(number, output)
             except (ModelError, InvalidLineError) as error:
                 problem = spec.describe_error(error)
                 score = LineScore(number, failed_line(text, number, problem), problem)
-            answer(TaskResult(task.key, score, score.problem is not None))
+            send_result(TaskResult(task.key, score, score.problem is not None))
 
 
 class WrongStrideError(LogitsmithError):
-    """A ``--stride`` that the model's context is too short for: only who has loaded the model knows that."""
+    """A ``--stride`` is not less than the context, which only a worker knows, after it has loaded the model."""
 
     exit_code = 2
 
 
 def worker_facts(model: Model) -> dict[str, Any]:
-    """What a worker tells the driver: its model, what it computes with, and versions. Raises ``ModelError``."""
+    """Return the facts that the driver compares: model, kernels, processor and versions. Raises ``ModelError``."""
     return {
         "model": describe_model(model),
         "kernels": model.kernel_digest(),
@@ -385,7 +421,7 @@ def worker_facts(model: Model) -> dict[str, Any]:
 
 
 def worker_description(model: Model) -> dict[str, Any]:
-    """What results say of the worker that computed them."""
+    """Return the facts about a worker that its results contain."""
     build = llama_cpp_build()
     return {
         "cpu": machine()["cpu"],

@@ -12,7 +12,7 @@ import typer
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
 from ...common.text import NotUTF8Error, decode_utf8
-from ...jobs.sources import find_grammar_source, grammar_folders, report_left_out
+from ...jobs.sources import find_grammar_source, grammar_folders, report_ignored_schema_paths
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class, within
@@ -123,7 +123,7 @@ def show(options: GrammarNameOptions) -> None:
     spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
     text = spec.source
     if spec.schema_lenient:
-        report_left_out(spec, print_note)
+        report_ignored_schema_paths(spec, print_note)
         text = json.dumps(spec.parsed.schema, indent=2, ensure_ascii=False) + "\n"
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
@@ -139,7 +139,7 @@ def check(options: GrammarCheckOptions) -> None:
     name = options.name or spec.label
     start_collector()
     spec.check()
-    report_left_out(spec, print_note)
+    report_ignored_schema_paths(spec, print_note)
     text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")
@@ -163,7 +163,7 @@ def sample(options: GrammarSampleOptions) -> None:
     spec = _grammar_of_source(options)
     start_collector()
     spec.check()
-    report_left_out(spec, print_note)
+    report_ignored_schema_paths(spec, print_note)
     for number in range(options.count):
         seed = None if options.seed is None else options.seed + number
         try:

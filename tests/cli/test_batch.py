@@ -80,7 +80,7 @@ def test_chat_templates_of_lines(gen, work):
     assert tokens["flag"] == tokens["prompt"] < tokens["name"] < tokens["kwargs"] == tokens["body"]
     assert "did you mean chatml?" in lines["unknown"]["error"]["message"]
     assert lines["refused"]["error"]["message"] == "line 7: the chat template refuses these messages: never"
-    assert "goes through no chat template" in lines["ids"]["error"]["message"]
+    assert "a chat template cannot be used with a prompt of token ids" in lines["ids"]["error"]["message"]
     assert result.err.count("has no system role") == 1
 
 
@@ -194,7 +194,7 @@ BAD = {
     "a field of OpenAI's": ({"prompt": "a", "n": 2}, "n: there is no such field; it is one of OpenAI's format"),
     "nothing like it": (
         {"prompt": "a", "extends": 2},
-        "there is no such field, or nothing here can do what it asks",
+        "there is no such field; logitsmith has no such setting",
     ),
     "a wrong value": ({"prompt": "a", "set": {"top_p": 3}}, "top_p"),
     "no such preset": ({"prompt": "a", "preset": "nonsuch"}, "nonsuch"),
@@ -222,7 +222,10 @@ BAD = {
         chat("c9", messages=[{"role": "user", "content": [{"type": "image_url"}]}]),
         "body.messages.0.content",
     ),
-    "several prompts": (completion("c10", prompt=["a", "b"]), "these are 2 prompts; each needs a line of its own"),
+    "several prompts": (
+        completion("c10", prompt=["a", "b"]),
+        "there are 2 prompts; write a line for each of them",
+    ),
     "no content": (chat("c11", messages=[{"role": "user"}]), "there is no content"),
     "url": (completion("c4", prompt="a") | {"url": "/v1/embeddings"}, "url"),
     "logprobs not asked": (chat("c5", top_logprobs=3), "needs logprobs: true"),
@@ -234,16 +237,16 @@ BAD = {
     "an id that is a list": ({"id": ["a"], "prompt": "a"}, "id: ['a'] is not a string or an integer"),
     "an id that is empty": ({"id": "", "prompt": "a"}, "id: it is empty"),
     "a custom_id that is a number": (completion(12, prompt="a"), "custom_id: 12 is not a string"),
-    "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is on line 1 already"),
+    "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is already used on line 1"),
     "whole rows": ({"prompt": "a", "logprobs": -1}, "no room for these logprobs"),
 }
 
 
 # Each row: a second line with the id of the first one, and what is wrong with it.
 TAKEN = {
-    "a good line": ({"id": "a", "prompt": "The"}, "the id 'a' is on line 1 already"),
+    "a good line": ({"id": "a", "prompt": "The"}, "the id 'a' is already used on line 1"),
     "a bad line": ({"id": "a", "prompt": 3}, "prompt"),
-    "OpenAI's format": (completion("a", prompt="The"), "the id 'a' is on line 1 already"),
+    "OpenAI's format": (completion("a", prompt="The"), "the id 'a' is already used on line 1"),
 }
 
 
@@ -329,7 +332,7 @@ def test_a_csv_batch_whose_reader_closes_ends_quietly(work, environment):
 USAGE = {
     "resume without a file": (("--resume",), "--resume goes on with a file"),
     "csv without a template": (("-o", "x"), "--template says what is asked of a row"),
-    "a lone brace": (("--template", "a { b"), "lone brace"),
+    "a single brace": (("--template", "a { b"), "single brace"),
     "no column": (("--template", "a"), "names no column"),
     "an unknown column": (("--template", "{nonsuch}"), "there is no column 'nonsuch'"),
     "parallel": (("--template", "{a}", "--parallel", "0"), "not within 1..256"),
@@ -353,9 +356,9 @@ def test_results_that_are_there_are_never_written_over(gen, work):
     write(work / "in.jsonl", {"id": "x", "prompt": "The", "max_tokens": 2})
     (work / "out.jsonl").write_text("my diary\n")
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, code=1)
-    assert "is there already; --resume goes on with it" in done.err
+    assert "already exists; continue it with --resume" in done.err
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
-    assert "line 1 cannot be resumed: it is not a result" in done.err
+    assert "line 1 is not a result" in done.err
     assert (work / "out.jsonl").read_text() == "my diary\n"
     assert "no such file" in gen("batch", "nonsuch.jsonl", *CHEAP, code=1).err.lower()
 
@@ -478,7 +481,7 @@ def test_nothing_but_results_is_gone_on_with(gen, work, content):
     write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 2})
     (work / "out.jsonl").write_text(content)
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
-    assert "line 1 cannot be resumed: it is not a result" in done.err
+    assert "line 1 is not a result" in done.err
     assert (work / "out.jsonl").read_text() == content
 
 
@@ -491,7 +494,7 @@ def test_a_csv_whose_first_row_is_none_is_refused(gen, work, content):
 
 
 def arrived(lines):
-    while (line := lines.next(wait=True)) is None:
+    while (line := lines.next(should_wait=True)) is None:
         pass
     return line
 
@@ -499,7 +502,7 @@ def arrived(lines):
 def test_a_pipe_is_not_read_far_ahead_of_the_work():
     taken = []
     lines = BackgroundReader(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
-    assert lines.next(wait=True).number == 1
+    assert lines.next(should_wait=True).number == 1
     time.sleep(0.2)
     assert len(taken) < 1100
     for number in range(2, 5001):

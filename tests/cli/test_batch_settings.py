@@ -48,7 +48,7 @@ def test_other_settings_are_refused_unless_forced(tmp_path):
     results, other = tmp_path / "out.jsonl", {**SETTINGS, "seed": 7}
     check_and_write_settings(results, SETTINGS, has_results=False, overwrite=False)
     check_and_write_settings(results, SETTINGS, has_results=True, overwrite=False)
-    with pytest.raises(JournalError, match="was made with seed 0, now 7; give the same, or --force"):
+    with pytest.raises(JournalError, match="was made with seed 0, now 7; use the same settings, or --force"):
         check_and_write_settings(results, other, has_results=True, overwrite=False)
     assert read_settings(settings_path(results)) == SETTINGS
     check_and_write_settings(results, other, has_results=True, overwrite=True)
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_refused_unless_forced(tmp_path, content):
     results = tmp_path / "out.jsonl"
     path = settings_path(results)
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(JournalError, match="holds no settings of a batch; --force writes it anew"):
+    with pytest.raises(JournalError, match="does not contain the settings of a batch; --force overwrites it"):
         check_and_write_settings(results, SETTINGS, has_results=True, overwrite=False)
     check_and_write_settings(results, SETTINGS, has_results=True, overwrite=True)
     assert json.loads(path.read_text()) == SETTINGS
@@ -75,8 +75,8 @@ REQUEST = '{"id": "a", "prompt": "The sea", "max_tokens": 1}\n'
 RESUMED = {
     "the same": ((), REQUEST, None),
     "more requests, and a line that moved": ((), REQUEST.replace('"a"', '"b"') + REQUEST, None),
-    "another text": ((), REQUEST.replace("sea", "hill"), "the result of 'a' (line 1) came from another text"),
-    "another seed": (("--seed", "7"), REQUEST, "was made with seed 0, now 7; give the same, or --force"),
+    "another text": ((), REQUEST.replace("sea", "hill"), "the result of 'a' (line 1) was made from another text"),
+    "another seed": (("--seed", "7"), REQUEST, "was made with seed 0, now 7; use the same settings, or --force"),
 }
 
 
@@ -112,4 +112,4 @@ def test_a_changed_line_of_a_pipe_is_refused(gen, home):
     arguments = ("-o", "out.jsonl", "-c", "256", "--parallel", "2")
     gen("batch", "in.jsonl", *arguments)
     done = gen("batch", "-", *arguments, "--resume", stdin=REQUEST.replace("sea", "hill"), code=1)
-    assert "came from another text" in done.err
+    assert "made from another text" in done.err

@@ -86,14 +86,14 @@ def test_lines(gen, home):
     said = result.err.splitlines()
     messages = (
         (2, "it is not JSON"),
-        (5, '"prompt" is not a text'),
-        (6, '"choices" has a text twice'),
-        (7, '"choices" is not a list of texts'),
+        (5, '"prompt" is not a string'),
+        (6, '"choices" contains a string twice'),
+        (7, '"choices" is not a list of strings'),
         (8, "the text has no tokens"),
         (9, "half of a surrogate pair"),
         (10, "does not fit: the prompt has 1 token,"),
         (11, "it is not an object"),
-        (12, "a number that JSON has not"),
+        (12, "a number that JSON does not have"),
         (13, "half of a surrogate pair"),
         (14, '"tokens" is a field of the result'),
     )

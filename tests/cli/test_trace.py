@@ -88,7 +88,7 @@ def test_a_batch_writes_traces(gen, home):
 def test_openais_batches_have_no_room(gen, home):
     (home / "work" / "in.jsonl").write_text('{"prompt": "The sea", "trace": 3, "max_tokens": 1}\n')
     (line,) = gen("batch", "in.jsonl", code=1).lines
-    assert "trace: OpenAI's format has no room for it; --format jsonl has" in line["error"]["message"]
+    assert "trace: not supported by OpenAI's format; use --format jsonl" in line["error"]["message"]
     error = gen("batch", "in.jsonl", "--trace", code=2).err
     assert "--trace: --format openai has no room for it; --format jsonl has" in " ".join(
         error.replace("│", "").split()

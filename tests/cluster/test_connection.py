@@ -1,4 +1,4 @@
-"""Clusters that cannot be joined: one sentence, at once."""
+"""Clusters that cannot be joined: the error is one sentence, and is raised immediately."""
 
 import socket
 import subprocess
@@ -28,7 +28,7 @@ def test_another_server_there(ray, greeting):
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=answer, args=(server,), daemon=True).start()
-        with pytest.raises(ClusterError, match=r"what answers at .* is no head of a Ray cluster"):
+        with pytest.raises(ClusterError, match=r"the server at .* is not the head of a Ray cluster"):
             connect(f"127.0.0.1:{server.getsockname()[1]}").__enter__()
 
 

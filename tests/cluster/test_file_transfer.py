@@ -103,7 +103,7 @@ def test_what_a_dead_worker_left_is_removed(store, paths, tmp_path):
 def test_bytes_that_changed_on_the_way_are_refused(store, paths):
     files = publish(needed_files(paths))
     store.objects[0] = b"evil"
-    with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf did not arrive whole on a node"):
+    with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf arrived damaged on a node"):
         files.find(paths[0])
     store.objects[0] = b"0123"
     assert files.find(paths[0]).read_bytes() == b"0123456789"

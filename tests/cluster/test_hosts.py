@@ -201,7 +201,7 @@ def test_without_its_head_the_driver_says_so_and_one_machine_goes_on(
     batch.wait_for(20)
     joined.head.end()
     assert batch.ended() == 1
-    assert "the head of the cluster is gone; what was answered is kept" in batch.errors
+    assert "the head of the cluster cannot be reached; all results so far are kept" in batch.errors
     command = (*GEN, "batch", str(requests), "-o", str(output), *FLAGS, "-m", str(pruned_model), "--resume")
     subprocess.run(command, check=True, capture_output=True)
     assert results(output) == expected
@@ -214,7 +214,7 @@ def test_a_full_disk_at_the_driver_is_gone_on_from(joined, start, expected, tmp_
     batch = start(output=disk / "out.jsonl")
     assert batch.ended() == 1
     assert "No space left on device" in batch.errors
-    assert "--resume goes on from there" in batch.errors
+    assert "--resume continues after them" in batch.errors
     joined.head.run("mount", "-o", "remount,size=10m", str(disk))
     assert start("--resume", output=disk / "out.jsonl").ended() == 0
     (tmp_path / "out.jsonl").write_text(joined.head.run("cat", str(disk / "out.jsonl")).stdout)

@@ -41,7 +41,7 @@ def test_a_node_that_dies_and_one_that_comes(nodes):
         found = driver.results(tasks, change)
     assert found == list(range(len(found)))
     assert len(answered_by) == NODES + 1
-    assert any("died (its node " in report for report in driver.reports)
+    assert any("was lost (its node " in report for report in driver.reports)
 
 
 def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
@@ -57,9 +57,9 @@ def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
 
         def report(sentence):
             driver.reports.append(sentence)
-            if "room for 0 of 3" in sentence:
+            if "0 of 3 workers fit" in sentence:
                 cluster.add_node(num_cpus=1)
 
         driver.run._pool._report = report
         assert driver.results(list(range(200)), change) == list(range(200))
-    assert any("room for 0 of 3 workers; the others wait for it" in sentence for sentence in driver.reports)
+    assert any("0 of 3 workers fit on the cluster" in sentence for sentence in driver.reports)

@@ -1,4 +1,4 @@
-"""How many workers a cluster has room for."""
+"""How many workers fit on a cluster."""
 
 import pytest
 from logitsmith.cluster.worker import WorkerNeeds, no_capacity_error, workers_that_fit
@@ -22,4 +22,4 @@ def test_workers_that_fit(nodes, count):
 def test_no_room_is_said_with_what_there_is():
     sentence = str(no_capacity_error([{"CPU": 1.0, "memory": 2e9}], WorkerNeeds(2, 0, 3 * 10**9)))
     assert "a worker needs 2 CPU and 3.0 GB" in sentence
-    assert "there is 1 CPU and 2.0 GB" in sentence
+    assert "the largest has 1 CPU and 2.0 GB" in sentence

@@ -33,7 +33,7 @@ def test_a_task_that_ends_its_process_is_found_and_the_others_are_answered(head_
     driver = Driver(head_monitor, EchoFactory())
     contents = [*range(9), POISON, *range(10, 20)]
     assert driver.results(contents) == [None if content == POISON else content for content in contents]
-    assert any("died (its process ended)" in report for report in driver.reports)
+    assert any("was lost (its process ended)" in report for report in driver.reports)
 
 
 def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
@@ -48,13 +48,13 @@ def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
                 os.kill(chance.choice(pids), signal.SIGKILL)
 
     assert driver.results(list(range(200)), kill_sometimes) == list(range(200))
-    assert sum("died" in report for report in driver.reports) >= 3
+    assert sum("was lost" in report for report in driver.reports) >= 3
 
 
 def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=1)
     assert driver.results([0, HANG, 2]) == [0, None, 2]
-    assert sum("it made nothing for 0.5 s" in report for report in driver.reports) == 3
+    assert sum("it made no progress for 0.5 s" in report for report in driver.reports) == 3
 
 
 def test_what_a_service_raises_at_the_start_is_raised(head_monitor):
@@ -66,14 +66,14 @@ def test_what_a_service_raises_at_the_start_is_raised(head_monitor):
 
 def test_workers_that_die_at_the_start_end_the_run(head_monitor):
     driver = Driver(head_monitor, EchoFactory(dies=True), workers=1)
-    with pytest.raises(ClusterError, match="3 workers in a row died while they started: its process ended"):
+    with pytest.raises(ClusterError, match="3 workers in a row crashed while they started: its process ended"):
         driver.wait()
     driver.run.close()
 
 
 def test_a_worker_that_hangs_while_it_starts_is_replaced(head_monitor):
     driver = Driver(head_monitor, EchoFactory(hangs=True), workers=1, stall=0.5)
-    with pytest.raises(ClusterError, match="3 workers in a row died while they started: it made nothing"):
+    with pytest.raises(ClusterError, match="3 workers in a row crashed while they started: it made no progress"):
         driver.wait()
     driver.run.close()
 
@@ -82,13 +82,13 @@ def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_
     driver = Driver(head_monitor, EchoFactory(0.01, only_first=tmp_path / "first"))
     assert driver.results(list(range(60))) == list(range(60))
     (report,) = driver.reports
-    assert report.endswith("does not join: there is no model")
+    assert report.endswith("cannot join: there is no model")
 
 
 def test_if_every_task_ends_its_process_the_run_ends(head_monitor, monkeypatch):
     monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 4)
     driver = Driver(head_monitor, EchoFactory(), workers=1, size=8)
-    with pytest.raises(ClusterError, match="4 workers in a row died without a result: its process ended"):
+    with pytest.raises(ClusterError, match="4 workers in a row crashed without a result: its process ended"):
         driver.results([POISON] * 100)
     driver.run.close()
 
@@ -122,12 +122,12 @@ def test_a_worker_may_be_refused(head_monitor):
 
     driver = Driver(head_monitor, EchoFactory(0.01), reject=reject)
     assert driver.results(list(range(60))) == list(range(60))
-    assert [report for report in driver.reports if "does not join: another processor" in report]
+    assert [report for report in driver.reports if "cannot join: another processor" in report]
 
 
 def test_without_any_worker_that_may_join_the_run_ends(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=1, reject=lambda facts: "another version")
-    with pytest.raises(ClusterError, match=r"worker 1 on .* does not join, and there is no other: another"):
+    with pytest.raises(ClusterError, match=r"worker 1 on .* cannot join, and no other worker is left: another"):
         driver.wait()
     driver.run.close()
 
@@ -135,7 +135,7 @@ def test_without_any_worker_that_may_join_the_run_ends(head_monitor):
 def test_more_workers_than_fit_wait_for_room(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=50)
     assert driver.results(list(range(5))) == list(range(5))
-    assert driver.reports[0].startswith("the cluster has room for ")
+    assert "workers fit on the cluster; the others wait" in driver.reports[0]
 
 
 def test_nodes_that_lack_a_file_get_it(head_monitor, tmp_path):
@@ -143,4 +143,4 @@ def test_nodes_that_lack_a_file_get_it(head_monitor, tmp_path):
     path.write_text(f"written by {os.getpid()}")
     driver = Driver(head_monitor, EchoFactory(file=path), files=[path])
     assert driver.results([1, 2, 3]) == [path.read_text()] * 3
-    assert driver.reports == ["the model is sent to the nodes that lack it"]
+    assert driver.reports == ["the model is sent to the nodes that do not have it"]

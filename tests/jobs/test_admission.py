@@ -13,11 +13,17 @@ OTHERS = {
     "the same": ({}, None),
     "another version": (
         {"versions": {**versions(), "llama-cpp-python": "0.1"}},
-        "it has llama-cpp-python 0.1, and this machine has",
+        "it has llama-cpp-python 0.1, but this machine has",
     ),
     "no version": ({"versions": {}}, "it has logitsmith None"),
-    "another file": ({"model": replace(MODEL, identity={"fingerprint": "b", "n_ctx": 256})}, "is another one"),
-    "other settings": ({"model": replace(MODEL, identity={"fingerprint": "a", "n_ctx": 9})}, "other settings"),
+    "another file": (
+        {"model": replace(MODEL, identity={"fingerprint": "b", "n_ctx": 256})},
+        "its model file or its settings differ",
+    ),
+    "other settings": (
+        {"model": replace(MODEL, identity={"fingerprint": "a", "n_ctx": 9})},
+        "its model file or its settings differ",
+    ),
     "other kernels": (
         {"kernels": "l", "worker": {"cpu": "Xeon"}},
         "its processor (Xeon) computes other logits than the first worker's (EPYC)",
@@ -42,4 +48,6 @@ def test_other_kernels_are_noted_where_they_may_differ():
 
 
 def test_a_first_worker_of_another_version_may_not_join():
-    assert "install the same there" in Admission(True)({**FIRST, "versions": {**versions(), "logitsmith": "9"}})
+    assert "install the same version there" in Admission(True)(
+        {**FIRST, "versions": {**versions(), "logitsmith": "9"}}
+    )

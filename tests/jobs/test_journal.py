@@ -7,7 +7,7 @@ OURS = '{"id": "o", "request_id": "178036a8a003f4879a67c8d7", "text": "x", "erro
 GOOD = '{"id": "a", "text": "x", "error": null}\n'
 FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
 ODD = {
-    "no id": ('{"text": "a", "error": null}', "it names no request"),
+    "no id": ('{"text": "a", "error": null}', "it has no id"),
     "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: 1 is not a text"),
     "a line that is a list": (
         '{"id": "a", "error": {"line": [1], "digest": "d"}}',
@@ -22,36 +22,34 @@ ODD = {
     "NaN": ('{"id": "a", "text": NaN, "error": null}', "there is no number NaN"),
     "not JSON": (
         "nope",
-        "it is not JSON: a value is missing, at character 1; remove this line, or give another file",
+        "it is not JSON: a value is missing, at character 1; remove this line, or choose another file",
     ),
     "no object": ("[]", "it has neither an answer nor an error"),
 }
 
 
-@pytest.mark.parametrize(("line", "complaint"), ODD.values(), ids=ODD)
-def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, complaint):
+@pytest.mark.parametrize(("line", "problem"), ODD.values(), ids=ODD)
+def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, problem):
     path = tmp_path / "out.jsonl"
     content = GOOD + FAILED + line + "\n" + GOOD
     path.write_text(content)
     with pytest.raises(JournalError) as caught:
-        ResultJournal(path, resume=True, openai=False)
-    assert str(caught.value).startswith(f"{path}: line 3 cannot be resumed: it is not a result: {complaint}")
+        ResultJournal(path, should_resume=True, is_openai=False)
+    assert str(caught.value).startswith(f"{path}: line 3 is not a result: {problem}")
     assert path.read_text() == content
 
 
 def test_a_line_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_bytes(b"\xff\n")
-    with pytest.raises(
-        JournalError, match="line 1 cannot be resumed: it is not a result: it is not UTF-8; remove this line"
-    ):
-        ResultJournal(path, resume=True, openai=False)
+    with pytest.raises(JournalError, match="line 1 is not a result: it is not UTF-8; remove this line"):
+        ResultJournal(path, should_resume=True, is_openai=False)
 
 
 def test_keys_of_answers_and_failures(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_text(OURS + GOOD + FAILED + '{"id": "c", "te')
-    journal = ResultJournal(path, resume=True, openai=False)
+    journal = ResultJournal(path, should_resume=True, is_openai=False)
     assert journal.existing == {"o": "178036a8a003f4879a67c8d7", "a": None, (2, "d"): None}
     journal.close()
     assert path.read_text() == OURS + GOOD + FAILED

@@ -53,7 +53,7 @@ def journal(data: bytes) -> None:
     for is_openai in (False, True):
         path = file("results.jsonl", data)
         try:
-            ResultJournal(path, resume=True, openai=is_openai).close()
+            ResultJournal(path, should_resume=True, is_openai=is_openai).close()
         except JournalError:
             assert path.read_bytes() == data
             if is_openai:
