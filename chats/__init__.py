@@ -1,1 +1,1 @@
-"""Conversations, their store, and the answers in them."""
+"""Conversations with a model: their messages, the file that stores them, and the answers."""

@@ -1,6 +1,6 @@
-"""The SQLite file of a chat store: its tables, version by version, and short transactions that write to it.
+"""The SQLite file of a chat store: the tables of each version, and transactions that write to them.
 
-One file holds all conversations of a user. This module knows nothing of models or terminals.
+One file contains all conversations of a user. This module knows nothing about models or terminals.
 """
 
 from __future__ import annotations
@@ -59,8 +59,10 @@ CREATE TABLE answer (
 CREATE INDEX answer_conversation ON answer (conversation);
 CREATE INDEX answer_message ON answer (message);
 """
-"""Messages form trees, which conversations share where their hashes agree. An answer is what was made by a model;
-it grows until it has a message. ``writer``: the process that lets it grow."""
+"""The tables of version 1. Messages form trees. Conversations share messages with the same hash.
+
+An answer is what a model generated. While it is in progress, it has no message; ``writer`` is the process that
+generates it."""
 
 _SEARCH = """
 CREATE VIRTUAL TABLE message_text USING fts5 (
@@ -74,26 +76,32 @@ CREATE TRIGGER message_deleted AFTER DELETE ON message BEGIN
     INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', old.number, old.content);
 END;
 """
-"""The index of `search`: any three letters in a row, so that texts without blanks between words are found too."""
+"""Version 2: the index of `ChatStore.search`. It contains all sequences of three characters, so that it also finds
+words in languages that write no spaces between words."""
 
 _NO_TEMPLATE = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
-"""The recipe of an answer had a part that nothing filled or read."""
+"""Version 3: an unused field of the recipe is removed."""
 
 MIGRATIONS = (_TABLES, _SEARCH, _NO_TEMPLATE)
-"""Script n leads from version n to n + 1 (PRAGMA user_version). Scripts that were released never change."""
+"""Script n converts version n to version n + 1 (PRAGMA user_version). Released scripts never change."""
 
 
 _BUSY_SECONDS = 10.0
-"""How long one chat waits for another that is writing; a write takes milliseconds."""
+"""Maximum time that one chat waits for another one that is writing; a write takes milliseconds."""
 _MIN_SQLITE_VERSION = (3, 37)
-"""Strict tables, and an index of three letters (3.34)."""
+"""The first version with strict tables; the index of three characters needs version 3.34."""
 
 
 class Database:
-    """A connection to a SQLite file, or to memory. Used by one thread at a time.
+    """A connection to a SQLite file, or to a database in memory. It is used by one thread at a time.
 
-    Attributes: ``path``; None: the database is in memory. Every method raises ``StoreError``, and
-    ``StoreWriteError`` for what cannot be written.
+    Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
+
+    Args:
+        path: the file, which is created if it does not exist; None makes a database in memory.
+
+    Attributes:
+        path: the file; None if the database is in memory.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -119,35 +127,35 @@ class Database:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the database in messages."""
         return "memory" if self.path is None else str(self.path)
 
     def _prepare(self) -> None:
-        """Check whose file it is, bring its tables up to date, and set how it is written."""
+        """Check that the file is a chat store, update its tables to this version, and set how it is written."""
         run = self._connection.execute
-        run("BEGIN")  # one view of the file: another chat may be making its tables
+        run("BEGIN")  # so that all queries see one state, even if another chat is creating its tables
         try:
             is_empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-            marks = (self._pragma("application_id"), self._pragma("user_version"))
+            application_id, version = self._pragma("application_id"), self._pragma("user_version")
         finally:
             run("COMMIT")
-        is_new = marks == (0, 0) and is_empty
-        if not is_new and marks[0] != APPLICATION_ID:
-            raise StoreError(f"{self.name}: this SQLite file is no chat store of gen; move it away")
-        if marks[1] > len(MIGRATIONS):
+        is_new = (application_id, version) == (0, 0) and is_empty
+        if not is_new and application_id != APPLICATION_ID:
+            raise StoreError(f"{self.name}: this SQLite file is not a chat store of gen; move it away")
+        if version > len(MIGRATIONS):
             raise StoreError(
-                f"{self.name}: a newer logitsmith wrote this chat store (version {marks[1]}; this one reads up to"
-                f" {len(MIGRATIONS)}); update it, or give --no-log"
+                f"{self.name}: a newer logitsmith wrote this chat store (version {version}; this one reads up to"
+                f" {len(MIGRATIONS)}); update logitsmith, or chat without a store with --no-log"
             )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA secure_delete = ON")
-        if marks[1] < len(MIGRATIONS):
+        if version < len(MIGRATIONS):
             self._migrate()
 
     def _migrate(self) -> None:
         with self.transaction():
-            version = self._pragma("user_version")  # another chat may have been faster
+            version = self._pragma("user_version")  # another chat may have updated the file meanwhile
             for number in range(version, len(MIGRATIONS)):
                 for statement in _statements(MIGRATIONS[number]):
                     self._connection.execute(statement)
@@ -159,13 +167,14 @@ class Database:
 
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
-        """While inside, statements are one transaction: all of them are stored, or none.
+        """Execute the statements inside the block as one transaction: all of them are stored, or none.
 
-        ``is_durable``: whether the transaction is forced to the disk, so that a power cut cannot undo it.
+        Args:
+            is_durable: whether the transaction is forced to disk, so that a power failure cannot undo it.
         """
         with self._sqlite_errors_described():
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
-            try:  # a signal may come at any place
+            try:  # an exception of a signal may be raised at any line
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
@@ -175,7 +184,7 @@ class Database:
                 raise
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
-        """Execute a statement that writes, inside `transaction`."""
+        """Execute a statement that writes. Called inside `transaction`."""
         self._connection.execute(statement, values)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -189,7 +198,7 @@ class Database:
         return found[0] if found else None
 
     def erase_deleted_data(self) -> None:
-        """Remove from the file, its index and its journal what was deleted before."""
+        """Remove deleted data from the file, its index and its write-ahead log."""
         with self._sqlite_errors_described():
             self._connection.execute("INSERT INTO message_text (message_text) VALUES ('optimize')")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -200,45 +209,49 @@ class Database:
 
     @contextmanager
     def _sqlite_errors_described(self) -> Iterator[None]:
-        """While inside, SQLite's errors become ``StoreError`` with the file's name."""
+        """While inside, turn SQLite's errors into ``StoreError`` with the file's name."""
         try:
             yield
         except sqlite3.Error as error:
             raise _store_error(error, self.name) from None
 
 
-DELETED = "this chat was deleted meanwhile, and takes no more messages; begin a new one"
+DELETED = "this chat was deleted meanwhile and cannot be continued; start a new one"
+"""Message for a conversation that another process has deleted."""
 
 _CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ((13,), StoreWriteError, "the disk is full"),
     ((5, 6), StoreWriteError, f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds"),
     ((8,), StoreWriteError, "the chat store may not be written"),
-    ((10,), StoreWriteError, "the disk refused to write"),
+    ((10,), StoreWriteError, "the disk could not be written"),
     (
         (11, 26),
         StoreError,
-        "the chat store is damaged; move it away to begin a new one (sqlite3 FILE .recover saves what it can)",
+        "the chat store is damaged; move it away to start a new one (sqlite3 FILE .recover restores what it can)",
     ),
     ((19,), StoreError, DELETED),
 )
-"""The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
+"""Codes of SQLite's errors (https://sqlite.org/rescode.html), the exception for these codes, and its message."""
 
 
 def _store_error(error: sqlite3.Error, name: str) -> StoreError:
-    """SQLite's error as a sentence."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what the module itself raises has none
-    for codes, kind, sentence in _CAUSES:
+    """Return the exception that stands for an error of SQLite."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors that Python's module raises itself have no code
+    for codes, error_type, message in _CAUSES:
         if code in codes:
-            return kind(f"{name}: {sentence}")
+            return error_type(f"{name}: {message}")
     return StoreError(f"{name}: the chat store cannot be used ({error})")
 
 
 def _make_private_file(path: Path) -> None:
-    """Create the file if need be, readable by its owner only. SQLite gives its journal the same mode."""
+    """Create the file if it does not exist, and make it accessible to its owner only.
+
+    SQLite gives its write-ahead log the same mode.
+    """
     try:
-        missing = not path.parent.exists()
+        is_folder_new = not path.parent.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        if missing:
+        if is_folder_new:
             path.parent.chmod(0o700)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -248,12 +261,12 @@ def _make_private_file(path: Path) -> None:
             os.close(handle)
     except OSError as error:
         raise StoreError(
-            f"{path}: the chat store cannot be opened ({error.strerror}); --no-log chats without one"
+            f"{path}: the chat store cannot be opened ({error.strerror}); chat without a store with --no-log"
         ) from None
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, of which each runs in the open transaction."""
+    """Yield the statements of a script. (`executescript` would end the open transaction.)"""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -273,11 +286,11 @@ def store_path() -> Path:
         home = None
     data = _data_home(os.environ, home)
     if data is None:
-        raise StoreError("there is no home folder to store chats in; set XDG_DATA_HOME, or give --no-log")
+        raise StoreError("there is no home folder to store chats in; set XDG_DATA_HOME, or use --no-log")
     return data / "logitsmith" / "chats.db"
 
 
 def _data_home(environment: Mapping[str, str], home: Path | None) -> Path | None:
     configured = Path(environment.get("XDG_DATA_HOME", ""))
-    # The XDG specification has relative paths ignored.
+    # The XDG specification requires that relative paths are ignored.
     return configured if configured.is_absolute() else home and home / ".local" / "share"

@@ -1,4 +1,4 @@
-"""The records that the store of chats returns, and the errors of a chat."""
+"""Records of a chat store: messages, answers and summaries of conversations; and the errors of chats."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from ..common.errors import LogitsmithError
 
 Role = Literal["system", "user", "assistant"]
 SPEAKERS: dict[Role, str] = {"system": "system", "user": "you", "assistant": "model"}
-"""The speaker of a message, as lists of messages name them."""
+"""Names of the roles in lists of messages."""
 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """A message in its place: what came before it is part of what it is.
+    """A message. Its hash also depends on all messages before it.
 
-    Attributes: ``hash``, over the hash of the message before it, role and content; ``parent``, that message's
-    hash, None for the first one; ``created``, in seconds since 1970, of which a store keeps the earliest.
+    Attributes:
+        hash: SHA-256 of ``parent_hash``, role and content, in hexadecimal.
+        parent_hash: hash of the message before this one; None for the first message.
+        role: role of the author.
+        content: text of the message.
+        created: time of creation, in seconds since 1970. If a message is stored twice, the earlier time is kept.
     """
 
     hash: str
@@ -34,35 +38,41 @@ class StoredMessage:
 
     @classmethod
     def new(cls, parent_hash: str | None, role: Role, content: str) -> StoredMessage:
-        """Return a message of now. ``parent``: the hash of the message before it; None: it is the first one."""
+        """Return a new message.
+
+        Args:
+            parent_hash: hash of the message before it; None for the first message.
+            role: role of the author.
+            content: text of the message.
+        """
         content = clean_text(content)
         return cls(compute_message_hash(parent_hash, role, content), parent_hash, role, content, time.time())
 
 
 def compute_message_hash(parent_hash: str | None, role: str, content: str) -> str:
-    """SHA-256 of the parent's hash, the role and the content, in hexadecimal."""
+    """Return SHA-256 of the parent's hash, the role and the content, in hexadecimal."""
     return hashlib.sha256(f"{parent_hash or ''}\0{role}\0{content}".encode()).hexdigest()
 
 
 def clean_text(text: str) -> str:
-    """The text with U+FFFD for each half of a surrogate pair, which is no character and no UTF-8."""
+    """Replace each half of a surrogate pair by U+FFFD, because it cannot be encoded as UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True)
 class AnswerRecipe:
-    """What an answer was made with, and all that it takes to make it again.
+    """Everything that is needed to regenerate an answer. The names of the fields are stored.
 
     Attributes:
-        model: ``name``, ``path``, ``fingerprint``, ``lora``, and what else changes its logits.
-        chain: the steps with their parameters, as a preset writes them.
-        seed: the seed.
-        grammar: the fields of its `GrammarSpec`; None without one.
-        stop: the stop texts.
-        max_tokens: None: no limit.
-        versions: of this package, and of the binding to llama.cpp.
-        dropped: how many messages after the system message were left out for lack of room.
-        options: further arguments of `generate`, by name.
+        model: ``name``, ``path``, ``fingerprint``, ``lora``, and everything else that changes the model's logits.
+        chain: the steps with their parameters, as a preset contains them.
+        seed: seed of the chain.
+        grammar: fields of the `GrammarSpec`; None without a grammar.
+        stop: the stop strings.
+        max_tokens: maximum number of tokens; None for no limit.
+        versions: versions of logitsmith and of the binding to llama.cpp.
+        dropped: number of messages after the system message that were left out because the context was full.
+        options: other fields of the `GenerationRequest`, by name.
     """
 
     model: dict[str, Any]
@@ -78,18 +88,19 @@ class AnswerRecipe:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as a model made it, or began to.
+    """An answer that a model has generated or is generating.
 
     Attributes:
-        number: its number in the store; of two answers, the later one has the greater number.
-        message: the hash of its message; None while it grows.
-        parent: the hash of the message that it answers.
-        recipe: what it was made with.
-        prompt_ids: the tokens that the model read.
-        beginning: the text that the model was made to go on from, which is part of the prompt.
-        content: the whole text, ``beginning`` included.
-        token_ids: the tokens that the model made.
-        result: ``finish_reason``, ``usage`` and ``timings``; None while it grows, or if its process was killed.
+        number: number of the answer in the store. Later answers have greater numbers.
+        message_hash: hash of the answer's message; None while the answer is in progress.
+        parent_hash: hash of the message that is answered.
+        recipe: everything that is needed to regenerate the answer.
+        prompt_ids: tokens of the prompt.
+        beginning: given beginning of the answer, which the model continued; it is part of the prompt.
+        content: text of the answer, including ``beginning``.
+        token_ids: tokens that the model has generated.
+        result: ``finish_reason``, ``usage`` and ``timings``; None while the answer is in progress, or if its
+            process was killed.
     """
 
     number: int
@@ -104,10 +115,13 @@ class StoredAnswer:
 
 
 class ConversationFields(TypedDict, total=False):
-    """Columns of a conversation in the store.
+    """Changed fields of a conversation.
 
-    Attributes: ``created``, in seconds since 1970; ``head``, the hash of the message at which it stands, None
-    before the first one; ``name``; ``settings``, any JSON.
+    Attributes:
+        created: time of creation, in seconds since 1970.
+        current_message: hash of the current message; None before the first message.
+        name: name that the user gave to the conversation; None for no name.
+        settings: settings of the chat; any JSON.
     """
 
     created: float
@@ -118,12 +132,12 @@ class ConversationFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a conversation, of which the store takes all or none.
+    """Changes of a conversation, which the store writes in one transaction.
 
     Attributes:
-        messages: added messages by hash, each after the one before it.
-        answers: answers that were begun, grew or ended, by number.
-        fields: what else changed; ``created`` for a conversation that is not in the store yet.
+        messages: new messages by hash, each after the message that it follows.
+        answers: answers that were started, continued or finished, by number.
+        fields: changed fields; ``created`` marks a conversation that is not in the store yet.
     """
 
     messages: dict[str, StoredMessage] = field(default_factory=dict)
@@ -131,18 +145,18 @@ class Changes:
     fields: ConversationFields = field(default_factory=ConversationFields)
 
     def __bool__(self) -> bool:
-        """False if nothing changed."""
+        """Return whether anything changed."""
         return bool(self.messages or self.answers or self.fields)
 
     def __or__(self, later: Changes) -> Changes:
-        """These changes and later ones, of each thing the latest."""
+        """Return these changes followed by later ones."""
         return Changes(
             self.messages | later.messages, self.answers | later.answers, {**self.fields, **later.fields}
         )
 
 
 def pack_tokens(ids: Iterable[int]) -> bytes:
-    """Token ids as little-endian 32-bit numbers, compressed."""
+    """Return token ids as compressed little-endian 32-bit integers."""
     numbers = array("I", ids)
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -150,7 +164,7 @@ def pack_tokens(ids: Iterable[int]) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> tuple[int, ...]:
-    """The token ids that `pack_tokens` packed. Raises ``ValueError`` for other bytes."""
+    """Return the token ids that `pack_tokens` has packed. Raises ``ValueError`` for other bytes."""
     numbers = array("I")
     try:
         numbers.frombytes(zlib.decompress(data))
@@ -163,11 +177,16 @@ def unpack_tokens(data: bytes) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ConversationSummary:
-    """A line of `gen chat --list`.
+    """The facts about a conversation that `gen chat --list` shows.
 
-    Attributes: ``id``; ``name``, which the user gave it, or None; ``title``, the first words of the user;
-    ``created``, ``updated``, in seconds since 1970; ``messages``, how many there are, of all branches; ``model``,
-    the name of the model that answered last, or None.
+    Attributes:
+        id: id of the conversation.
+        name: name that the user gave to the conversation; None if it has none.
+        title: beginning of the user's first message.
+        created: time of creation, in seconds since 1970.
+        updated: time of the last change, in seconds since 1970.
+        message_count: number of messages in all branches.
+        model: name of the model that generated the last answer; None if there is no answer.
     """
 
     id: str
@@ -181,7 +200,13 @@ class ConversationSummary:
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A message that contains what was searched for; ``excerpt``: the place, on one line."""
+    """A message that contains the searched words.
+
+    Attributes:
+        conversation: a conversation that contains the message.
+        message: the message.
+        excerpt: the text around the first of the words, on one line.
+    """
 
     conversation: ConversationSummary
     message: StoredMessage
@@ -189,15 +214,15 @@ class SearchHit:
 
 
 class StoreError(LogitsmithError):
-    """A chat store that cannot be opened, or something that is not in it. The message says what and where."""
+    """A chat store cannot be opened, or does not contain what was requested. The message says what and where."""
 
 
 class StoreWriteError(StoreError):
-    """Something that could not be stored, such as on a full disk. What was stored before is as it was."""
+    """Data could not be written, for example because the disk is full. Stored data are unchanged."""
 
 
 class ChatError(LogitsmithError):
-    """Something that cannot be done at this place of a conversation."""
+    """An action is not possible at the current message of a conversation."""
 
 
 class ContextFullError(ChatError):
@@ -205,4 +230,4 @@ class ContextFullError(ChatError):
 
 
 class ReplayError(ChatError):
-    """An answer that cannot be made again here."""
+    """A stored answer cannot be regenerated here."""

@@ -1,7 +1,8 @@
-"""Answers in a conversation: new, again, continued, and replayed; each is stored while it is made.
+"""Answers in a conversation: new ones, alternatives, continuations, and replays. Answers are stored while
+generated.
 
-A `ChatStore` holds the conversations of a user. A `Conversation` stands at a message in its tree of messages. A
-`ChatSession` lets a model answer there, as an iterator of the engine's events::
+A `ChatStore` contains the conversations of a user. A `Conversation` is a tree of messages with a current message.
+A `ChatSession` generates an answer to the current message, as an iterator of the engine's events::
 
     store = ChatStore.open()
     conversation = Conversation.new(store, report=note)
@@ -10,7 +11,8 @@ A `ChatStore` holds the conversations of a user. A `Conversation` stands at a me
     for event in session.answer(GenerationRequest("", settings.steps, seed=1)):
         ...
 
-To branch, `Conversation.goto` an earlier message and add another one after it. Nothing here prints.
+To start a branch, call `Conversation.goto` with an earlier message and add another message after it. Nothing here
+prints.
 """
 
 from __future__ import annotations
@@ -49,10 +51,15 @@ _NOTHING_TO_ANSWER = "there is no message of yours to answer"
 class ChatSession:
     """A model that answers in a conversation.
 
-    The answers are those that `generate` gives for the same messages and seed in an empty context, token by token.
+    An answer has exactly the tokens that `generate` yields for the same messages and seed in an empty context.
 
-    Attributes: ``model``, ``conversation``; ``on_full``, what to do when the conversation does not fit: ``stop``
-    or ``drop`` the oldest turns; ``dropped``, how many messages the last answer went without.
+    Attributes:
+        model: the model.
+        conversation: the conversation.
+        on_full: how to handle a conversation that does not fit into the context: ``stop`` with an error, or
+            ``drop`` the oldest turns.
+        template: the chat template.
+        dropped_message_count: number of messages that were left out of the last answer's prompt.
     """
 
     def __init__(
@@ -63,16 +70,16 @@ class ChatSession:
         template: ChatTemplate | None = None,
         on_full: OnFull = "stop",
     ) -> None:
-        """Open the session.
+        """Start a session.
 
         Args:
             model: the model.
-            conversation: where the messages are.
-            report: called with a sentence that the user should see.
-            template: the chat template; None: the model's own.
-            on_full: what to do when the conversation does not fit into the context.
+            conversation: the conversation.
+            report: called with messages for the user.
+            template: the chat template; None uses the model's template.
+            on_full: how to handle a conversation that does not fit into the context.
 
-        Raises ``ModelError`` if there is no chat template.
+        Raises ``ModelError`` if the model has no chat template.
         """
         from ..engine.templates import open_chat_template
 
@@ -80,7 +87,7 @@ class ChatSession:
         self.template = template or open_chat_template(model)
         self.dropped_message_count = 0
         self._report = report
-        # Known from the beginning on: the file may be moved while its model is in memory.
+        # Read now: the model's file may be moved during the session.
         self._model_record = _model_record(model)
         self._prompts = PromptMaker(model, self.template, on_full, report)
 
@@ -91,22 +98,23 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Answer the message of the user at which the conversation stands.
+        """Answer the current message, which must be the user's.
 
-        Yields the events of `generate`. The answer is stored while it grows; when the last event comes, the
-        conversation stands at it. If no token was made, nothing is stored. Close what is not taken to its end.
+        Yields the events of `generate`. The answer is stored while it is generated. Before the last event, it
+        becomes the current message. An answer without tokens is not stored. A caller that stops early must close
+        the generator, so that the tokens so far are stored.
 
         Args:
-            request: what it is made with; its prompt is made here.
-            is_interrupted: once it returns True, the answer ends, and what is there is kept.
-            progress: called while the prompt is read.
+            request: settings of the answer; its prompt is replaced.
+            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
+            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
 
         Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
         """
-        head = self.conversation.current_message
-        if head is None or head.role != "user":
+        message = self.conversation.current_message
+        if message is None or message.role != "user":
             raise ChatError(_NOTHING_TO_ANSWER)
-        return self._generate(head, "", request, is_interrupted, progress)
+        return self._generate(message, "", request, is_interrupted, progress)
 
     def regenerate(
         self,
@@ -115,7 +123,7 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
+        """Generate another answer to the last message of the user. Arguments and errors are those of `answer`."""
         return self._generate(self._last_user_message(), "", request, is_interrupted, progress)
 
     def continue_from(
@@ -126,105 +134,105 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Answer the last message of the user with a text that the model goes on from.
+        """Generate an answer to the last message of the user that begins with a given text.
 
-        The events are those of the new part. The message that is stored begins with ``text``. Raises as `answer`
-        does.
+        The events contain only what is generated, but the stored message includes ``text``. Errors are those of
+        `answer`.
 
         Args:
-            text: the beginning of the answer.
-            request: what the rest is made with; its prompt is made here.
-            is_interrupted: see `answer`.
-            progress: see `answer`.
+            text: given beginning of the answer.
+            request: settings of the answer; its prompt is replaced.
+            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
+            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
         """
         return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 
     def new_reasoning_splitter(self, beginning: str = "") -> ReasoningSplitter:
-        """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
+        """Return a splitter for the next answer, whose `append` gets the `visible_text` of each token.
 
-        ``beginning``: the text that the answer goes on from.
+        ``beginning``: given beginning of the answer.
         """
-        user = self.conversation.last_user_message()
-        begun = beginning
-        if user is not None:
-            messages = template_messages(self.conversation.path_to(user), self.template)
-            begun = answer_opening(messages, self.template) + beginning
-        return ReasoningSplitter(self.template.reasoning_tags, begun)
+        user_message = self.conversation.last_user_message()
+        text_before = beginning
+        if user_message is not None:
+            messages = template_messages(self.conversation.path_to(user_message), self.template)
+            text_before = answer_opening(messages, self.template) + beginning
+        return ReasoningSplitter(self.template.reasoning_tags, text_before)
 
     def prompt_ids_to_continue(self, beginning: str) -> tuple[int, ...]:
-        """The tokens that the model reads to go on with an answer to the last message of the user.
+        """Return the prompt's tokens for continuing an answer to the last message of the user.
 
-        ``beginning``: what is there of the answer. Raises ``ChatError``, ``ContextFullError``.
+        ``beginning``: the answer so far. Raises ``ChatError``, ``ContextFullError``.
         """
         return self._prompts.tokens(self._fit(self._last_user_message(), beginning, None).messages, beginning)
 
     def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
-        """Check that a message of the user would fit, before it is added.
+        """Raise ``ContextFullError`` if a message of the user would not fit into the context.
 
         Args:
-            text: the message.
-            replaced: the message in whose place it would be put; None: behind the head.
-            max_tokens: how long its answer may be; None: any length.
+            text: the message, which is not added.
+            replaced: message whose sibling the message would be; None would put it after the current message.
+            max_tokens: maximum length of its answer; None for no limit.
 
-        Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
+        Raises ``ModelError`` if the chat template rejects the messages.
         """
         path = self.conversation.messages_with("user", text, replaced)
         self._prompts.fit(path, self._previously_dropped_count(path), max_tokens, is_resumable=self._is_resumable)
 
     def usage(self) -> ContextUsage:
-        """How much of the context the conversation takes at this place, without the messages that are left out."""
+        """Return how much of the context the messages up to the current one take, without those left out."""
         messages = self.conversation.messages()
         return self._prompts.usage(messages, self._previously_dropped_count(messages))
 
     def warning(self) -> str | None:
-        """A sentence on a context that is nearly full; None while there is room."""
+        """Return a warning that the context is nearly full; None while enough of the context is free."""
         return context_warning(self.usage(), self.on_full == "drop", self._is_resumable)
 
     def replay(
         self,
         answer: StoredAnswer,
-        trace: int | None = None,
-        count: int | None = None,
+        trace_top_count: int | None = None,
+        token_count: int | None = None,
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Iterator[Event]:
-        """Make an answer again, as it was made before, and yield the same events. Nothing is stored.
+        """Regenerate a stored answer and yield the same events. Nothing is stored.
 
         Args:
             answer: the answer, see `Conversation.answer_record`.
-            trace: how many candidates the events' traces have; None: they have none.
-            count: make only its first tokens; None: all.
-            is_interrupted: once it returns True, this ends.
-            progress: called while the prompt is read.
+            trace_top_count: number of candidates in the traces of the events; None records no traces.
+            token_count: number of tokens to regenerate; None regenerates all.
+            is_interrupted: once it returns True, the generation ends.
+            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
 
-        Raises ``ReplayError`` when the model is another one, or as soon as a token is.
+        Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
         """
         from ..engine.generation import generate_request
         from ..engine.request import GenerationRequest
         from ..grammars.spec import GrammarSpec
         from ..samplers.building import build
 
-        model, recipe, made_by = self.model, answer.recipe, answer.recipe.model
-        if made_by.get("fingerprint") != self._model_record["fingerprint"]:
+        model, recipe, model_record = self.model, answer.recipe, answer.recipe.model
+        if model_record.get("fingerprint") != self._model_record["fingerprint"]:
             raise ReplayError(
-                f"{made_by.get('name')} made this answer, and {self._model_record['name']} is loaded;"
-                f" start gen chat with -m {made_by.get('path')} to see why"
+                f"{model_record.get('name')} generated this answer, but {self._model_record['name']} is loaded;"
+                f" start gen chat with -m {model_record.get('path')}"
             )
         spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
-        length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
-        # What completes a sentence comes after the length that was set.
-        is_completed = recipe.max_tokens is not None and length > recipe.max_tokens
+        length = len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
+        # Tokens after `max_tokens` completed a sentence of the grammar.
+        has_completion = recipe.max_tokens is not None and length > recipe.max_tokens
         request = GenerationRequest(
             answer.prompt_ids,
             build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
             spec,
             stop=recipe.stop,
-            max_tokens=recipe.max_tokens if is_completed else length,
-            complete_sentence=is_completed,
+            max_tokens=recipe.max_tokens if has_completion else length,
+            complete_sentence=has_completion,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
-            trace=trace,
+            trace=trace_top_count,
             beginning=answer.beginning,
             exact_reuse=True,
         )
@@ -252,11 +260,11 @@ class ChatSession:
         """Answer a message.
 
         Args:
-            parent: the message.
-            beginning: the text that the model goes on from.
-            request: what the answer is made with.
+            parent: the message that is answered.
+            beginning: given beginning of the answer.
+            request: settings of the answer.
             is_interrupted: once it returns True, the answer ends.
-            progress: called while the prompt is read.
+            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
         """
         from ..engine.generation import build_chain, generate_request
 
@@ -271,18 +279,18 @@ class ChatSession:
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
 
     def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
-        """The messages that go into the prompt of an answer; reports it if more are left out than before."""
+        """Return the messages of an answer's prompt. Report if more are left out than before."""
         path = self.conversation.path_to(parent)
-        before = self._previously_dropped_count(path)
-        fitted = self._prompts.fit(path, before, max_tokens, beginning, self._is_resumable)
+        previous_count = self._previously_dropped_count(path)
+        fitted = self._prompts.fit(path, previous_count, max_tokens, beginning, self._is_resumable)
         self.dropped_message_count = fitted.dropped_message_count
-        if fitted.dropped_message_count > before:
-            count = count_noun(fitted.dropped_message_count, "message")
-            self._report(f"the context is full: the oldest {count} after the system message are left out now")
+        if fitted.dropped_message_count > previous_count:
+            dropped = count_noun(fitted.dropped_message_count, "message")
+            self._report(f"the context is full: the oldest {dropped} after the system message are left out now")
         return fitted
 
     def _previously_dropped_count(self, path: Sequence[StoredMessage]) -> int:
-        """How many messages the last answer on this path went without."""
+        """Return how many messages were left out of the prompt of the last answer on this path."""
         for message in reversed(path):
             if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
                 return record.recipe.dropped
@@ -290,36 +298,39 @@ class ChatSession:
 
 
 def visible_text(token: Token, template: ChatTemplate) -> str:
-    """The text of a token, with the tags of reasoning, which some models write as control tokens."""
+    """Return the text of a token; tags of reasoning are included even if they are control tokens."""
     tags = template.reasoning_tags
     if not token.is_control or tags is None:
         return token.text
-    piece = token.data.decode("utf-8", "replace")
-    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_prefixes)) else token.text
+    token_text = token.data.decode("utf-8", "replace")
+    is_tag = any(token_text in tag for tag in (tags.start, tags.end, *tags.answer_prefixes))
+    return token_text if is_tag else token.text
 
 
-def _recipe_of(request: GenerationRequest, chain: Chain, model: dict[str, Any], dropped: int) -> AnswerRecipe:
-    """Return what is stored of an answer to make it again.
+def _recipe_of(
+    request: GenerationRequest, chain: Chain, model_record: dict[str, Any], dropped_count: int
+) -> AnswerRecipe:
+    """Return everything that is needed to regenerate an answer.
 
     Args:
-        request: what the answer is made with.
-        chain: its chain, built.
-        model: the `_model_record` of the model.
-        dropped: how many messages after the system message are left out of the prompt.
+        request: settings of the answer.
+        chain: chain of the answer.
+        model_record: the stored facts about the model, see `_model_record`.
+        dropped_count: number of messages after the system message that are left out of the prompt.
     """
     from ..engine.generation import versions
     from ..grammars.spec import GrammarSpec
 
     grammar = request.constraint
     return AnswerRecipe(
-        model=model,
+        model=model_record,
         chain=chain.config,
         seed=chain.seed,
         grammar=asdict(grammar) if isinstance(grammar, GrammarSpec) else None,
         stop=[request.stop] if isinstance(request.stop, str) else list(request.stop),
         max_tokens=request.max_tokens,
         versions=versions(),
-        dropped=dropped,
+        dropped=dropped_count,
         options={
             "complete_sentence": request.complete_sentence,
             "jump": request.jump,
@@ -329,36 +340,40 @@ def _recipe_of(request: GenerationRequest, chain: Chain, model: dict[str, Any], 
 
 
 def _model_record(model: Model) -> dict[str, Any]:
-    """What is stored of a model: its name and path, and what its logits depend on. Raises ``ModelError``."""
+    """Return the stored facts about a model: name, path, and what its logits depend on. Raises ``ModelError``."""
     return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
 
 
 def _check_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
-    """Yield the events. Raises ``ReplayError`` at a token that is not the one of the stored answer."""
+    """Yield the events of a replay. Raises ``ReplayError`` at a token that differs from the stored one."""
     from ..logprobs.events import Token
 
     for event in events:
         if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
-            raise ReplayError(f"token {event.index} comes out differently now: {_describe_changes(model, answer)}")
+            raise ReplayError(f"token {event.index} is a different one now: {_describe_changes(model, answer)}")
         yield event
 
 
 def _describe_changes(model: Model, answer: StoredAnswer) -> str:
-    """What is known to be different from when the answer was made."""
+    """Return what has changed since an answer was generated, as far as that is known."""
     from ..engine.generation import versions
 
     recipe = answer.recipe
-    now, before = {**_model_record(model), **versions()}, {**recipe.model, **recipe.versions}
-    changed = [name for name in now if name not in ("name", "path") and now[name] != before.get(name)]
+    old_facts, new_facts = {**recipe.model, **recipe.versions}, {**_model_record(model), **versions()}
+    changed = [
+        name for name in new_facts if name not in ("name", "path") and new_facts[name] != old_facts.get(name)
+    ]
     if not changed:
-        return "another build of llama.cpp or another processor made it"
-    return "it was made with " + ", ".join(f"{name} {before.get(name)} (now {now[name]})" for name in changed)
+        return "another build of llama.cpp or another processor generated it"
+    return "it was generated with " + ", ".join(
+        f"{name} {old_facts.get(name)} (now {new_facts[name]})" for name in changed
+    )
 
 
 def read_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
-    """Take up what a model has read in an earlier session. Reports a file that does not fit.
+    """Load the prompt cache of an earlier session, if the file exists.
 
-    A file that does not exist yet is none.
+    A cache that does not match the model is reported and ignored.
     """
     from ..engine.prompt_cache import PromptCacheError, load_prompt_cache
 
@@ -371,7 +386,7 @@ def read_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
 
 
 def write_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
-    """Write what a model has read, for `read_prompt_cache_file`. Reports it if that is not possible."""
+    """Write the prompt cache for `read_prompt_cache_file`. An error is reported and ignored."""
     from ..engine.prompt_cache import PromptCacheError, save_prompt_cache
 
     try:

@@ -1,7 +1,7 @@
-"""The store of chats: conversations, whose messages form trees, and the answers of models to them.
+"""The store of chats: conversations, whose messages form trees, and the answers of models.
 
-It is the log of conversations, which are whole in memory (`Conversation`): `ChatStore.save` takes their changes.
-An answer that is being made is stored again and again, so that a killed process loses little of it.
+An open `Conversation` is entirely in memory, and `ChatStore.save` writes its changes. An answer is stored
+periodically while it is generated, so that little is lost if the process is killed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,21 @@ SELECT id, name, created, updated,
     (SELECT json_extract(recipe, '$.model.name') FROM answer WHERE answer.conversation = id
         ORDER BY number DESC LIMIT 1)
 FROM conversation """
+"""Query for the fields of a `ConversationSummary`."""
 _MIN_ID_PREFIX_CHARACTERS = 2
+"""Shorter texts are not searched for as the beginning of an id."""
 
 
 class ChatStore:
-    """A store of chats. Make one with `open`, or with `in_memory`; `close` it.
+    """A store of chats, opened with `open` or `in_memory`, and closed with `close`.
 
-    Attributes: ``database``. Every method raises ``StoreError``, and ``StoreWriteError`` where nothing can be
-    written.
+    Every method raises ``StoreError``, and ``StoreWriteError`` for data that cannot be written.
+
+    Args:
+        database: the database with the store's tables.
+
+    Attributes:
+        database: the database with the store's tables.
     """
 
     def __init__(self, database: Database) -> None:
@@ -52,17 +59,17 @@ class ChatStore:
 
     @classmethod
     def open(cls, path: Path | None = None) -> ChatStore:
-        """Open the store of this file, and make it if need be; None: the user's, see `store_path`."""
+        """Open the store in this file, which is created if it does not exist; None opens the user's store."""
         return cls(Database(path or store_path()))
 
     @classmethod
     def in_memory(cls) -> ChatStore:
-        """Make a store that is gone when it is closed (``--no-log``)."""
+        """Return a store that exists only until it is closed (``--no-log``)."""
         return cls(Database(None))
 
     @property
     def path(self) -> Path | None:
-        """Its file; None if it is in memory."""
+        """File of the store; None if the store is in memory."""
         return self.database.path
 
     def close(self) -> None:
@@ -72,19 +79,22 @@ class ChatStore:
     # Reading
 
     def list_conversations(self, limit: int | None = None) -> list[ConversationSummary]:
-        """Return the conversations, the one that was changed last first; ``limit``: at most so many."""
+        """Return conversations, the one that was changed last first; ``limit``: maximum number, None for all."""
         rows = self.database.rows(f"{_SUMMARY} ORDER BY updated DESC LIMIT ?", (-1 if limit is None else limit,))
         return [_summary(row) for row in rows]
 
-    def summary(self, identifier: str) -> ConversationSummary:
-        """Return the conversation of exactly this id."""
-        row = self.database.first_row(f"{_SUMMARY} WHERE id = ?", (identifier,))
+    def summary(self, conversation_id: str) -> ConversationSummary:
+        """Return the summary of the conversation with this id."""
+        row = self.database.first_row(f"{_SUMMARY} WHERE id = ?", (conversation_id,))
         if row is None:
-            raise StoreError(f"there is no conversation {identifier}")
+            raise StoreError(f"there is no conversation {conversation_id}")
         return _summary(row)
 
     def find_conversation(self, text: str | None = None) -> ConversationSummary:
-        """Return the conversation of a name, an id or the beginning of one; None: the one changed last."""
+        """Return the conversation with this name, id or beginning of an id.
+
+        ``text``: the name, id or beginning; None for the conversation that was changed last.
+        """
         if text is None:
             latest = self.list_conversations(1)
             if not latest:
@@ -99,15 +109,20 @@ class ChatStore:
             raise StoreError(f"there is no conversation {text!r}; gen chat --list shows all")
         if len(named) > 1:
             ids = ", ".join(str(row[0]) for row in named[:5])
-            raise StoreError(f"{text!r} begins the ids of {len(named)} conversations: {ids}; give more of it")
+            raise StoreError(f"{text!r} begins the ids of {len(named)} conversations: {ids}; give more characters")
         return _summary(named[0])
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Return the messages that contain all words of a text, the newest first; case does not matter."""
+        """Return messages that contain all words of a text, newest first. Case is ignored.
+
+        Args:
+            text: the words, separated by spaces.
+            limit: maximum number of messages.
+        """
         terms = text.split()
         if not terms:
             raise StoreError("--search: the text to search for is empty")
-        condition, values = _search_condition(terms)  # no text of the user is in the condition
+        condition, values = _search_condition(terms)  # contains only placeholders, no text of the user
         rows = self.database.rows(
             "SELECT message.hash, parent.hash, message.role, message.content, message.created,"  # noqa: S608
             " max(link.conversation) FROM message LEFT JOIN message AS parent ON parent.number = message.parent"
@@ -117,102 +132,110 @@ class ChatStore:
             (*values, limit),
         )
         hits = []
-        for *fields, conversation in rows:
+        for *fields, conversation_id in rows:
             message = StoredMessage(*fields)
-            hits.append(SearchHit(self.summary(conversation), message, _excerpt(message.content, terms)))
+            hits.append(SearchHit(self.summary(conversation_id), message, _excerpt(message.content, terms)))
         return hits
 
-    def settings(self, identifier: str) -> dict[str, Any]:
-        """Return the settings that were stored with a conversation."""
-        row = self.database.first_row("SELECT settings FROM conversation WHERE id = ?", (identifier,))
+    def settings(self, conversation_id: str) -> dict[str, Any]:
+        """Return the settings stored with a conversation."""
+        row = self.database.first_row("SELECT settings FROM conversation WHERE id = ?", (conversation_id,))
         return {} if row is None else cast(dict[str, Any], json.loads(row[0]))
 
-    def current_message_hash(self, conversation: str) -> str | None:
-        """Return the hash of the message at which a conversation stands; None before the first one."""
+    def current_message_hash(self, conversation_id: str) -> str | None:
+        """Return the hash of a conversation's current message; None before the first message."""
         row = self.database.first_row(
-            "SELECT hash FROM conversation JOIN message ON message.number = head WHERE id = ?", (conversation,)
+            "SELECT hash FROM conversation JOIN message ON message.number = head WHERE id = ?", (conversation_id,)
         )
         return None if row is None else str(row[0])
 
-    def messages(self, conversation: str) -> list[StoredMessage]:
-        """Return all messages of a conversation, in the order in which they came into it."""
+    def messages(self, conversation_id: str) -> list[StoredMessage]:
+        """Return all messages of a conversation, in the order in which they were added."""
         rows = self.database.rows(
             "SELECT message.hash, parent.hash, message.role, message.content, message.created FROM message"
             " LEFT JOIN message AS parent ON parent.number = message.parent"
             " JOIN conversation_message AS link ON link.message = message.number"
             " WHERE link.conversation = ? ORDER BY link.number",
-            (conversation,),
+            (conversation_id,),
         )
         return [StoredMessage(*row) for row in rows]
 
-    def answer_parents(self, conversation: str) -> dict[int, str]:
-        """Return the answers of a conversation by number: of each the hash of the message that it answers."""
+    def answer_parents(self, conversation_id: str) -> dict[int, str]:
+        """Return, for each answer in a conversation by its number, the hash of the message that is answered."""
         rows = self.database.rows(
             "SELECT answer.number, hash FROM answer JOIN message ON message.number = answer.parent"
             " WHERE conversation = ?",
-            (conversation,),
+            (conversation_id,),
         )
         return dict(rows)
 
-    def answer(self, message: str, conversation: str) -> StoredAnswer | None:
-        """Return how a message of the assistant was made; None for one that a person wrote.
+    def answer(self, message_hash: str, conversation_id: str) -> StoredAnswer | None:
+        """Return how a message of the assistant was generated; None if a person wrote it.
 
-        Of several answers with the same text, the last one of this conversation.
+        If several answers have the same text, the last one in this conversation is returned.
         """
         row = self.database.first_row(
             "SELECT answer.number, message.hash, parent.hash, recipe, prompt_ids, beginning, answer.content,"
             " token_ids, result FROM answer JOIN message ON message.number = answer.message"
             " JOIN message AS parent ON parent.number = answer.parent WHERE message.hash = ?"
             " ORDER BY answer.conversation = ? DESC, answer.number DESC LIMIT 1",
-            (message, conversation),
+            (message_hash, conversation_id),
         )
         return None if row is None else _answer(row)
 
     # Writing
 
-    def save(self, conversation: str, changes: Changes, *, is_durable: bool = True) -> None:
-        """Write changes of a conversation: all of them, or none.
+    def save(self, conversation_id: str, changes: Changes, *, is_durable: bool = True) -> None:
+        """Write the changes of a conversation in one transaction.
 
-        ``is_durable``: see `Database.transaction`.
+        Args:
+            conversation_id: id of the conversation.
+            changes: the changes.
+            is_durable: whether the transaction is forced to disk, so that a power failure cannot undo it.
         """
         fields = changes.fields
         with self.database.transaction(is_durable=is_durable):
             if "created" in fields:
-                self.add_conversation(conversation, fields["created"])
-            elif self.database.first_row("SELECT 1 FROM conversation WHERE id = ?", (conversation,)) is None:
+                self.add_conversation(conversation_id, fields["created"])
+            elif self.database.first_row("SELECT 1 FROM conversation WHERE id = ?", (conversation_id,)) is None:
                 raise StoreError(DELETED)
             for message in changes.messages.values():
-                self.add_message(conversation, message)
+                self.add_message(conversation_id, message)
             for answer in changes.answers.values():
-                self._write_answer(conversation, answer)
+                self._write_answer(conversation_id, answer)
             if "current_message" in fields:
-                self.set_current_message(conversation, fields["current_message"])
-            if "name" in fields:  # since `check_name`, another process may have taken it
-                row = (fields["name"], conversation)
+                self.set_current_message(conversation_id, fields["current_message"])
+            if "name" in fields:  # IGNORE: another process may have used the name since `check_name`
+                row = (fields["name"], conversation_id)
                 self.database.run("UPDATE OR IGNORE conversation SET name = ? WHERE id = ?", row)
             if "settings" in fields:
-                row = (json.dumps(fields["settings"]), conversation)
+                row = (json.dumps(fields["settings"]), conversation_id)
                 self.database.run("UPDATE conversation SET settings = ? WHERE id = ?", row)
 
-    def check_name(self, conversation: str | None, name: str | None) -> None:
-        """Raise ``StoreError`` for a name that another conversation has. None for one that is not stored yet."""
+    def check_name(self, conversation_id: str | None, name: str | None) -> None:
+        """Raise ``StoreError`` if another conversation has this name.
+
+        Args:
+            conversation_id: id of the conversation that gets the name; None if it is not stored yet.
+            name: the name; None for no name.
+        """
         taken = (
             None
             if name is None
             else self.database.first_row("SELECT id FROM conversation WHERE name = ?", (name,))
         )
-        if taken is not None and taken[0] != conversation:
-            raise StoreError(f"the conversation {taken[0]} has the name {name!r}; give another one")
+        if taken is not None and taken[0] != conversation_id:
+            raise StoreError(f"the conversation {taken[0]} has the name {name!r}; choose another one")
 
-    def add_conversation(self, identifier: str, created: float) -> None:
+    def add_conversation(self, conversation_id: str, created: float) -> None:
         """Add a conversation. Called inside `Database.transaction`."""
         self.database.run(
             "INSERT OR IGNORE INTO conversation (id, created, updated, settings) VALUES (?, ?, ?, '{}')",
-            (identifier, created, created),
+            (conversation_id, created, created),
         )
 
-    def add_message(self, conversation: str, message: StoredMessage) -> None:
-        """Add a message, of which an equal one may be there already. Called inside `Database.transaction`."""
+    def add_message(self, conversation_id: str, message: StoredMessage) -> None:
+        """Add a message unless the same one is already stored. Called inside `Database.transaction`."""
         self.database.run(
             "INSERT OR IGNORE INTO message (hash, parent, role, content, created)"
             " VALUES (?, (SELECT number FROM message WHERE hash = ?), ?, ?, ?)",
@@ -221,96 +244,98 @@ class ChatStore:
         self.database.run(
             "INSERT OR IGNORE INTO conversation_message (conversation, message)"
             " SELECT ?, number FROM message WHERE hash = ?",
-            (conversation, message.hash),
+            (conversation_id, message.hash),
         )
 
-    def set_current_message(self, conversation: str, head: str | None) -> None:
-        """Let a conversation stand at a message of its own. Called inside `Database.transaction`."""
+    def set_current_message(self, conversation_id: str, message_hash: str | None) -> None:
+        """Set the current message of a conversation. Called inside `Database.transaction`."""
         self.database.run(
             "UPDATE conversation SET updated = ?, head = (SELECT number FROM message WHERE hash = ?) WHERE id = ?",
-            (time.time(), head, conversation),
+            (time.time(), message_hash, conversation_id),
         )
 
-    def _write_answer(self, conversation: str, answer: StoredAnswer) -> None:
-        """Add an answer, or bring the one of this number up to date."""
+    def _write_answer(self, conversation_id: str, answer: StoredAnswer) -> None:
+        """Add an answer, or update the answer with this number."""
         token_ids = pack_tokens(answer.token_ids)
         result = None if answer.result is None else json.dumps(answer.result)
-        known = self.database.first_row(
+        updated_row = self.database.first_row(
             "UPDATE answer SET content = ?, token_ids = ?, updated = ?, result = ?,"
             " message = coalesce((SELECT number FROM message WHERE hash = ?), message)"
             " WHERE number = ? RETURNING number",
             (answer.content, token_ids, time.time(), result, answer.message_hash, answer.number),
         )
-        if known is None:
+        if updated_row is None:
             self.database.run(
                 "INSERT INTO answer (number, conversation, parent, message, writer, updated, recipe, prompt_ids,"
                 " beginning, content, token_ids, result) SELECT ?, ?, number,"
                 " (SELECT number FROM message WHERE hash = ?), ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE hash = ?",
                 (
-                    answer.number, conversation, answer.message_hash, _this_process(), time.time(),
+                    answer.number, conversation_id, answer.message_hash, _this_process(), time.time(),
                     json.dumps(asdict(answer.recipe)), pack_tokens(answer.prompt_ids), answer.beginning,
                     answer.content, token_ids, result, answer.parent_hash,
                 ),
             )  # fmt: skip
 
-    def recover_abandoned_answers(self, conversation: str) -> list[StoredMessage]:
-        """Make messages of what is there of answers whose process was killed; returns them.
+    def recover_abandoned_answers(self, conversation_id: str) -> list[StoredMessage]:
+        """Turn the stored parts of answers whose process was killed into messages, and return the messages.
 
-        An answer without any text is removed. The conversation stands at the last of them, if it stood at the
-        message that this one answers.
+        An answer without tokens is removed. If the current message is the one that was answered, the new message
+        becomes the current message.
         """
         query = (
             "SELECT answer.number, writer, answer.updated, answer.content, token_ids, hash FROM answer"
             " JOIN message ON message.number = answer.parent WHERE conversation = ? AND answer.message IS NULL"
         )
-        if not self.database.first_row(query, (conversation,)):
+        if not self.database.first_row(query, (conversation_id,)):
             return []
-        finished, run = [], self.database.run
+        recovered, run = [], self.database.run
         with self.database.transaction():
-            head = self.current_message_hash(conversation)
-            for number, writer, updated, content, tokens, parent in self.database.rows(query, (conversation,)):
+            current_hash = self.current_message_hash(conversation_id)
+            rows = self.database.rows(query, (conversation_id,))
+            for number, writer, updated, content, token_ids, parent_hash in rows:
                 if _is_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS:
                     continue
-                if not unpack_tokens(tokens):
+                if not unpack_tokens(token_ids):
                     run("DELETE FROM answer WHERE number = ?", (number,))
                     continue
-                message = StoredMessage.new(parent, "assistant", content)
-                self.add_message(conversation, message)
-                head = message.hash if head == parent else head
-                self.set_current_message(conversation, head)
+                message = StoredMessage.new(parent_hash, "assistant", content)
+                self.add_message(conversation_id, message)
+                current_hash = message.hash if current_hash == parent_hash else current_hash
+                self.set_current_message(conversation_id, current_hash)
                 run(
                     "UPDATE answer SET message = (SELECT number FROM message WHERE hash = ?) WHERE number = ?",
                     (message.hash, number),
                 )
-                finished.append(message)
-        return finished
+                recovered.append(message)
+        return recovered
 
-    def delete(self, identifier: str) -> None:
-        """Delete a conversation of exactly this id, and the messages that are in no other."""
-        self.summary(identifier)
+    def delete(self, conversation_id: str) -> None:
+        """Delete the conversation with this id, and its messages that no other conversation contains."""
+        self.summary(conversation_id)
         database = self.database
         with database.transaction():
-            database.run("DELETE FROM answer WHERE conversation = ?", (identifier,))
-            database.run("DELETE FROM conversation_message WHERE conversation = ?", (identifier,))
-            database.run("DELETE FROM conversation WHERE id = ?", (identifier,))
-            # A message that is in a conversation is so with all those before it.
+            database.run("DELETE FROM answer WHERE conversation = ?", (conversation_id,))
+            database.run("DELETE FROM conversation_message WHERE conversation = ?", (conversation_id,))
+            database.run("DELETE FROM conversation WHERE id = ?", (conversation_id,))
+            # No remaining message follows a deleted one: a conversation with a message contains all messages
+            # before it.
             database.run("PRAGMA defer_foreign_keys = ON")
             database.run("DELETE FROM message WHERE number NOT IN (SELECT message FROM conversation_message)")
         database.erase_deleted_data()
 
 
 def _summary(row: tuple[Any, ...]) -> ConversationSummary:
-    identifier, name, created, updated, count, text, model = row
+    conversation_id, name, created, updated, message_count, text, model = row
     title = " ".join(str(text or "").split())
-    return ConversationSummary(identifier, name, title, created, updated, count, model)
+    return ConversationSummary(conversation_id, name, title, created, updated, message_count, model)
 
 
 _MIN_INDEXED_CHARACTERS = 3
-"""The index finds words of so many letters and more; for shorter ones each message is looked at."""
+"""Minimum length of words that the index finds. For shorter words, every message is read."""
 
 
 def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
-    """The condition of a query on ``message``, and its values."""
+    """Return an SQL condition for messages that contain all words, and the values of its placeholders."""
     conditions, values = [], []
     indexed = [term for term in terms if len(term) >= _MIN_INDEXED_CHARACTERS]
     if indexed:
@@ -323,15 +348,15 @@ def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
     return " AND ".join(conditions), values
 
 
-_EXCERPT_CHARACTERS = 80
+_MAX_EXCERPT_CHARACTERS = 80
 
 
 def _excerpt(content: str, terms: Sequence[str]) -> str:
-    """A piece of the content around the first of the words, on one line."""
+    """Return the text around the first of the words, on one line."""
     line = " ".join(content.split())
     found = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
-    start = max(0, min(found, default=0) - _EXCERPT_CHARACTERS // 2)
-    end = start + _EXCERPT_CHARACTERS
+    start = max(0, min(found, default=0) - _MAX_EXCERPT_CHARACTERS // 2)
+    end = start + _MAX_EXCERPT_CHARACTERS
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
@@ -354,21 +379,21 @@ def _answer(row: tuple[Any, ...]) -> StoredAnswer:
 
 
 _ABANDONED_AFTER_SECONDS = 600.0
-"""After this time without a new token, an answer counts as abandoned, whoever has its writer's number by now."""
+"""After this time without a new token, an answer counts as abandoned, even if its process seems to run."""
 
 
 def _this_process() -> str:
-    """What names this process in the store."""
+    """Return the name of this process in the store."""
     return f"{platform.node()}:{os.getpid()}"
 
 
 def _is_alive(writer: str) -> bool:
-    """True if the process of this name may still run; one of another machine always may."""
+    """Return whether the process with this name may still be running. This is assumed for other machines."""
     machine, _, number = writer.rpartition(":")
     if machine != platform.node():
         return True
     if writer == _this_process():
-        return False  # it was left by an exception: a process makes one answer at a time, and finishes it
+        return False  # an exception ended the answer: a process generates only one answer at a time
     try:
         os.kill(int(number), 0)
     except (ProcessLookupError, ValueError):

@@ -173,7 +173,7 @@ class PromptTemplate:
         missing = [column for column in self.columns if column not in header]
         if missing:
             columns = ", ".join(map(repr, header))
-            raise InvalidLineError(f"there is no column {missing[0]!r}; the columns are {columns}")
+            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row names the columns {columns}")
         duplicates = [name for name in header if header.count(name) > 1]
         if duplicates:
             raise InvalidLineError(f"two columns are named {duplicates[0]!r}")

@@ -1,6 +1,6 @@
-"""Presets, grammars, chat templates and chains by their names or files.
+"""Lookup of presets, grammars and chat templates by their names or files.
 
-``note`` is called with a sentence for each thing that an import could not carry over; None: nothing is reported.
+Functions call ``note`` with a message for each setting that cannot be imported. None reports nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 
 def open_preset(name: str, note: Note | None = None) -> Preset:
-    """Return the preset of a name or a file, which may be another tool's or a model.
+    """Return a preset by its name or file.
 
-    ``name``: what `--preset` takes, except ``model``.
-    Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
+    Args:
+        name: a name or a file, as ``--preset`` accepts it, except ``model``. The file may be a preset of another
+            tool, or a GGUF model with sampling settings.
+        note: called with a message for each setting that cannot be imported; None reports nothing.
+
+    Raises ``PresetError``. If the file is ambiguous, the message contains the command that resolves it.
     """
     from ..presets.preset import load_preset
     from ..presets.search import names_file, split_section
@@ -43,7 +47,7 @@ def open_preset(name: str, note: Note | None = None) -> Preset:
         imported = _import_gguf(Path(file))
         loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.unsupported_settings))
     else:
-        with _errors_that_help(file):
+        with _suggest_commands(file):
             loaded = load_any_preset(name)
     if loaded.format is not None and note is not None:
         _report_import(name, loaded.format, loaded.unsupported_settings, note)
@@ -51,10 +55,13 @@ def open_preset(name: str, note: Note | None = None) -> Preset:
 
 
 def preset_text(name: str, note: Note) -> str:
-    """Return the YAML of a preset: the text of a preset of gen, otherwise the imported preset.
+    """Return the YAML of a preset. A preset of another tool, or of a model, is imported first.
 
-    ``name``: a name or a file, which may be another tool's or a model.
-    Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
+    Args:
+        name: a name or a file.
+        note: called with a message for each setting that cannot be imported.
+
+    Raises ``PresetError`` and ``OSError``. An invalid preset of logitsmith is returned verbatim.
     """
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_text, is_foreign
@@ -67,7 +74,7 @@ def preset_text(name: str, note: Note) -> str:
         imported = import_file(Path(file), None, section)
     else:
         text = read_input(Path(file)).decode("utf-8-sig", "replace")
-        with _errors_that_help(file):
+        with _suggest_commands(file):
             if not is_foreign(text, file):
                 if section is not None:
                     raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
@@ -78,7 +85,7 @@ def preset_text(name: str, note: Note) -> str:
 
 
 def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
-    """Return the preset that the model's author put into the GGUF, or None."""
+    """Return the preset in the metadata of a model; None if the metadata contain no sampling settings."""
     from ..presets.foreign.formats import import_metadata
 
     imported = import_metadata(metadata)
@@ -90,9 +97,14 @@ def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
 
 
 def import_file(path: Path, format_name: str | None, section: str | None) -> ImportedPreset:
-    """Return the import of a file of another tool, of a GGUF, or of stdin for ``-``.
+    """Import a preset of another tool, or the sampling settings of a GGUF model.
 
-    Raises ``PresetError``, also for a preset of gen, and ``OSError``.
+    Args:
+        path: the file; ``-`` reads stdin.
+        format_name: format of the file; None recognizes it.
+        section: name of a preset in a file with several presets; None for a file with one preset.
+
+    Raises ``PresetError`` and ``OSError``. A preset of logitsmith is an error, too.
     """
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_preset, import_text
@@ -117,7 +129,7 @@ _GGUF = b"GGUF"
 
 
 def _is_gguf(path: Path) -> bool:
-    """True for a file that begins as a GGUF does. A pipe is not opened: it can be read only once."""
+    """Return whether a file begins like a GGUF. A pipe is not opened, because it can be read only once."""
     try:
         if not path.is_file():
             return False
@@ -128,6 +140,7 @@ def _is_gguf(path: Path) -> bool:
 
 
 def _import_gguf(path: Path) -> ImportedPreset:
+    """Import the sampling settings of a GGUF model. Raises ``PresetError`` if it has none."""
     from ..models.gguf import read_metadata
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_metadata
@@ -138,7 +151,7 @@ def _import_gguf(path: Path) -> ImportedPreset:
     return imported
 
 
-_TOOLS = {
+_FORMAT_DESCRIPTIONS = {
     "webui": "a preset of text-generation-webui",
     "sillytavern": "a preset of SillyTavern (text completion)",
     "koboldai": "a preset of KoboldAI",
@@ -149,18 +162,18 @@ _TOOLS = {
     "llama.cpp": "settings of llama.cpp",
     "lmstudio": "a preset of LM Studio",
 }
-"""What a file of each format is called."""
+"""Description of a file of each format, for messages."""
 
 
 def _report_import(name: str, format_name: str, sentences: Sequence[str], note: Note) -> None:
-    note(f"{name}: read as {_TOOLS[format_name]}")
+    note(f"{name}: read as {_FORMAT_DESCRIPTIONS[format_name]}")
     for sentence in sentences:
         note(sentence)
 
 
 @contextmanager
-def _errors_that_help(file: str) -> Iterator[None]:
-    """Name in an error the command that says what the file alone does not."""
+def _suggest_commands(file: str) -> Iterator[None]:
+    """While inside, errors for an ambiguous file become messages with the command that resolves the ambiguity."""
     from ..presets.errors import PresetError
     from ..presets.foreign.conversion import MissingSectionError
     from ..presets.foreign.formats import AmbiguousFormatError
@@ -174,24 +187,32 @@ def _errors_that_help(file: str) -> Iterator[None]:
 
 
 def list_sections(error: MissingSectionError, usage: str) -> str:
-    """Return a message that lists the presets of a file, each on a line: there may be a hundred.
+    """Return a message that lists the presets of a file, one a line.
 
-    ``usage`` shows how one of them is chosen.
+    Args:
+        error: the error that lists the presets.
+        usage: flag that chooses one of them.
     """
     names = "".join(f"\n  {name}" for name in error.names)
     return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
 
 
 def grammar_folders() -> list[tuple[str, Path]]:
-    """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
+    """Return the names and paths of the folders that are searched for grammars before the library."""
     from ..presets.search import config_folder
 
-    user = config_folder() / "grammars"
-    return [("./grammars", Path("grammars")), (str(user), user)]
+    user_folder = config_folder() / "grammars"
+    return [("./grammars", Path("grammars")), (str(user_folder), user_folder)]
 
 
 def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
-    """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
+    """Return a grammar by its name or file. Raises ``GrammarError``.
+
+    Args:
+        name: name of a grammar, or a file whose ending shows its kind.
+        root: root rule of a GBNF grammar.
+        is_lenient: whether unsupported parts of a JSON Schema are ignored; otherwise they are errors.
+    """
     from ..grammars.errors import GrammarError
     from ..grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
 
@@ -206,16 +227,14 @@ def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = Fal
         text = source.rstrip("\n") if kind == "regex" else source
         return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
     if "/" in name or path.suffix:
-        raise GrammarError(
-            f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
-        )
+        raise GrammarError(f"{name}: the ending of a grammar file must be one of {', '.join(KIND_OF_SUFFIX)}")
     if is_lenient:
         raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is GBNF")
     return resolve_grammar({"name": name, "root": root}, grammar_folders())
 
 
 def check_grammar(preset: Preset) -> None:
-    """Raise ``GrammarError`` for a preset whose grammar is wrong."""
+    """Raise ``GrammarError`` for a preset with an invalid grammar."""
     from ..grammars.errors import GrammarError
     from ..grammars.spec import resolve_grammar
     from ..presets.settings import preset_folder
@@ -228,29 +247,32 @@ def check_grammar(preset: Preset) -> None:
 
 
 def report_schema(spec: GrammarSpec, note: Note) -> None:
-    """Report what is left out of a JSON Schema, and keys that it allows without a name."""
+    """Report the ignored parts of a JSON Schema, and whether it allows keys that it does not name."""
     report_ignored_schema_paths(spec, note)
     pointer = spec.open_object
-    if pointer is not None:  # few people mean a schema that allows keys which it does not name
+    if pointer is not None:  # allowing keys that a schema does not name is seldom intended
         place = f" at {pointer}" if pointer else ""
         note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
 
 
 def report_ignored_schema_paths(spec: GrammarSpec, note: Note) -> None:
-    """Report what is left out of a JSON Schema, if anything is."""
+    """Report the ignored parts of a JSON Schema, if there are any."""
     if spec.ignored_schema_paths:
         note(f"left out of the JSON Schema: {', '.join(spec.ignored_schema_paths)}")
 
 
-_MAX_BYTES = 1_000_000
-"""More than the engine compiles: its message names the length that is allowed."""
+_MAX_TEMPLATE_BYTES = 1_000_000
+"""Maximum size of a template's file. It exceeds the limit of the engine, whose message names that limit."""
 
 
-def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
-    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
+def chat_template_source(text: str, *, can_be_name: bool = True) -> str:
+    """Return the name or the source of a chat template, for `open_chat_template`.
 
-    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
-    Raises ``ModelError`` for a text that is none of these.
+    Args:
+        text: name of a template of llama.cpp, Jinja source, or a file with Jinja source.
+        can_be_name: whether the error for a missing file mentions llama.cpp's templates.
+
+    Raises ``ModelError`` for other texts.
     """
     from ..common.files import TextFileError, read_text_file
     from ..common.text import nearest_name
@@ -260,13 +282,13 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     if is_chat_template(text):
         return text
     try:
-        source = read_text_file(Path(text), _MAX_BYTES)
+        source = read_text_file(Path(text), _MAX_TEMPLATE_BYTES)
     except TextFileError as error:
         hint = ""
-        if is_name_meant and not os.path.lexists(text):
+        if can_be_name and not os.path.lexists(text):
             near = nearest_name(text, builtin_chat_templates())
             hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
         raise ModelError(f"{text}: {error}{hint}") from None
     if not is_chat_template(source):
-        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
+        raise ModelError(f"{text}: this is not a chat template: it contains no Jinja")
     return source

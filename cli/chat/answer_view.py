@@ -70,7 +70,7 @@ class AnswerView(ABC):
         self.end()
 
     def _push(self, text: str, splitter: ReasoningSplitter) -> None:
-        for part in splitter.push(text):
+        for part in splitter.append(text):
             self.show_part(part.text, part.is_reasoning)
 
 

@@ -348,7 +348,7 @@ def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
     from ...engine.templates import check_chat_template
 
     try:
-        source = chat_template_source(text, is_name_meant=flag == "--chat-template")
+        source = chat_template_source(text, can_be_name=flag == "--chat-template")
         check_chat_template(source, variables)
         return source
     except LogitsmithError as error:

@@ -76,7 +76,7 @@ def joined(parts):
 @pytest.mark.parametrize(("tags", "prompt", "text", "parts"), SPLITS.values(), ids=SPLITS)
 def test_reasoning(tags, prompt, text, parts, step):
     splitter = ReasoningSplitter(tags, prompt)
-    found = [part for start in range(0, len(text), step) for part in splitter.push(text[start : start + step])]
+    found = [part for start in range(0, len(text), step) for part in splitter.append(text[start : start + step])]
     assert joined([*found, *splitter.finish()]) == parts
 
 
@@ -105,23 +105,23 @@ def test_export(conversation, session):
 
 def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
     conversation.add_user_message("Hello")
-    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why</think>so", False)]
+    assert list(session.new_reasoning_splitter().append("why</think>so")) == [("why</think>so", False)]
     session.template = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
-    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why", True), ("so", False)]
-    assert list(session.new_reasoning_splitter("because</think>").push("so")) == [("so", False)]
+    assert list(session.new_reasoning_splitter().append("why</think>so")) == [("why", True), ("so", False)]
+    assert list(session.new_reasoning_splitter("because</think>").append("so")) == [("so", False)]
 
 
 def test_tags_in_a_message_of_the_user_are_none(session, conversation):
     conversation.add_user_message("What is <think>?")
-    assert list(session.new_reasoning_splitter().push("A tag.")) == [("A tag.", False)]
+    assert list(session.new_reasoning_splitter().append("A tag.")) == [("A tag.", False)]
     conversation.add_assistant_message("A tag.")
-    assert list(session.new_reasoning_splitter().push("A tag.")) == [("A tag.", False)]
+    assert list(session.new_reasoning_splitter().append("A tag.")) == [("A tag.", False)]
     session.template = JinjaChatTemplate(
         "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
         "{% if add_generation_prompt %}<think>{% endif %}"
     )
     conversation.add_user_message("And </think>?")
-    assert list(session.new_reasoning_splitter().push("why</think>so")) == [("why", True), ("so", False)]
+    assert list(session.new_reasoning_splitter().append("why</think>so")) == [("why", True), ("so", False)]
 
 
 def test_a_long_conversation(store, notes):

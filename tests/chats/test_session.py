@@ -102,12 +102,12 @@ def test_an_answer_is_made_again(session, conversation, model, options):
     first = list(session.answer(settings(7, **options)))
     conversation.add_user_message("And now?")
     list(session.answer(settings(8)))
-    record = conversation.answer_record(conversation.find(conversation.messages()[1].hash))
-    again = list(session.replay(record, trace=5))
+    record = conversation.answer_record(conversation.find_message(conversation.messages()[1].hash))
+    again = list(session.replay(record, trace_top_count=5))
     assert ids(again) == ids(first)
     assert all(event.trace is not None for event in again if isinstance(event, Token))
     assert again[-1].text == first[-1].text
-    assert ids(session.replay(record, count=3)) == ids(first)[:3]
+    assert ids(session.replay(record, token_count=3)) == ids(first)[:3]
     assert len(conversation.all_messages()) == 4
 
 
@@ -118,11 +118,11 @@ def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp
     other = write_model(tmp_path / "other.gguf", "qwen2", changes={"tokenizer.chat_template": TEMPLATE})
     with (
         Model.load(other, **OPTIONS) as model,
-        pytest.raises(ReplayError, match="small made this answer, and other"),
+        pytest.raises(ReplayError, match="small generated this answer, but other"),
     ):
         list(ChatSession(model, conversation, report=notes.append).replay(record))
     changed = replace(record, token_ids=(record.token_ids[0] ^ 1, *record.token_ids[1:]))
-    with pytest.raises(ReplayError, match="token 0 comes out differently now: another build"):
+    with pytest.raises(ReplayError, match="token 0 is a different one now: another build"):
         list(session.replay(changed))
     versions = {**record.recipe.versions, "llama-cpp-python": "0.1"}
     changed = replace(changed, recipe=replace(record.recipe, versions=versions))

@@ -188,11 +188,11 @@ def test_a_full_disk(store, session, conversation, notes, full_disk):
     assert conversation.name == "tea"
     assert len(notes) == 1
     assert notes[0].startswith(f"{store.path}: the disk ")
-    assert notes[0].endswith("; the chat goes on, and is stored once that is possible")
+    assert notes[0].endswith("; the chat continues, and is saved once that is possible")
     assert not conversation.save_unsaved_changes()
     full_disk(None)
     assert conversation.save_unsaved_changes()
-    assert notes[1:] == ["the chat is stored again"]
+    assert notes[1:] == ["the chat is saved again"]
     other = ChatStore.open(store.path)
     again = Conversation.resume(other, conversation.id, notes.append)
     assert again.messages() == conversation.messages()
@@ -248,7 +248,7 @@ def test_a_cut_off_answer_on_a_full_disk(store, conversation, notes, full_disk):
     begin_answer(conversation, store).update("Hi the", [5, 6])
     full_disk(1000)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
-    assert "an answer that was cut off is shown once that is possible" in notes[0]
+    assert "the answer that was cut off will be shown once the store can be written" in notes[0]
     full_disk(None)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello", "Hi the"]
 
@@ -324,15 +324,15 @@ def damage(path):
 
 UNUSABLE = {
     "no database": (lambda path: path.write_text("Dear diary"), r"chats\.db: the chat store is damaged; move it"),
-    "another program's": (lambda path: write_sqlite(path, "CREATE TABLE x (y)"), "is no chat store of gen; move"),
+    "another program's": (lambda path: write_sqlite(path, "CREATE TABLE x (y)"), "not a chat store of gen; move"),
     "another program's mark": (
-        lambda path: write_sqlite(path, "PRAGMA application_id = 5; PRAGMA user_version = 1"), "is no chat store",
+        lambda path: write_sqlite(path, "PRAGMA application_id = 5; PRAGMA user_version = 1"), "not a chat store",
     ),
     "newer": (
         lambda path: make_version(path, 2) or write_sqlite(path, "PRAGMA user_version = 99"),
         r"a newer logitsmith wrote this chat store \(version 99; this one reads up to 3\)",
     ),
-    "a folder": (lambda path: path.mkdir(), "cannot be opened (Is a directory); --no-log chats without one"),
+    "a folder": (lambda path: path.mkdir(), "cannot be opened (Is a directory); chat without a store"),
     "damaged": (damage, "the chat store is damaged"),
 }  # fmt: skip
 

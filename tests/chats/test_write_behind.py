@@ -51,7 +51,7 @@ def test_all_that_could_not_be_written_is_written_with_the_next_change(
     writable(True)
     head = conversation.add_user_message("Last")
     assert conversation.is_stored
-    assert notes[1:] == ["the chat is stored again"]
+    assert notes[1:] == ["the chat is saved again"]
     again = resumed(store, conversation, notes)
     assert again.all_messages() == conversation.all_messages()
     assert (again.current_message, again.name, again.settings) == (head, "tea", {"seed": 3})
@@ -96,7 +96,7 @@ def test_between_trials_nothing_is_tried(conversation, notes, writable, monkeypa
     assert not conversation.is_stored
     conversation.save_before_exit()
     assert conversation.is_stored
-    assert notes[1:] == ["the chat is stored again"]
+    assert notes[1:] == ["the chat is saved again"]
 
 
 CHANGES = {

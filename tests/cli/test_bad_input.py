@@ -106,7 +106,10 @@ USAGE = {
         ["chat", "--no-log", "--chat-template-file", "chatm"],
         "--chat-template-file: chatm: there is no such file\n",
     ),
-    "chat template without Jinja": (["x", "--chat-template", "/dev/null"], "/dev/null: this is no chat template"),
+    "chat template without Jinja": (
+        ["x", "--chat-template", "/dev/null"],
+        "/dev/null: this is not a chat template",
+    ),
     "chat template that is not valid": (
         ["x", "--chat-template", "{% for x in y %}"],
         "the chat template is not valid Jinja: line 1: Unexpected end of template",

@@ -191,7 +191,10 @@ BAD = {
     ),
     "OpenAI's name of a parameter": ({"prompt": "a", "top_p": 1}, 'no such field; write "set": {"top_p.p": …}'),
     "OpenAI's name of a setting": ({"prompt": "a", "max_completion_tokens": 1}, 'field; write "max_tokens": …'),
-    "a field of OpenAI's": ({"prompt": "a", "n": 2}, "n: there is no such field; it is one of OpenAI's format"),
+    "a field of OpenAI's": (
+        {"prompt": "a", "n": 2},
+        "n: there is no such field; it is a field of OpenAI's format",
+    ),
     "nothing like it": (
         {"prompt": "a", "extends": 2},
         "there is no such field; logitsmith has no such setting",
@@ -373,7 +376,7 @@ def test_a_full_disk_is_told_of_and_gone_on_from(gen, work, environment):
         [sys.executable, "-c", limit + start], cwd=work, env=environment, capture_output=True, check=False
     )
     assert done.returncode == 1
-    assert b"File too large; all results before this one are kept, and --resume" in done.stderr
+    assert b"File too large; all results before this one are saved, and --resume" in done.stderr
     kept = read(work / "out.jsonl")
     assert 0 < len(kept) < 8
     gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", "--format", "jsonl", *CHEAP)

@@ -542,7 +542,7 @@ def test_a_full_disk_does_not_end_the_chat(environment, home, model_path):
         for number in range(30):
             chat.paste(f"{number} long words " * 200)
             chat.send("")
-            if "the chat goes on, and is stored once that is possible" in " ".join(chat.text.split()):
+            if "the chat continues, and is saved once that is possible" in " ".join(chat.text.split()):
                 break
         else:
             pytest.fail("the disk is never full")

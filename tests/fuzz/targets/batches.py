@@ -21,7 +21,7 @@ def _request(content: object, number: int) -> None:
     if isinstance(content, InvalidLineError):
         raise content
     request = parse_request(content, number)
-    flags = (*map(parse_set, request.sets), *request.overrides)
+    flags = (*map(parse_set, request.set_arguments), *request.overrides)
     settings = resolve_settings(None, chain=request.chain, flags=flags)
     build(settings.steps, seed=1)
     if settings.grammar.value is not None:
