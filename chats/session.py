@@ -83,7 +83,9 @@ class ChatSession:
         """
         from ..engine.templates import open_chat_template
 
-        self.model, self.conversation, self.on_full = model, conversation, on_full
+        self.model = model
+        self.conversation = conversation
+        self.on_full = on_full
         self.template = template or open_chat_template(model)
         self.dropped_message_count = 0
         self._report = report

@@ -241,7 +241,10 @@ BAD = {
     "an id that is empty": ({"id": "", "prompt": "a"}, "id: it is empty"),
     "a custom_id that is a number": (completion(12, prompt="a"), "custom_id: 12 is not a string"),
     "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is already used on line 1"),
-    "whole rows": ({"prompt": "a", "logprobs": -1}, "no room for these logprobs"),
+    "whole rows": (
+        {"prompt": "a", "logprobs": -1},
+        "logprobs: -1 (all tokens) is not supported by OpenAI's format",
+    ),
 }
 
 
