@@ -1,4 +1,4 @@
-"""Answers on the screen while they are made, and as plain text elsewhere."""
+"""Views of a chat's answers: formatted on a terminal, plain text elsewhere. Both show an answer as it grows."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 
 
 class AnswerView(ABC):
-    """Shows answers."""
+    """A view that shows answers and messages of the user."""
 
     @abstractmethod
     def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Show a piece of an answer."""
+        """Show the next part of an answer."""
 
     @abstractmethod
     def end(self) -> None:
-        """End the answer."""
+        """Finish the output of the answer."""
 
     def show(
         self, events: Iterable[Event], splitter: ReasoningSplitter, template: ChatTemplate, beginning: str = ""
     ) -> Done:
-        """Show an answer while it is made; returns its last event.
+        """Show an answer while the model generates it, and return its last event.
 
         Args:
-            events: the events of the answer.
-            splitter: tells its reasoning from the rest.
-            template: the chat template, which has the tags of reasoning.
-            beginning: the text that the answer goes on from.
+            events: events of the answer.
+            splitter: separates the reasoning from the other text.
+            template: chat template, which has the tags of reasoning.
+            beginning: text that the answer begins with, and the model continues.
         """
         from ...chats.session import visible_text
         from ...logprobs.events import Done, Start, Token
 
         try:
             for event in events:
-                if isinstance(event, Start):  # not before: there may be a bar while the prompt is read
+                if isinstance(event, Start):  # until then, a progress bar may be on the screen
                     self._push(beginning, splitter)
                 elif isinstance(event, Token):
                     self._push(visible_text(event, template), splitter)
@@ -60,10 +60,10 @@ class AnswerView(ABC):
 
     @abstractmethod
     def show_message(self, text: str) -> None:
-        """Show a message of the user, which was not typed just now."""
+        """Show a message of the user that is not on the screen yet, such as in a resumed chat."""
 
     def show_answer(self, text: str, splitter: ReasoningSplitter) -> None:
-        """Show an answer that is there already."""
+        """Show a complete answer."""
         self._push(text, splitter)
         for part in splitter.finish():
             self.show_part(part.text, part.is_reasoning)
@@ -75,33 +75,33 @@ class AnswerView(ABC):
 
 
 class PlainView(AnswerView):
-    """Writes the text of answers as the model wrote it, each with a newline at its end."""
+    """A view that writes answers verbatim, each with a newline at its end."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
-        self._last = ""
+        self._last_character = ""
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Write a piece of an answer."""
+        """Write the next part of an answer."""
         self._out.write(terminal_safe(text, self._out))
         self._out.flush()
-        self._last = text[-1:] or self._last
+        self._last_character = text[-1:] or self._last_character
 
     def show_message(self, text: str) -> None:
-        """Write the message, with a mark before each line."""
+        """Write the message, with ``> `` in front of each line."""
         lines = terminal_safe(text, self._out).split("\n")
         self._out.write("".join(f"> {line}\n" for line in lines))
 
     def end(self) -> None:
-        """End the last line."""
-        if self._last != "\n":
+        """Write a newline, unless the answer ends with one."""
+        if self._last_character != "\n":
             self._out.write("\n")
             self._out.flush()
-        self._last = ""
+        self._last_character = ""
 
 
 class ScreenView(AnswerView):
-    """Shows answers on a terminal: Markdown as it is meant, reasoning dimmed."""
+    """A view for terminals, with formatted Markdown and dimmed reasoning."""
 
     def __init__(self, console: Console) -> None:
         from ..render.markdown import WordWriter
@@ -109,20 +109,20 @@ class ScreenView(AnswerView):
         self._console = console
         self._reasoning = WordWriter(console)
         self._is_reasoning = False
-        self._line_ends = ""
-        """Those at the end of the reasoning, which are shown if more of it follows."""
+        self._pending_newlines = ""
+        """Newlines at the end of the reasoning so far. They are shown only if more reasoning follows."""
         self._markdown: MarkdownStream | None = None
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
-        """Show a piece of an answer."""
+        """Show the next part of an answer."""
         if is_reasoning:
             self._show_reasoning(visible(text))
         else:
             self._end_reasoning()
-            self._begun_markdown().feed(visible(text))
+            self._begin_markdown().feed(visible(text))
 
     def _show_reasoning(self, text: str) -> None:
-        """Show a piece of the reasoning, without the empty lines around it."""
+        """Show the next part of the reasoning, without empty lines at its start and end."""
         from rich.text import Text
 
         if not self._is_reasoning:
@@ -132,20 +132,20 @@ class ScreenView(AnswerView):
             self._end_markdown()
             self._reasoning.begin(Text(), Text())
             self._is_reasoning = True
-        whole = self._line_ends + text
-        shown = whole.rstrip("\n")
-        self._line_ends = whole[len(shown) :]
+        pending_text = self._pending_newlines + text
+        shown = pending_text.rstrip("\n")
+        self._pending_newlines = pending_text[len(shown) :]
         self._reasoning.write(Text(shown, "dim italic"))
 
     def show_title(self, model: str) -> None:
-        """Show the model's name, and how to get help."""
+        """Show the model's name, and the command that shows the help."""
         from rich.text import Text
 
         self._console.print(Text(f"{visible(model)}: /help lists commands, Ctrl-D leaves", "dim"))
         self._console.print()
 
     def show_message(self, text: str) -> None:
-        """Show the message as it stands behind the mark where it was typed."""
+        """Show the message in the same layout as an input line."""
         from rich.text import Text
 
         from ..render.markdown import WordWriter
@@ -156,11 +156,12 @@ class ScreenView(AnswerView):
         writer.end()
 
     def end(self) -> None:
-        """End the answer, and leave a line free."""
+        """Finish the output of the answer, and print an empty line."""
         self._end_reasoning()
         self._end_markdown()
 
-    def _begun_markdown(self) -> MarkdownStream:
+    def _begin_markdown(self) -> MarkdownStream:
+        """Return the Markdown output of this answer; begin it at the first call."""
         from ..render.markdown import MarkdownStream
 
         if self._markdown is None:
@@ -168,14 +169,14 @@ class ScreenView(AnswerView):
         return self._markdown
 
     def _end_reasoning(self) -> None:
-        """If reasoning was shown last, end it, and leave a line free."""
+        """If reasoning was shown last, finish it, and print an empty line."""
         if self._is_reasoning:
             self._reasoning.end()
             self._console.print()
-        self._is_reasoning, self._line_ends = False, ""
+        self._is_reasoning, self._pending_newlines = False, ""
 
     def _end_markdown(self) -> None:
-        """If a text was shown last, end it, and leave a line free."""
+        """If Markdown was shown last, finish it, and print an empty line."""
         if self._markdown is not None:
             self._markdown.finish()
             self._markdown = None

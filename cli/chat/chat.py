@@ -1,4 +1,4 @@
-"""A chat: a conversation, the model that answers in it, its settings, and where all of it is shown."""
+"""A chat: a conversation, its model and settings, and the views of its input and output."""
 
 from __future__ import annotations
 
@@ -27,34 +27,39 @@ if TYPE_CHECKING:
 
 
 class LeaveChatError(Exception):
-    """The user wants to leave. ``exit_code``: that of the command."""
+    """The request of the user to leave the chat.
+
+    Attributes:
+        command_exit_code: exit code of the command. An attribute ``exit_code`` would mark the exception as a
+            failure with a message, see `named_failures`.
+    """
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__()
-        self.code = exit_code
+        self.command_exit_code = exit_code
 
 
 @dataclass
 class Chat:
-    """A chat at work.
+    """A chat between the user and a model.
 
     Attributes:
-        session: the model in the conversation.
-        settings: the chain and what goes with it.
-        view: where answers are shown.
-        input: where turns come from.
-        done: the last event of the last answer of this process; None before it.
+        session: the conversation, with the model that answers in it.
+        settings: the chain, the grammar and all other settings of answers.
+        view: the view that shows answers.
+        input: the source of turns.
+        last_done: last event of the latest answer that this process generated; None before the first answer.
     """
 
     session: ChatSession
     settings: ChatSettings
     view: AnswerView
     input: TurnInput
-    done: Done | None = None
+    last_done: Done | None = None
     _was_interrupted: bool = False
-    """True if nothing was sent since Ctrl-C."""
-    _unsent: str = ""
-    """A message that was not sent; the next prompt offers it."""
+    """True if no turn was sent after the last Ctrl-C."""
+    _unsent_message: str = ""
+    """Message that did not fit into the context. The next input line begins with it. Empty if there is none."""
 
     @property
     def conversation(self) -> Conversation:
@@ -62,131 +67,129 @@ class Chat:
         return self.session.conversation
 
     @property
-    def has_unsent(self) -> bool:
-        """True if the next prompt offers a message that was not sent."""
-        return bool(self._unsent)
+    def has_unsent_message(self) -> bool:
+        """True if a message could not be sent, and will be in the next input line."""
+        return bool(self._unsent_message)
 
     def send(self, text: str, replaced: StoredMessage | None = None) -> None:
-        """Add a message of the user, and show the answer. Ctrl-C loses no message that was sent.
+        """Add a message of the user, and show the answer.
 
-        A message that does not fit into the context is not added.
+        A message that does not fit into the context is not added. Ctrl-C before the answer keeps the message.
 
         Args:
-            text: the message.
-            replaced: the message of the user in whose place it is put; None: behind the head. If that is a message
-                of the user, it is replaced: templates want an answer between two of them.
+            text: text of the message.
+            replaced: message of the user that the new message replaces; None to add the message at the end of the
+                conversation. If the conversation ends with a message of the user, that one is replaced anyway,
+                since chat templates need an answer between two messages of the user.
         """
-        before = self.conversation.current_message
+        message_before = self.conversation.current_message
         try:
             self._add_user(text, replaced)
-            self._run(self.session.answer, self.settings.for_answer())
+            self._show_new_answer(self.session.answer, self.settings.next_request())
         except KeyboardInterrupt:
-            if self.conversation.current_message == before:
+            if self.conversation.current_message == message_before:
                 self._add_user(text, replaced)
             raise
 
     def _add_user(self, text: str, edited: StoredMessage | None) -> None:
-        max_tokens = self.settings.for_answer().max_tokens
+        max_tokens = self.settings.next_request().max_tokens
         replaced = edited or self.conversation.unanswered_message()
         try:
             self.session.check_message(text, replaced, max_tokens)
         except ContextFullError as error:
-            place = ""
+            suffix = ""
             if isinstance(self.view, ScreenView):
-                self._unsent, place = text, ", and is in the input line again"
-            raise ContextFullError(f"{error}; the message is not sent{place}") from None
+                self._unsent_message, suffix = text, ", and is in the input line again"
+            raise ContextFullError(f"{error}; the message is not sent{suffix}") from None
         message = self.conversation.add_user_message(text, replaced)
         if replaced is not None and edited is None and message.hash != replaced.hash:
-            print_note("this message takes the place of the one without an answer; /branch shows both")
+            print_note("this message replaces the one without an answer; /branch shows both")
 
     def regenerate(self) -> None:
-        """Answer the last message of the user again, with a further seed."""
+        """Answer the last message of the user again, with another seed."""
         last = self.conversation.last_user_message()
-        earlier = 0 if last is None else self.conversation.answer_count(last)
-        self._run(self.session.regenerate, self.settings.for_answer(earlier))
+        earlier_count = 0 if last is None else self.conversation.answer_count(last)
+        self._show_new_answer(self.session.regenerate, self.settings.next_request(earlier_count))
 
-    def go_on_from(self, text: str) -> None:
-        """Answer the last message of the user by a text that the model goes on from."""
+    def continue_from(self, text: str) -> None:
+        """Answer the last message of the user by ``text`` and the model's continuation of ``text``."""
 
         def answer(settings: GenerationRequest, **reports: Any) -> Generator[Event, None, None]:
             return self.session.continue_from(text, settings, **reports)
 
-        self._run(answer, self.settings.for_answer(), text)
+        self._show_new_answer(answer, self.settings.next_request(), text)
 
     def save_settings(self) -> None:
         """Store the settings with the conversation."""
-        self.conversation.save_settings(self.settings.table())
+        self.conversation.save_settings(self.settings.stored_fields())
 
-    def confirm(self, changed: str) -> None:
-        """On a terminal, say what is set now; in a pipe, /settings shows it."""
+    def confirm(self, sentence: str) -> None:
+        """Print a note about a change, on a terminal only. In a pipe, /settings shows the change."""
         if isinstance(self.view, ScreenView):
-            print_note(changed)
+            print_note(sentence)
 
     def greet(self) -> None:
-        """On a terminal, say which model answers and how to get help, and show where the conversation stands.
-
-        Elsewhere only say so if the last message has no answer.
-        """
+        """Show the model's name and the last turn on a terminal. Note a last message without an answer."""
         if isinstance(self.view, ScreenView):
             self.view.show_title(self.session.model.name)
             self.show_last_turn()
         else:
-            self._note_open_message()
+            self._note_unanswered_message()
 
     def show_last_turn(self) -> None:
-        """Show where the conversation stands: the last message of the user, and its answer."""
-        user, head = self.conversation.last_user_message(), self.conversation.current_message
+        """Show the last message of the user, and its answer if there is one."""
+        user, current = self.conversation.last_user_message(), self.conversation.current_message
         if user is not None:
             self.view.show_message(user.content)
-        if head is not None and head.role == "assistant":
-            self.view.show_answer(head.content, self._splitter())
-        self._note_open_message()
+        if current is not None and current.role == "assistant":
+            self.view.show_answer(current.content, self._splitter())
+        self._note_unanswered_message()
 
-    def _note_open_message(self) -> None:
-        """At a message of the user, say what can be done: nothing else shows that an answer is missing."""
+    def _note_unanswered_message(self) -> None:
+        """Print a note if the conversation ends with a message of the user, because an answer is missing."""
         message = self.conversation.unanswered_message()
         if message is None:
             return
         if self.conversation.children(message):
-            print_note("/regen answers this message again, and another message takes its place")
+            print_note("/regen answers this message again; a new message replaces it")
         else:
-            print_note("the last message has no answer; /regen answers it, and another message takes its place")
+            print_note("the last message has no answer; /regen answers it, and a new message replaces it")
 
     def read_turn(self) -> str:
-        """Return the next turn; raises as `TurnInput.read` does."""
-        unsent, self._unsent = self._unsent, ""
-        turn = self.input.read(default=unsent)
+        """Return the next turn. Raises the errors of `TurnInput.read`."""
+        unsent_message, self._unsent_message = self._unsent_message, ""
+        turn = self.input.read(default=unsent_message)
         self._was_interrupted = False
         return turn
 
-    def is_second_interrupt(self) -> bool:
-        """Note that Ctrl-C was pressed; True if nothing was sent or cleared since it was pressed before."""
-        before, self._was_interrupted = self._was_interrupted, True
-        return not self.input.pop_was_cleared() and before
+    def record_interrupt(self) -> bool:
+        """Record that Ctrl-C was pressed. Return True if no turn was sent or cleared after an earlier Ctrl-C."""
+        was_interrupted, self._was_interrupted = self._was_interrupted, True
+        return not self.input.pop_was_cleared() and was_interrupted
 
-    def warn(self) -> None:
-        """Say when the context is nearly full."""
+    def note_full_context(self) -> None:
+        """Print a note if the context is nearly full."""
         warning = self.session.warning()
         if warning is not None:
             print_note(warning)
 
     def _splitter(self) -> ReasoningSplitter:
-        """What divides an answer; plain text is left as the model writes it."""
-        is_divided = isinstance(self.view, ScreenView)
-        return self.session.new_reasoning_splitter() if is_divided else ReasoningSplitter(None)
+        """Return a splitter that separates reasoning on a terminal, and leaves plain text unchanged elsewhere."""
+        shows_reasoning = isinstance(self.view, ScreenView)
+        return self.session.new_reasoning_splitter() if shows_reasoning else ReasoningSplitter(None)
 
-    def _run(
+    def _show_new_answer(
         self,
-        make_answer: Callable[..., Generator[Event, None, None]],
+        generate_answer: Callable[..., Generator[Event, None, None]],
         settings: GenerationRequest,
         beginning: str = "",
     ) -> None:
-        """Make an answer and show it. Ctrl-C ends it; what was made is kept.
+        """Generate an answer and show it. Ctrl-C ends the answer; its text so far is kept.
 
         Args:
-            make_answer: a method of the session.
-            settings: what the answer is made with.
-            beginning: the text that it goes on from.
+            generate_answer: method of the session that yields the events of the answer.
+            settings: request without a prompt.
+            beginning: text that the answer begins with, and the model continues.
         """
         from ..render.progress import erase_bar_before_done, reading_bar
 
@@ -197,14 +200,16 @@ class Chat:
                 with reading_bar() as progress, interrupt.graceful_shutdown():
                     if self.input.pop_interrupt():
                         signal.raise_signal(signal.SIGINT)
-                    events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
-                    with closing(events):  # what is there is stored now, also where nobody reads it any more
+                    events = generate_answer(
+                        settings, is_interrupted=lambda: interrupt.requested, progress=progress
+                    )
+                    with closing(events):  # closing stores the text so far, even if the view fails
                         shown = erase_bar_before_done(events, progress)
-                        self.done = self.view.show(shown, splitter, self.session.template, beginning)
+                        self.last_done = self.view.show(shown, splitter, self.session.template, beginning)
         finally:
             if interrupt.requested:
-                self.is_second_interrupt()
-        self._report(self.done, interrupt)
+                self.record_interrupt()
+        self._report(self.last_done, interrupt)
 
     def _report(self, done: Done, interrupt: Interrupt) -> None:
         if interrupt.requested:
@@ -213,14 +218,14 @@ class Chat:
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
             kept = (
-                "what was written is kept"
+                "its text so far is kept"
                 if done.completion_tokens
-                else "nothing was written, /regen answers again"
+                else "no text was written, /regen answers again"
             )
-            print_note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")
+            print_note(f"the answer was interrupted, {kept}; press Ctrl-C again to leave the chat")
         elif done.finish_reason == "length":
-            print_note(f"the answer ends at {done.completion_tokens:,} tokens, see max_tokens in /settings")
+            print_note(f"the answer ends at {done.completion_tokens:,} tokens, the limit max_tokens in /settings")
         elif done.finish_reason == "context":
-            print_note("the answer ends because the context is full; a larger -c has more room")
+            print_note("the answer ends because the context is full; -c makes the context larger")
         if done.complete is False and not interrupt.requested:
             print_note("the answer does not complete the grammar")

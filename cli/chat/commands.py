@@ -1,7 +1,7 @@
 """The commands of a chat: lines that begin with a slash, such as /help.
 
-`COMMANDS` is the table. The functions of the commands follow in its order, each with its helpers: settings first,
-then branches of the conversation, explanations of an answer, and files.
+The table `COMMANDS` at the end lists them. The functions of the commands are in the order of the table, each
+followed by its helpers: settings first, then branches of the conversation, explanations of an answer, and files.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 class ChatCommandError(LogitsmithError):
-    """A command of a chat that cannot be carried out as it was typed."""
+    """A command of a chat that is unknown, or whose argument is not valid."""
 
 
 @dataclass(frozen=True)
 class ChatCommand:
-    """A command.
+    """A command of a chat.
 
     Attributes:
-        name: without the slash.
-        argument: how the help shows what follows it; empty if nothing may follow it.
-        summary: what it does, in one line.
-        run: carries it out, with what follows its name, blanks at both ends cut off.
-        complete: completes what follows its name; None: nothing does.
-        aliases: further names, by which it is found and not listed.
+        name: name of the command, without the slash.
+        argument: placeholder of the argument in the help; empty if the command takes no argument.
+        summary: description of the command in one line.
+        run: function that runs the command; takes the chat, and the argument without spaces at both ends.
+        complete: function that completes a partly typed argument; None if there is no completion.
+        aliases: other names that run the command; the help does not list them.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ChatCommand:
 
     @property
     def usage(self) -> str:
-        """How it is typed."""
+        """Name and argument as the user types them."""
         return f"/{self.name} {self.argument}".rstrip()
 
 
@@ -68,12 +68,12 @@ _COMMAND_LINE = re.compile(r"/(?P<name>[A-Za-z_?-]*)(?:\s+(?P<argument>.*))?", r
 
 
 def is_command(text: str) -> bool:
-    """True for a line that begins with a slash and a word; a path has a second slash."""
+    """Return whether the text begins with a slash and a word, unlike a path, which has a second slash."""
     return _COMMAND_LINE.fullmatch(text) is not None
 
 
 def run_command(chat: Chat, line: str) -> None:
-    """Carry out a command. Raises ``ChatCommandError`` for an unknown one, and what the command raises."""
+    """Run a command. Raises ``ChatCommandError`` if there is no such command, and the errors of the command."""
     match = _COMMAND_LINE.fullmatch(line)
     name = "" if match is None else match["name"].lower()
     argument = ((match and match["argument"]) or "").strip()
@@ -81,7 +81,7 @@ def run_command(chat: Chat, line: str) -> None:
     if command is None:
         raise ChatCommandError(f"there is no command /{name}{_hint(name, argument)}; /help lists them")
     if argument and not command.argument:
-        raise ChatCommandError(f"/{command.name} takes nothing after its name, and {argument!r} came")
+        raise ChatCommandError(f"/{command.name} takes no argument, but got {argument!r}")
     command.run(chat, argument)
 
 
@@ -89,7 +89,7 @@ def _hint(name: str, argument: str) -> str:
     from ...presets.errors import PresetError
     from ...presets.overrides import parse_set
 
-    with suppress(PresetError):  # not the name of a setting or of a sampler
+    with suppress(PresetError):  # raised if no setting or sampler has this name
         parse_set(f"{name}=1")
         return f"; use /set {name}={argument or 'VALUE'}"
     nearest = nearest_name(name, [command.name for command in COMMANDS])
@@ -97,11 +97,11 @@ def _hint(name: str, argument: str) -> str:
 
 
 def complete_line(chat: Chat, text: str) -> tuple[CompletionResult, int]:
-    """Return what completes a text up to the cursor, and how many of its characters that replaces."""
+    """Return the completions of the text before the cursor, and how many of its characters they replace."""
     if not text.startswith("/") or "\n" in text:
         return CompletionResult([]), 0
-    name, blank, argument = text[1:].partition(" ")
-    if not blank:
+    name, space, argument = text[1:].partition(" ")
+    if not space:
         names = [CompletionItem(f"/{each.name}", each.summary) for each in COMMANDS]
         return CompletionResult(matching(names, text)), len(text)
     command = _find(name)
@@ -121,14 +121,15 @@ def _help(_chat: Chat, _argument: str) -> None:
     print(section("Commands", [HelpRow(each.usage, each.summary) for each in COMMANDS], page_width()))
     keys = [
         HelpRow("Enter", "Send the message."),
-        HelpRow("Alt-Enter", 'Start a new line; so does """ on a line of its own, until the next one.'),
+        HelpRow("Alt-Enter", 'Start a new line. A line of """ begins or ends a block of lines.'),
         HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
-        HelpRow("Ctrl-R", "Search what was typed before."),
+        HelpRow("Ctrl-R", "Search earlier input."),
         HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
-        HelpRow("Ctrl-C", "End the answer, and keep what is there; twice: leave."),
-        HelpRow("Ctrl-D", "Leave."),
+        HelpRow("Ctrl-C", "End the answer and keep its text; pressed twice, leave the chat."),
+        HelpRow("Ctrl-D", "Leave the chat."),
     ]
-    print(f"\n{section('Keys', keys, page_width())}\n\nA message may begin with a slash behind a blank.")
+    print(f"\n{section('Keys', keys, page_width())}\n")
+    print("To send a message that begins with a slash, type a space first.")
 
 
 _NONE = "none"
@@ -137,7 +138,7 @@ _GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file
 
 def _set(chat: Chat, argument: str) -> None:
     if not argument:
-        raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all")
+        raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values")
     before = chat.settings.settings.system
     changed = chat.settings.set(argument)
     after = chat.settings.settings.system
@@ -152,7 +153,7 @@ def _chain(chat: Chat, argument: str) -> None:
         raise ChatCommandError("/chain needs steps, such as top-k40 > temp0.8; /settings shows the chain")
     chat.settings.replace_chain(argument)
     chat.save_settings()
-    chat.confirm(_chain_now(chat))
+    chat.confirm(_current_chain(chat))
 
 
 def _preset(chat: Chat, argument: str) -> None:
@@ -166,12 +167,12 @@ def _preset(chat: Chat, argument: str) -> None:
     if after.system is not before.system:
         chat.conversation.set_system(after.system.value)
     chat.save_settings()
-    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
-    also = f"; it also sets {', '.join(others)}" if others else ""
-    chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
+    changed_settings = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
+    also = f"; it also sets {', '.join(changed_settings)}" if changed_settings else ""
+    chat.confirm(f"preset {argument}: {_current_chain(chat)}{also}")
 
 
-def _chain_now(chat: Chat) -> str:
+def _current_chain(chat: Chat) -> str:
     from ..render.tables import chain_summary
 
     return f"chain = {chain_summary(chat.settings.settings.steps)}"
@@ -180,10 +181,10 @@ def _chain_now(chat: Chat) -> str:
 def _seed(chat: Chat, argument: str) -> None:
     if not argument:
         value = chat.settings.settings.seed.value
-        print("a new one for each answer" if value is None else value)
+        print("random: a new seed for each answer" if value is None else value)
         return
     if argument != "random" and not argument.isdecimal():
-        raise ChatCommandError(f"/seed: {argument!r} is not an integer, nor random")
+        raise ChatCommandError(f"/seed: {argument!r} is neither an integer nor random")
     chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
     chat.save_settings()
     chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")
@@ -203,13 +204,13 @@ def _system(chat: Chat, argument: str) -> None:
 def _grammar(chat: Chat, argument: str) -> None:
     from ..render.tables import grammar_summary
 
-    kind, _, rest = argument.partition(" ")
+    kind, _, kind_value = argument.partition(" ")
     if not argument:
         kinds = ", ".join(_GRAMMAR_KINDS)
         raise ChatCommandError(
-            f"/grammar needs a name (gen grammars), GBNF, {_NONE}, or one of {kinds} and its value"
+            f"/grammar needs a name (gen grammars), GBNF, {_NONE}, or one of {kinds} followed by its value"
         )
-    value: object = {kind: rest.strip()} if kind in _GRAMMAR_KINDS else argument
+    value: object = {kind: kind_value.strip()} if kind in _GRAMMAR_KINDS else argument
     chat.settings.override("/grammar", "grammar", None if argument == _NONE else value)
     chat.save_settings()
     spec = chat.settings.spec
@@ -231,34 +232,35 @@ def _completes(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
 
 
 _MAX_VERSIONS = 100
-_ID_CHARACTERS = 8
-"""Of a message's hash, by which it is traced; a longer beginning is found as well."""
+_SHOWN_HASH_CHARACTERS = 8
+"""Characters of a message's hash that are shown. /goto accepts any unique beginning of the hash."""
 
 
 def _regenerate(chat: Chat, argument: str) -> None:
-    count = _whole_number("regen", argument, _MAX_VERSIONS) if argument else 1
+    count = _integer_argument("regen", argument, _MAX_VERSIONS) if argument else 1
     user = chat.conversation.last_user_message()
     for remaining in range(count, 0, -1):
-        made = 0 if user is None else len(chat.conversation.children(user))
+        version_count = 0 if user is None else len(chat.conversation.children(user))
         if count > 1:
-            print(f"[version {made + 1} of {made + remaining}]")
+            print(f"[version {version_count + 1} of {version_count + remaining}]")
         chat.regenerate()
-        if chat.done is not None and chat.done.finish_reason == "interrupted":
+        if chat.last_done is not None and chat.last_done.finish_reason == "interrupted":
             break
-        head = chat.conversation.current_message
-        if head is not None and len(versions := chat.conversation.siblings(head)) == made:
-            print_note(f"this is the text of version {_number(head, versions)} again")
+        current = chat.conversation.current_message
+        if current is not None and len(versions := chat.conversation.siblings(current)) == version_count:
+            print_note(f"the answer has the same text as version {_version_number(current, versions)}")
     answer = chat.conversation.last_assistant_message()
     if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
-        print_note(f"version {_number(answer, versions)} of {len(versions)}; /branch N goes to another one")
+        number = _version_number(answer, versions)
+        print_note(f"version {number} of {len(versions)}; /branch N shows another version")
 
 
 def _edit(chat: Chat, argument: str) -> None:
     if argument not in ("", "answer"):
         raise ChatCommandError(
-            f"/edit changes your last message, /edit answer the answer; {argument!r} is neither"
+            f"/edit: {argument!r} is not answer; /edit changes your last message, /edit answer the answer"
         )
-    user, head = chat.conversation.last_user_message(), chat.conversation.current_message
+    user, current = chat.conversation.last_user_message(), chat.conversation.current_message
     if user is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
@@ -266,43 +268,44 @@ def _edit(chat: Chat, argument: str) -> None:
         try:
             chat.send(text, user)
         except ContextFullError as error:
-            if head is None or not chat.has_unsent:
+            if current is None or not chat.has_unsent_message:
                 raise
-            chat.conversation.goto(user.parent_hash)  # there the text belongs when it is sent after a change
-            raise ContextFullError(f"{error}; {_way_back(head)}") from None
+            chat.conversation.goto(user.parent_hash)  # so that the corrected text replaces the message
+            raise ContextFullError(f"{error}; {_way_back(current)}") from None
         return
-    if head is None or head.role != "assistant":
+    if current is None or current.role != "assistant":
         raise ChatCommandError("there is no answer to edit")
-    chat.go_on_from(_edited(chat, head.content))
+    chat.continue_from(_edited(chat, current.content))
 
 
 def _edited(chat: Chat, text: str) -> str:
     chat.confirm("Ctrl-X Ctrl-E opens the text in $EDITOR, Enter sends it")
-    return chat.input.read(default=text, question="edit> ")
+    return chat.input.read(default=text, prompt_mark="edit> ")
 
 
 def _undo(chat: Chat, _argument: str) -> None:
     message = chat.conversation.undo()
     if message is None:
-        raise ChatCommandError("there is nothing to take back")
-    print_note(f"taken back: {_line(message, 50)}; /goto {message.hash[:_ID_CHARACTERS]} goes there again")
+        raise ChatCommandError("there is no message to undo")
+    start_of_hash = message.hash[:_SHOWN_HASH_CHARACTERS]
+    print_note(f"undone: {_message_line(message, 50)}; /goto {start_of_hash} goes back to it")
 
 
 def _clear(chat: Chat, _argument: str) -> None:
-    system, before = chat.conversation.system, chat.conversation.current_message
+    system, message_before = chat.conversation.system, chat.conversation.current_message
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
-    if before is not None and before != chat.conversation.current_message:
-        print_note(f"the chat begins again; {_way_back(before)}")
+    if message_before is not None and message_before != chat.conversation.current_message:
+        print_note(f"the chat starts over; {_way_back(message_before)}")
 
 
 def _way_back(message: StoredMessage) -> str:
-    return f"/goto {message.hash[:_ID_CHARACTERS]} goes back"
+    return f"/goto {message.hash[:_SHOWN_HASH_CHARACTERS]} goes back"
 
 
 def _branch(chat: Chat, argument: str) -> None:
-    """Show the versions of the latest message that has several, or go to one of them."""
-    place = next(
+    """Show the versions of the latest message that has several, or go to one of these versions."""
+    shown_version = next(
         (
             message
             for message in reversed(chat.conversation.messages())
@@ -310,27 +313,26 @@ def _branch(chat: Chat, argument: str) -> None:
         ),
         None,
     )
-    if place is None:
-        raise ChatCommandError("there is one version of each message; /regen and /edit make further ones")
-    versions = chat.conversation.siblings(place)
+    if shown_version is None:
+        raise ChatCommandError("each message has only one version; /regen and /edit add versions")
+    versions = chat.conversation.siblings(shown_version)
     if not argument:
         for number, message in enumerate(versions, 1):
-            mark = "*" if message.hash == place.hash else " "
-            print(f"{mark} {number}  {_line(message, _width() - 6)}")
+            mark = "*" if message.hash == shown_version.hash else " "
+            print(f"{mark} {number}  {_message_line(message, _line_columns() - 6)}")
         return
-    number = _whole_number("branch", argument, len(versions))
-    chat.conversation.goto(_latest_end(chat, versions[number - 1]).hash)
+    number = _integer_argument("branch", argument, len(versions))
+    chat.conversation.goto(_latest_descendant(chat, versions[number - 1]).hash)
     chat.show_last_turn()
 
 
-def _latest_end(chat: Chat, message: StoredMessage) -> StoredMessage:
-    """The last message of the branch that goes through this one; where it divides, through the latest."""
-    messages = chat.conversation.all_messages()
-    end = message
-    for other in messages:  # in the order in which they came
-        if other.parent_hash == end.hash:
-            end = other
-    return end
+def _latest_descendant(chat: Chat, message: StoredMessage) -> StoredMessage:
+    """Return the last message of the branch through the message; at each fork, the branch of the latest reply."""
+    descendant = message
+    for later_message in chat.conversation.all_messages():  # the oldest message first
+        if later_message.parent_hash == descendant.hash:
+            descendant = later_message
+    return descendant
 
 
 def _tree(chat: Chat, _argument: str) -> None:
@@ -339,71 +341,70 @@ def _tree(chat: Chat, _argument: str) -> None:
         raise ChatCommandError("there are no messages yet")
     for line in lines:
         mark = "*" if line.is_current else "|" if line.is_on_path else " "
-        start = f"{mark} {line.message.hash[:_ID_CHARACTERS]} {'  ' * line.depth}"
-        print(f"{start}{_line(line.message, _width() - len(start))}")
+        start = f"{mark} {line.message.hash[:_SHOWN_HASH_CHARACTERS]} {'  ' * line.depth}"
+        print(f"{start}{_message_line(line.message, _line_columns() - len(start))}")
 
 
 def _goto(chat: Chat, argument: str) -> None:
     if not argument:
-        raise ChatCommandError("/goto needs the beginning of a message's name, as /tree shows it")
+        raise ChatCommandError("/goto needs the beginning of a message's hash, which /tree shows")
     chat.conversation.goto(argument)
     chat.show_last_turn()
 
 
 def _complete_goto(chat: Chat, typed: str) -> CompletionResult:
     messages = chat.conversation.all_messages()
-    return CompletionResult(
-        matching([CompletionItem(each.hash[:_ID_CHARACTERS], _line(each, 40)) for each in messages], typed)
-    )
+    candidates = [CompletionItem(each.hash[:_SHOWN_HASH_CHARACTERS], _message_line(each, 40)) for each in messages]
+    return CompletionResult(matching(candidates, typed))
 
 
-def _number(message: StoredMessage, versions: list[StoredMessage]) -> int:
+def _version_number(message: StoredMessage, versions: list[StoredMessage]) -> int:
     return [each.hash for each in versions].index(message.hash) + 1
 
 
-def _whole_number(command: str, argument: str, largest: int) -> int:
-    """Return a number from 1 on. Raises ``ChatCommandError``."""
-    if argument.isascii() and argument.isdecimal() and 1 <= int(argument) <= largest:
+def _integer_argument(command: str, argument: str, maximum: int) -> int:
+    """Return the argument as an integer from 1 to ``maximum``. Raises ``ChatCommandError``."""
+    if argument.isascii() and argument.isdecimal() and 1 <= int(argument) <= maximum:
         return int(argument)
-    raise ChatCommandError(f"/{command}: {argument!r} is not a whole number within 1..{largest}")
+    raise ChatCommandError(f"/{command}: {argument!r} is not an integer from 1 to {maximum}")
 
 
-def _line(message: StoredMessage, columns: int) -> str:
-    """Who says it, and the beginning of what is said, on a line of at most so many columns."""
+def _message_line(message: StoredMessage, max_columns: int) -> str:
+    """Return the role and the beginning of the message in one line."""
     from rich.cells import set_cell_size
 
     text = visible(" ".join(f"{SPEAKERS[message.role]}: {message.content}".split()))
-    shown = set_cell_size(text, max(columns, 10)).rstrip()
-    return shown if shown == text else set_cell_size(text, max(columns, 10) - 1).rstrip() + "…"
+    shown = set_cell_size(text, max(max_columns, 10)).rstrip()
+    return shown if shown == text else set_cell_size(text, max(max_columns, 10) - 1).rstrip() + "…"
 
 
-def _width() -> int:
+def _line_columns() -> int:
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
 
 
-_TOP = 10
-"""How many of the likeliest tokens of each stage are shown."""
+_SHOWN_CANDIDATES = 10
+"""Number of the most likely tokens of each stage that /next and /why show."""
 
 
 def _next(chat: Chat, argument: str) -> None:
-    """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
+    """Show the candidates for the token after the last answer, or after a given beginning of the answer."""
     from ...engine.generation import build_chain
     from ...engine.next_token import trace_request
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token
 
-    model, head = chat.session.model, chat.conversation.current_message
+    model, current = chat.session.model, chat.conversation.current_message
     beginning = argument
-    if not argument and head is not None and head.role == "assistant":
-        beginning = head.content
+    if not argument and current is not None and current.role == "assistant":
+        beginning = current.content
     prompt = chat.session.prompt_ids_to_continue(beginning)
-    request = replace(chat.settings.for_answer(), prompt=prompt, beginning=beginning, exact_reuse=True)
+    request = replace(chat.settings.next_request(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
     with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,
             replace(request, chain=chain),
-            top=_TOP,
+            top=_SHOWN_CANDIDATES,
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )
@@ -412,7 +413,7 @@ def _next(chat: Chat, argument: str) -> None:
 
 
 def _why(chat: Chat, argument: str) -> None:
-    """Show how a token of the last answer was chosen: its number from 0, or a text that it has."""
+    """Show how a token of the last answer was chosen; the argument is its number from 0, or part of its text."""
     from ..render.trace import show_token
 
     answer = chat.conversation.last_assistant_message()
@@ -421,70 +422,70 @@ def _why(chat: Chat, argument: str) -> None:
     record = chat.conversation.answer_record(answer)
     if record is None:
         raise ChatCommandError(
-            "no model made this answer here: it was typed, or made below another system message"
+            "this answer was not generated here: it was typed, or generated with another system message"
         )
     number = _token_number(chat, record, argument)
     token = _traced_token(chat, record, number)
     if token is None or token.trace is None:
-        print_note("the answer was not made again up to this token")
+        print_note("the replay of the answer ended before this token")
         return
     show_token(token, token.trace, number)
 
 
 def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
-    """The number of the token that is meant. Raises ``ChatCommandError``."""
+    """Return the number of the token that the argument names, counted from 0. Raises ``ChatCommandError``."""
     count = len(record.token_ids)
     if argument.isdecimal():
         number = int(argument)
         if number >= count:
-            raise ChatCommandError(f"/why {number}: the answer has {count_noun(count, 'token')}, from 0 on")
+            raise ChatCommandError(f"/why {number}: the answer has {count_noun(count, 'token')}, numbered from 0")
         return number
     if not argument:
         return 0
     vocabulary = chat.session.model.vocabulary
     wanted = argument.strip("'\"") or argument
-    pieces = (vocabulary.piece(token).decode("utf-8", "replace") for token in record.token_ids)
-    number = next((number for number, piece in enumerate(pieces) if wanted in piece), -1)
+    token_texts = (vocabulary.piece(token).decode("utf-8", "replace") for token in record.token_ids)
+    number = next((number for number, token_text in enumerate(token_texts) if wanted in token_text), -1)
     if number < 0:
-        raise ChatCommandError(f"/why: no token of the answer has the text {wanted!r}")
+        raise ChatCommandError(f"/why: no token of the answer contains the text {wanted!r}")
     return number
 
 
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
-    """The token as it is made again with a trace; None after Ctrl-C."""
+    """Replay the answer, and return the token with its trace; None after Ctrl-C."""
     from ...logprobs.events import Token
     from ..render.progress import reading_bar
 
     tokens: list[Token] = []
     with interruptible() as interrupt, reading_bar() as progress, interrupt.graceful_shutdown():
         events = chat.session.replay(
-            record, _TOP, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
+            record, _SHOWN_CANDIDATES, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
         )
         tokens.extend(event for event in events if isinstance(event, Token))
     return tokens[number] if number < len(tokens) else None
 
 
 def _stats(chat: Chat, _argument: str) -> None:
-    conversation, context = chat.conversation, chat.session.usage()
+    conversation, context_usage = chat.conversation, chat.session.usage()
     print(terminal_safe(f"model       {chat.session.model.name}", sys.stdout))
     answer = conversation.last_assistant_message()
     record = None if answer is None else conversation.answer_record(answer)
     if record is not None and record.result is not None and "usage" in record.result:
         usage, times = record.result["usage"], record.result["timings"]
-        kept = usage["cached_tokens"]
-        print(speed_line("prompt", usage["prompt_tokens"] - kept, times["prompt"]))
-        print(f"reused      {kept:6,} tokens of the prompt")
+        reused_count = usage["cached_tokens"]
+        print(speed_line("prompt", usage["prompt_tokens"] - reused_count, times["prompt"]))
+        print(f"reused      {reused_count:6,} tokens of the prompt")
         print(speed_line("generation", usage["completion_tokens"], times["generation"]))
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
-    path, everything = conversation.messages(), conversation.all_messages()
-    others = f", {len(everything) - len(path):,} in other branches" if len(everything) > len(path) else ""
-    print(f"context     {context.token_count:6,} of {context.context_length:,} tokens")
-    print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(path), 'message')}{others}")
+    branch, tree = conversation.messages(), conversation.all_messages()
+    elsewhere = f", {len(tree) - len(branch):,} in other branches" if len(tree) > len(branch) else ""
+    print(f"context     {context_usage.token_count:6,} of {context_usage.context_length:,} tokens")
+    print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(branch), 'message')}{elsewhere}")
 
 
 def _save(chat: Chat, argument: str) -> None:
     if not argument:
-        raise ChatCommandError("/save needs a name, by which gen chat --resume NAME finds this chat")
+        raise ChatCommandError("/save needs a name; gen chat --resume NAME then continues this chat")
     chat.conversation.rename(argument)
     chat.save_settings()
     if chat.conversation.is_stored:
@@ -502,9 +503,9 @@ def _export(chat: Chat, argument: str) -> None:
         ".jsonl": partial(jsonl_of, template=chat.session.template),
     }
     if path.suffix not in formats:
-        raise ChatCommandError(f"/export: {path.name} ends neither in .md (Markdown) nor in .jsonl (messages)")
+        raise ChatCommandError(f"/export: {path.name} does not end in .md (Markdown) or .jsonl (messages)")
     if path.exists():
-        raise ChatCommandError(f"{path}: there is such a file; give another name")
+        raise ChatCommandError(f"{path} already exists; choose another name")
     messages = chat.conversation.messages()
     if not messages:
         raise ChatCommandError("there are no messages yet")
@@ -531,37 +532,45 @@ def _exit(_chat: Chat, _argument: str) -> None:
 
 COMMANDS = (
     ChatCommand("help", "", "Show this page.", _help),
-    ChatCommand("set", "NAME.PARAM=VALUE", "Set one value: min_p.p=0.1", _set, _completes(CompletionKind.SETTING)),
-    ChatCommand("chain", "STEPS", "Use these steps: top-k40 > temp0.8", _chain, _completes(CompletionKind.CHAIN)),
     ChatCommand(
-        "preset", "NAME", "Use a preset's chain and settings.", _preset, _completes(CompletionKind.PRESET)
+        "set", "NAME.PARAM=VALUE", "Set one value, such as min_p.p=0.1.", _set, _completes(CompletionKind.SETTING)
+    ),
+    ChatCommand(
+        "chain", "STEPS", "Use another chain, such as top-k40 > temp0.8.", _chain, _completes(CompletionKind.CHAIN)
+    ),
+    ChatCommand(
+        "preset", "NAME", "Use the chain and settings of a preset.", _preset, _completes(CompletionKind.PRESET)
     ),
     ChatCommand("seed", "[N|random]", "Set the seed of the answers, or show it.", _seed),
     ChatCommand("system", "[TEXT|none]", "Set the system message, or show it.", _system),
     ChatCommand(
         "grammar",
         "NAME|GBNF|none",
-        "Hold the answers to a grammar; also regex TEXT, json_schema JSON, file FILE.",
+        "Constrain the answers with a grammar; also regex TEXT, json_schema JSON, file FILE.",
         _grammar,
         _completes(CompletionKind.GRAMMAR_NAME),
     ),
-    ChatCommand("settings", "", "Show the values, and where each is from.", _settings),
-    ChatCommand("regen", "[N]", "Answer again, N times; the versions stand side by side.", _regenerate),
+    ChatCommand("settings", "", "Show every setting and its origin.", _settings),
+    ChatCommand("regen", "[N]", "Answer your last message again, N times; each answer is a version.", _regenerate),
     ChatCommand(
-        "edit", "[answer]", "Change your last message, or the answer: it goes on from the changed text.", _edit
+        "edit", "[answer]", "Change your last message, or the answer, and continue from the changed text.", _edit
     ),
-    ChatCommand("undo", "", "Take back your last message and its answer.", _undo),
-    ChatCommand("clear", "", "Begin again behind the system message; what was said is kept.", _clear),
-    ChatCommand("branch", "[N]", "List the versions of the latest message that has some, or go to one.", _branch),
-    ChatCommand("tree", "", "Show all messages of this chat; * is where you are.", _tree),
-    ChatCommand("goto", "MESSAGE", "Go to a message of /tree.", _goto, _complete_goto),
-    ChatCommand("next", "[TEXT]", "Show what the next token would be drawn from, also after TEXT.", _next),
-    ChatCommand("why", "[TOKEN]", "Show how a token of the last answer was chosen: number or text.", _why),
-    ChatCommand("stats", "", "Show the model, the speed of the last answer, how full the context is.", _stats),
-    ChatCommand("save", "NAME", "Give this chat a name, for gen chat --resume NAME.", _save),
+    ChatCommand("undo", "", "Go back to before your last message.", _undo),
+    ChatCommand("clear", "", "Start over after the system message; earlier messages stay in the tree.", _clear),
     ChatCommand(
-        "export", "FILE", "Write the messages: FILE.md, or FILE.jsonl for gen batch.", _export, _complete_path
+        "branch", "[N]", "List the versions of the latest message that has several, or go to version N.", _branch
     ),
-    ChatCommand("exit", "", "Leave.", _exit, aliases=("quit",)),
+    ChatCommand("tree", "", "Show all messages of this chat; * marks the current message.", _tree),
+    ChatCommand("goto", "MESSAGE", "Go to a message that /tree shows.", _goto, _complete_goto),
+    ChatCommand("next", "[TEXT]", "Show the candidates for the next token, or for the token after TEXT.", _next),
+    ChatCommand(
+        "why", "[TOKEN]", "Show how a token of the last answer was chosen; TOKEN is a number or text.", _why
+    ),
+    ChatCommand("stats", "", "Show the model, the speed of the last answer, and the use of the context.", _stats),
+    ChatCommand("save", "NAME", "Name this chat, for gen chat --resume NAME.", _save),
+    ChatCommand(
+        "export", "FILE", "Write the messages to FILE.md, or to FILE.jsonl for gen batch.", _export, _complete_path
+    ),
+    ChatCommand("exit", "", "Leave the chat.", _exit, aliases=("quit",)),
 )
-"""In the order of the help."""
+"""All commands, in the order of the help."""

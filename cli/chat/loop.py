@@ -1,4 +1,4 @@
-"""A chat at work: opened at a terminal or between pipes, and led turn by turn until the user leaves."""
+"""The loop of a chat: opens the chat on a terminal or between pipes, and runs its turns until the user leaves."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 _HISTORY = "chat_history"
-"""The file beside the store that keeps what was typed."""
+"""Name of the file of typed texts, in the folder of the store."""
 
 
 def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
-    """Return a chat at the terminal; where stdin or stdout is none, one of plain lines.
+    """Return a chat with a line editor if stdin and stdout are a terminal, otherwise a chat of plain lines.
 
     Args:
-        session: the model in the conversation.
-        settings: the chain and what goes with it.
-        store: the file of the store; None: nothing is kept, and what is typed neither.
+        session: the conversation, with the model that answers in it.
+        settings: the chain, the grammar and all other settings of answers.
+        store: file of the store; None if neither messages nor typed texts are stored.
     """
     if not _is_on_terminal():
         return Chat(session, settings, PlainView(), PipedInput())
@@ -44,43 +44,44 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
 
 
 def terminal_mode() -> AbstractContextManager[None]:
-    """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
+    """Return a context in which the terminal shows typed keys only in the input line, not within answers."""
     return terminal_without_echo() if _is_on_terminal() else nullcontext()
 
 
 def _is_on_terminal() -> bool:
-    """True if a person types and reads."""
+    """Return whether a person uses the chat: stdin and stdout are a terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def run_loop(chat: Chat) -> int:
-    """Read turns until the end; returns the exit code.
+    """Run turns until the user leaves or the input ends, and return the exit code.
 
-    A turn that fails says why, and the chat goes on. Of lines of stdin that fail, the exit code is 1.
+    The error of a turn that fails is printed, and the chat continues. If a turn of piped input failed, the exit
+    code is 1.
     """
     is_piped = isinstance(chat.input, PipedInput)
-    code = 0
+    exit_code = 0
 
     def report(sentence: str, _exit_code: int) -> None:
-        nonlocal code
+        nonlocal exit_code
         print_message(f"gen: {sentence}")
-        code = FAILED if is_piped else 0
+        exit_code = FAILED if is_piped else 0
 
     while True:
         try:
             with named_failures(report):
-                _take_turn(chat)
+                _run_turn(chat)
         except EndOfInputError:
-            return code
-        except LeaveChatError as leaving:
-            return leaving.code or code
+            return exit_code
+        except LeaveChatError as leave_request:
+            return leave_request.command_exit_code or exit_code
         except KeyboardInterrupt:
-            if is_piped or chat.is_second_interrupt():
+            if is_piped or chat.record_interrupt():
                 return INTERRUPTED
-            print_note("Ctrl-C again, or Ctrl-D, leaves the chat")
+            print_note("press Ctrl-C again, or Ctrl-D, to leave the chat")
 
 
-def _take_turn(chat: Chat) -> None:
+def _run_turn(chat: Chat) -> None:
     turn = chat.read_turn()
     if not turn.strip():
         return
@@ -88,4 +89,4 @@ def _take_turn(chat: Chat) -> None:
         run_command(chat, turn)
     else:
         chat.send(turn)
-        chat.warn()
+        chat.note_full_context()

@@ -1,4 +1,4 @@
-"""The flags of `gen chat`, and the settings of a chat: those of the flags, and what was changed since."""
+"""The flags of `gen chat`, and the settings of a chat, which begin with the flags and change by commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _chat = partial(flag, panel="Chats")
 
 
 class OnFull(StrEnum):
-    """What happens when the conversation does not fit into the context any more."""
+    """The reaction to a conversation that no longer fits into the context."""
 
     stop = "stop"
     drop = "drop"
@@ -36,50 +36,55 @@ class OnFull(StrEnum):
 
 @options_class
 class StoreOptions(Options):
-    """Which of the stored chats is meant, and what to do with it."""
+    """The options that list, resume, search and delete stored chats."""
 
-    list_chats: bool = _chat("--list", help="List the chats that are stored, and stop.", default=False)
+    list_chats: bool = _chat("--list", help="List the stored chats, and exit.", default=False)
     resume: str | None = _chat(
         "--resume",
         metavar="[ID]",
-        help="Go on with a chat: its number, name, or the latest one.",
+        help="Continue the chat with this ID or name; without a value, the latest chat.",
         completion_kind=CompletionKind.CHAT,
         optional_value=OptionalValue("", re.compile(r"[^-].*", re.DOTALL)),
     )
-    search: str | None = _chat("--search", metavar="TEXT", help="Find messages in all chats, and stop.")
-    delete: str | None = _chat(
-        "--delete", metavar="ID", help="Delete a chat, and stop.", completion_kind=CompletionKind.CHAT
+    search: str | None = _chat(
+        "--search", metavar="TEXT", help="List the messages of all chats that contain TEXT, and exit."
     )
-    no_log: bool = _chat("--no-log", help="Store nothing.", default=False)
+    delete: str | None = _chat(
+        "--delete",
+        metavar="ID",
+        help="Delete the chat with this ID or name, and exit.",
+        completion_kind=CompletionKind.CHAT,
+    )
+    no_log: bool = _chat("--no-log", help="Do not store this chat.", default=False)
 
     def check(self) -> None:
-        """Refuse what excludes each other. Raises ``UsageError``."""
-        given = {
+        """Raise ``UsageError`` if two of the flags exclude each other."""
+        is_typed_by_flag = {
             "--list": self.list_chats,
             "--resume": self.resume is not None,
             "--search": self.search is not None,
             "--delete": self.delete is not None,
             "--no-log": self.no_log,
         }
-        names = [name for name, is_given in given.items() if is_given]
-        if len(names) > 1:
-            raise UsageError(f"{names[0]} and {names[1]} exclude each other; give one")
+        flags = [flag for flag, is_typed in is_typed_by_flag.items() if is_typed]
+        if len(flags) > 1:
+            raise UsageError(f"{flags[0]} and {flags[1]} exclude each other; use only one")
 
     @property
     def needs_model(self) -> bool:
-        """False if the store alone is looked at."""
+        """True if the chat generates answers; False for the flags that only read or change the store."""
         return not self.list_chats and self.search is None and self.delete is None
 
 
 @options_class
 class ConversationOptions(Options):
-    """The options of `gen chat`: those of `gen run` that an answer depends on, and the chat's own."""
+    """The options of `gen chat`: those options of `gen run` that change an answer, and others for the chat."""
 
     typed_flags: TypedFlags
     store: StoreOptions
     prompt_cache: Path | None = _chat(
         "--prompt-cache",
-        help="Keep what the model has read in this file, for the next time.",
+        help="Load the state of the model from this file, and save it for the next session.",
         completion_kind=CompletionKind.FILE,
     )
     on_full: OnFull = _chat(
@@ -98,32 +103,34 @@ class ConversationOptions(Options):
 
 
 _RESUMED = "of the resumed chat"
-"""The origin of settings that the store kept."""
+"""The origin of settings that were read from the store."""
 _KEY = "preset"
-"""Under this key the store keeps the settings, as the text of a preset."""
-_SEEDS = 1 << 32
-"""Number of seeds."""
-_UNTIL_THE_END = -1
-"""The length of an answer that has no limit."""
+"""The key of the settings in the store. Its value is the text of a preset."""
+_SEED_COUNT = 1 << 32
+"""Number of different seeds."""
+_NO_LIMIT = -1
+"""The value of ``max_tokens`` for answers without a limit."""
 
 
 class ChatSettings:
-    """The settings of a chat. Each change is made whole, or not at all.
+    """The settings of a chat. A change that fails leaves all settings unchanged.
 
-    Attributes: ``settings``, each with its origin; ``spec``, the grammar, None without one.
+    Attributes:
+        settings: all settings, each with its origin.
+        spec: the grammar of the answers; None if there is none.
     """
 
     def __init__(
         self, options: ConversationOptions, metadata: Mapping[str, str] | None, stored: Mapping[str, Any]
     ) -> None:
-        """Resolve the flags over the stored settings over the defaults.
+        """Resolve the settings: flags override stored settings, which override the defaults.
 
         Args:
-            options: the command line.
-            metadata: the model's, for ``--preset model``.
-            stored: what `table` returned, of a chat that is resumed; else empty.
+            options: options of the command line.
+            metadata: metadata of the model, for ``--preset model``; None if it is not needed.
+            stored: what `stored_fields` returned for the resumed chat; empty for a new chat.
 
-        Raises ``PresetError``, ``GrammarError``.
+        Raises ``PresetError`` and ``GrammarError``.
         """
         from ...presets.settings import preset_of_text
 
@@ -132,30 +139,33 @@ class ChatSettings:
         preset = None if is_new else preset_of_text(str(stored[_KEY]), _RESUMED)
         settings = resolve_run_settings(options, options.sampling, metadata, preset)
         if settings.has_default_length:
-            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
+            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
         self._grammar_options = options.grammar
         self.settings, self.spec = settings, grammar_spec(options.grammar, settings)
 
     @staticmethod
     def needs_model(options: ConversationOptions) -> bool:
-        """True if the settings come from the model's file."""
+        """Return whether the settings are read from the model's file."""
         return preset_name(options.sampling.preset) == "model"
 
     def chosen_model(self) -> SettingValue:
         """Return the model that the command line, the environment or the user's config names."""
         return chosen_model(self._options.model)
 
-    def table(self) -> dict[str, Any]:
-        """The settings, in a form that can be stored; a length of 0 tokens is left out."""
+    def stored_fields(self) -> dict[str, Any]:
+        """Return the settings in a form that can be stored. A ``max_tokens`` of 0 is stored as no limit."""
         from ...presets.settings import settings_text
 
         settings = _with_absolute_files(self.settings)
-        if settings.max_tokens.value == 0:  # no preset may have it: the chat could not be resumed
-            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
+        if settings.max_tokens.value == 0:  # presets do not allow 0, so that the chat could not be resumed
+            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
         return {_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
-        """Change one value, ``min_p.p=0.1``; returns what is set, ``min_p.p = 0.1``. Raises ``PresetError``."""
+        """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``.
+
+        Raises ``PresetError``.
+        """
         from ...presets.errors import PresetError
         from ...presets.overrides import parse_set
         from ...presets.settings import override_settings
@@ -169,20 +179,33 @@ class ChatSettings:
         return f"{override.target} = {override.value!r}"
 
     def override(self, command: str, target: str, value: Any) -> None:
-        """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""
+        """Change a setting on behalf of a command other than /set.
+
+        Args:
+            command: the command with its slash, which becomes the origin of the setting.
+            target: name of the setting, such as ``seed``.
+            value: new value; None to reset the setting.
+
+        Raises ``PresetError`` and ``GrammarError``.
+        """
         from ...presets.overrides import Override
         from ...presets.settings import override_settings
 
         self._use(override_settings(self.settings, Override(command, target, value)))
 
     def replace_chain(self, text: str) -> None:
-        """Use another chain. Raises ``PresetError``."""
+        """Replace the chain by the one that the text describes. Raises ``PresetError``."""
         from ...presets.settings import replace_chain
 
         self._use(replace_chain(self.settings, text, "/chain"))
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
-        """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
+        """Replace the chain and the settings that a preset contains. Raises ``PresetError``.
+
+        Args:
+            name: name or path of the preset; ``model`` for the settings in the model's file.
+            metadata: metadata of the model.
+        """
         from ...jobs.sources import open_preset, preset_of_model
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
@@ -195,20 +218,21 @@ class ChatSettings:
     def _use(self, settings: Settings) -> None:
         options = self._grammar_options
         if settings.grammar != self.settings.grammar:
-            options = ConstraintOptions()  # the flags were about the grammar of the command line
+            options = ConstraintOptions()  # the typed flags apply to the grammar of the command line only
         self.spec = grammar_spec(options, settings)
         self.settings, self._grammar_options = settings, options
 
-    def for_answer(self, earlier: int = 0) -> GenerationRequest:
-        """What the next answer is made with, without its prompt.
+    def next_request(self, earlier_count: int = 0) -> GenerationRequest:
+        """Return the request for the next answer, without its prompt.
 
-        ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
+        ``earlier_count``: number of existing answers to the same message. Each answer gets a different seed.
         """
         from ...jobs.resolve import make_request
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
+        answer_seed = fresh_seed() if seed is None else (seed + earlier_count) % _SEED_COUNT
         return replace(
-            make_request(settings, "", spec, fresh_seed() if seed is None else (seed + earlier) % _SEEDS),
+            make_request(settings, "", spec, answer_seed),
             complete_sentence=spec is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.lookup,
@@ -216,7 +240,7 @@ class ChatSettings:
 
 
 def _with_absolute_files(settings: Settings) -> Settings:
-    """The settings with a grammar's file by its whole path: a chat may be resumed in another folder."""
+    """Return the settings with absolute paths of grammar files, since a chat may be resumed in another folder."""
     value = settings.grammar.value
     if not isinstance(value, dict):
         return settings

@@ -1,4 +1,4 @@
-"""The input of a chat: typed by a person, in a line editor with a history and completion, or as lines of stdin.
+"""The input of a chat: a line editor with history and completion on a terminal, or the lines of stdin.
 
 Keys that are typed while an answer is shown do not appear in the answer (see `terminal_without_echo`). They appear
 at the next prompt.
@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO
+from itertools import accumulate
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -46,63 +47,65 @@ from ..messages import print_message
 
 
 class EndOfInputError(Exception):
-    """Nothing more comes."""
+    """The end of the input: Ctrl-D in the line editor, or the end of stdin."""
 
 
 class TurnError(LogitsmithError):
-    """A turn that cannot be used."""
+    """A turn that cannot be read: it is not UTF-8, or too large."""
 
 
 class TurnInput(ABC):
-    """Where turns come from.
+    """A source of turns: messages of the user, and commands.
 
-    Attributes: ``has_pending_interrupt``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
-    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed, and nothing was sent since.
+    Attributes:
+        has_pending_interrupt: True if Ctrl-C was pressed after the last turn that was read, and the chat has not
+            reacted yet.
+        was_cleared: True if Ctrl-C cleared the input line, and no turn was sent after that.
     """
 
     has_pending_interrupt = False
     was_cleared = False
 
     def pop_interrupt(self) -> bool:
-        """Return ``has_pending_interrupt``, which is False from then on."""
-        waits, self.has_pending_interrupt = self.has_pending_interrupt, False
-        return waits
+        """Return ``has_pending_interrupt``, and set it to False."""
+        is_pending, self.has_pending_interrupt = self.has_pending_interrupt, False
+        return is_pending
 
     def pop_was_cleared(self) -> bool:
-        """Return ``was_cleared``, which is False from then on."""
-        cleared, self.was_cleared = self.was_cleared, False
-        return cleared
+        """Return ``was_cleared``, and set it to False."""
+        was_cleared, self.was_cleared = self.was_cleared, False
+        return was_cleared
 
     @abstractmethod
-    def read(self, default: str = "", question: str = "") -> str:
+    def read(self, default: str = "", prompt_mark: str = "") -> str:
         """Return the next turn, which may have several lines.
 
         Args:
-            default: a text that the person may change.
-            question: what stands before the place to type; empty: the usual mark.
+            default: initial text of the input line, which the user may change.
+            prompt_mark: text in front of the input line; empty for the usual ``> ``.
 
-        Raises ``EndOfInputError`` when nothing more comes, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C
-        where nothing is typed, also for one that waits.
+        Raises ``EndOfInputError`` at the end of the input, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C in
+        an empty input line or for a pending interrupt.
         """
 
 
 _BLOCK_MARK = '"""'
-"""On a line of its own it begins and ends a turn of several lines."""
+"""A line that consists of this mark begins or ends a block: one turn of several lines."""
 
 
 class PipedInput(TurnInput):
-    """The lines of stdin: each is a turn, or part of a block between two marks. Blank lines are none."""
+    """The lines of stdin. Each line, or each block between two marks, is one turn. Blank lines are skipped."""
 
-    _is_over = False
-    """True after a turn that is too large: nothing more is read."""
+    _is_closed = False
+    """True after a turn that is too large: the rest of stdin is not read."""
 
-    def read(self, default: str = "", question: str = "") -> str:
+    def read(self, default: str = "", prompt_mark: str = "") -> str:
         """Return the next turn."""
         while not (line := self._line().strip("\n")).strip():
             pass
         if line.strip() != _BLOCK_MARK:
             return line
-        block = StringIO()  # a list of short lines would take twenty times the memory
+        block = StringIO()  # a list of short lines would need twenty times the memory
         try:
             while (line := self._line()).strip() != _BLOCK_MARK:
                 block.write(line)
@@ -113,8 +116,8 @@ class PipedInput(TurnInput):
         return block.getvalue().removesuffix("\n")
 
     def _line(self) -> str:
-        is_open = sys.stdin is not None and not self._is_over
-        data = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1) if is_open else b""
+        can_read = sys.stdin is not None and not self._is_closed
+        data = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1) if can_read else b""
         if not data:
             raise EndOfInputError
         self._check_size(len(data), "a line")
@@ -123,19 +126,23 @@ class PipedInput(TurnInput):
         except NotUTF8Error as error:
             raise TurnError(f"stdin is {error}") from None
 
-    def _check_size(self, size: int, what: str) -> None:
-        """End the input with a ``TurnError``: what follows in such a line or block is not a turn."""
+    def _check_size(self, size: int, noun: str) -> None:
+        """Raise ``TurnError`` if a line or a block is too large, and close the input.
+
+        The rest of stdin is dropped, because it begins in the middle of that line or block.
+        """
         if size > MAX_TEXT_BYTES:
-            self._is_over = True
+            self._is_closed = True
             limit = MAX_TEXT_BYTES // 1_000_000
-            raise TurnError(f"stdin: {what} is larger than {limit} MB, so the chat ends; give shorter turns")
+            raise TurnError(f"stdin: {noun} is larger than {limit} MB, so the chat ends; send shorter turns")
 
 
 _Complete = Callable[[str], tuple[CompletionResult, int]]
-"""From the text before the cursor to what completes it, and how many of its characters that replaces."""
+"""A function from the text before the cursor to its completions and the number of characters that they replace."""
 
 
-_MARK, _MARK_OF_FURTHER_LINES = "> ", "… "
+_PROMPT_MARK, _CONTINUATION_MARK = "> ", "… "
+"""Texts in front of the first line of the input, and in front of each following line."""
 
 
 class TypedInput(TurnInput):
@@ -146,28 +153,28 @@ class TypedInput(TurnInput):
 
         Args:
             complete: completes commands.
-            history: a file that keeps what was typed; None: it is forgotten at the end.
+            history: file of the texts that were typed; None to keep them in memory only.
         """
-        self._question = _MARK
+        self._prompt_mark = _PROMPT_MARK
         self._editor: asyncio.Task[None] | None = None
-        """An editor of the user, which may be open."""
+        """The program of ``$EDITOR`` that Ctrl-X Ctrl-E opened last, running or ended; None before that."""
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory() if history is None else _PrivateHistory(str(history)),
             completer=_CommandCompleter(complete),
             complete_while_typing=False,
             multiline=True,
-            prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _MARK_OF_FURTHER_LINES)]),
+            prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _CONTINUATION_MARK)]),
             key_bindings=self._key_bindings(),
             enable_suspend=True,
-            input_processors=[_WordWrap(self._mark_width, get_cwidth(_MARK_OF_FURTHER_LINES))],
+            input_processors=[_WordWrap(self._mark_width, get_cwidth(_CONTINUATION_MARK))],
             tempfile_suffix=".md",
             search_ignore_case=True,
         )
 
-    def read(self, default: str = "", question: str = "") -> str:
-        """Return what is typed. Enter ends it, Alt-Enter goes on in a further line."""
-        self._question = question or _MARK
-        mark = FormattedText([("bold", self._question)])
+    def read(self, default: str = "", prompt_mark: str = "") -> str:
+        """Return the typed text. Enter sends it, Alt-Enter begins a new line."""
+        self._prompt_mark = prompt_mark or _PROMPT_MARK
+        mark = FormattedText([("bold", self._prompt_mark)])
         self.was_cleared = False
         with self._noted_interrupts():
             try:
@@ -176,23 +183,25 @@ class TypedInput(TurnInput):
                 )
             except EOFError:
                 raise EndOfInputError from None
-            self._look_for_control_c()
+            self._find_typed_ahead_interrupt()
         self.was_cleared = False
-        return _unmarked(text.encode("utf-8", "replace").decode())
+        return _without_block_marks(text.encode("utf-8", "replace").decode())
 
     def _mark_width(self, line: int) -> int:
-        return get_cwidth(_MARK_OF_FURTHER_LINES if line else self._question)
+        return get_cwidth(_CONTINUATION_MARK if line else self._prompt_mark)
 
     @contextmanager
     def _noted_interrupts(self) -> Iterator[None]:
-        """While inside, SIGINT loses no text that was sent: it ends the editor, or waits if that has ended."""
+        """Handle SIGINT in the context so that no sent text is lost.
+
+        SIGINT ends the line editor. If the line editor has just returned its text, SIGINT becomes a pending
+        interrupt.
+        """
         app = self._session.app
 
         def note(_number: int, _frame: object) -> None:
             if self._editor is not None and not self._editor.done():
-                print_message(
-                    ""
-                )  # Ctrl-C is for the editor; the terminal wrote ^C where the prompt will begin a line
+                print_message("")  # Ctrl-C is meant for $EDITOR; the prompt begins a new line after the printed ^C
                 return
             self.has_pending_interrupt = True
             if app.is_running and app.loop is not None:
@@ -205,23 +214,26 @@ class TypedInput(TurnInput):
             signal.signal(signal.SIGINT, before)
 
     def _end_if_interrupted(self) -> None:
-        """End the editor if SIGINT came, be it before it was started."""
+        """End the line editor if SIGINT arrived, even before the line editor was started."""
         app = self._session.app
         if app.is_running and not app.is_done and self.pop_interrupt():
             app.exit(exception=KeyboardInterrupt)
 
-    def _look_for_control_c(self) -> None:
-        """Look for Ctrl-C behind Enter, which the editor takes for a key of the next text."""
+    def _find_typed_ahead_interrupt(self) -> None:
+        """Set ``has_pending_interrupt`` if Ctrl-C was pressed right after Enter.
+
+        The line editor has read such a Ctrl-C, and would keep it as a key of the next text.
+        """
         source = self._session.app.input
         keys = [*get_typeahead(source), *source.read_keys()]
-        places = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
-        if places:
+        interrupt_positions = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
+        if interrupt_positions:
             self.has_pending_interrupt = True
-        store_typeahead(source, keys[places[-1] + 1 :] if places else keys)
+        store_typeahead(source, keys[interrupt_positions[-1] + 1 :] if interrupt_positions else keys)
 
     def _key_bindings(self) -> KeyBindings:
         bindings = KeyBindings()
-        is_typing = has_focus(DEFAULT_BUFFER)  # and not searching
+        is_typing = has_focus(DEFAULT_BUFFER)  # False during a search with Ctrl-R
 
         @bindings.add("enter", filter=is_typing)
         def _enter(event: KeyPressEvent) -> None:
@@ -231,7 +243,7 @@ class TypedInput(TurnInput):
             else:
                 buffer.validate_and_handle()
 
-        @bindings.add("escape", "c-j", filter=is_typing)  # typed ahead: outside the editor, Enter is Ctrl-J
+        @bindings.add("escape", "c-j", filter=is_typing)  # Enter sends Ctrl-J while the line editor is not running
         @bindings.add("escape", "enter", filter=is_typing)
         def _alt_enter(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
@@ -246,7 +258,7 @@ class TypedInput(TurnInput):
 
         @bindings.add("c-c", filter=is_typing)
         def _control_c(event: KeyPressEvent) -> None:
-            """Clear what is typed; where nothing is, tell the chat."""
+            """Clear the input line. If it is empty, raise ``KeyboardInterrupt`` in `read`."""
             if event.current_buffer.text:
                 _clear(event.current_buffer)
                 self.was_cleared = True
@@ -256,8 +268,8 @@ class TypedInput(TurnInput):
         return bindings
 
 
-def _unmarked(text: str) -> str:
-    """A turn without the marks of a block around it."""
+def _without_block_marks(text: str) -> str:
+    """Return a turn without the marks of a block around it."""
     lines = text.strip().split("\n")
     if len(lines) > 1 and lines[0].strip() == _BLOCK_MARK:
         end = -1 if lines[-1].strip() == _BLOCK_MARK else len(lines)
@@ -266,50 +278,53 @@ def _unmarked(text: str) -> str:
 
 
 def _is_open_block(text: str) -> bool:
-    """True for a block whose end mark is missing."""
+    """Return whether the text is a block whose end mark is missing."""
     lines = text.strip().split("\n")
     return lines[0].strip() == _BLOCK_MARK and (len(lines) == 1 or lines[-1].strip() != _BLOCK_MARK)
 
 
 class _CommandCompleter(Completer):
-    """Hands the text to a function, and its answers to prompt_toolkit."""
+    """A completer of prompt_toolkit that calls a function of the chat."""
 
     def __init__(self, complete: _Complete) -> None:
         self._complete = complete
 
     def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
-        """What may stand at the cursor."""
+        """Yield the completions at the cursor."""
         reply, replaced = self._complete(document.text_before_cursor)
         for item in reply.items:
             yield Completion(item.text, -replaced, display_meta=item.help)
 
 
 class _PrivateHistory(FileHistory):
-    """A history in a file that only its user can read. A disk that is full loses it, and nothing else."""
+    """A history in a file that only its user can read. If the disk is full, only the history is lost."""
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries, the latest one first."""
+        """Return the entries, the latest one first."""
         with suppress(OSError):
             return list(super().load_history_strings())
         return []
 
     def store_string(self, string: str) -> None:
-        """Keep an entry."""
+        """Append an entry to the file."""
         with suppress(OSError):
             os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             super().store_string(string)
 
 
 _USUAL_EDITORS = [f"/usr/bin/{name}" for name in ("editor", "nano", "pico", "vi", "emacs")]
-"""Those that prompt_toolkit opens if no variable names one."""
+"""Editors that prompt_toolkit tries if neither ``$VISUAL`` nor ``$EDITOR`` is set."""
 
 
 def _editor_problem() -> str | None:
-    """Why no editor can be opened; None if one can. prompt_toolkit would open another one, or none, in silence."""
+    """Return why no editor can be opened; None if an editor can be opened.
+
+    Without this check, prompt_toolkit would silently open another editor, or none.
+    """
     variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
     if variable is None:
-        is_there = any(map(os.path.exists, _USUAL_EDITORS))
-        return None if is_there else "$EDITOR is not set; set it to an editor, such as nano"
+        has_usual_editor = any(map(os.path.exists, _USUAL_EDITORS))
+        return None if has_usual_editor else "$EDITOR is not set; set it to an editor, such as nano"
     try:
         program, *_ = shlex.split(os.environ[variable])
     except ValueError as error:
@@ -317,71 +332,73 @@ def _editor_problem() -> str | None:
     return None if shutil.which(program) else f"${variable}: {program} is not an installed program"
 
 
-_ALL = 1 << 30
-"""More entries than a history has."""
+_ALL_ENTRIES = 1 << 30
+"""A count that is larger than the number of entries of any history."""
 
 
 def _clear(buffer: Buffer) -> None:
     buffer.cancel_completion()
-    buffer.history_forward(count=_ALL)  # not reset(), which would load the history anew
+    buffer.history_forward(count=_ALL_ENTRIES)  # reset() would load the history from the file again
     buffer.text = ""
 
 
 _WORD = re.compile(r"\S+\s?|\s")
-"""A word with the space after it: a row does not begin with that space."""
+"""A word with the space after it, so that no row begins with that space."""
 
 
 class _WordWrap(Processor):
-    """Fills a row with spaces where the next word would not fit. They are only shown, and not part of the text.
+    """Wraps the lines of the input between words, by filling rows with spaces.
 
-    prompt_toolkit alone wraps at the last column, within words.
+    The spaces are shown, but are not part of the text. prompt_toolkit itself wraps at the last column, within
+    words.
     """
 
-    def __init__(self, mark_width: Callable[[int], int], further_mark_width: int) -> None:
-        """Prepare it.
+    def __init__(self, mark_width: Callable[[int], int], continuation_width: int) -> None:
+        """Set the widths of the marks in front of the rows.
 
         Args:
-            mark_width: from the number of a line, counted from 0, to the width of the mark before its first row.
-            further_mark_width: the width of the mark before each further row.
+            mark_width: returns the columns of the mark in front of a line's first row; takes the number of the
+                line, counted from 0.
+            continuation_width: columns of the mark in front of each following row.
         """
-        self._mark_width, self._further_mark_width = mark_width, further_mark_width
+        self._mark_width, self._continuation_width = mark_width, continuation_width
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Return the line with these spaces, and from each place in one text the place in the other."""
+        """Return the line with filling spaces, and maps between positions in the source and in the shown line."""
         fragments = transformation_input.fragments
         text = fragment_list_to_text(fragments)
         first_width = transformation_input.width - self._mark_width(transformation_input.lineno)
         if len(text) < first_width and get_cwidth(text) < first_width:
             return Transformation(fragments)
-        row_width = transformation_input.width - self._further_mark_width
-        places, sums, total = [], [0], 0
-        for place, spaces in _fillers(text, first_width, row_width):
-            total += spaces
-            places.append(place)
-            sums.append(total)
-        if not places:
+        row_width = transformation_input.width - self._continuation_width
+        breaks, space_counts = [], []
+        for position, space_count in _row_breaks(text, first_width, row_width):
+            breaks.append(position)
+            space_counts.append(space_count)
+        if not breaks:
             return Transformation(fragments)
         characters = explode_text_fragments(fragments)
         filled = []
-        for number, place in enumerate(places):
-            start = places[number - 1] if number else 0
-            filled += [*characters[start:place], ("", " " * (sums[number + 1] - sums[number]))]
-        filled += characters[places[-1] :]
-        shown_places = [place + sums[number + 1] for number, place in enumerate(places)]
+        for number, position in enumerate(breaks):
+            start = breaks[number - 1] if number else 0
+            filled += [*characters[start:position], ("", " " * space_counts[number])]
+        filled += characters[breaks[-1] :]
+        space_sums = [0, *accumulate(space_counts)]  # number of spaces before each break, and of all spaces
+        shown_breaks = [position + space_sums[number + 1] for number, position in enumerate(breaks)]
 
-        def source_to_display(place: int) -> int:
-            return place + sums[bisect_right(places, place)]
+        def source_to_display(position: int) -> int:
+            return position + space_sums[bisect_right(breaks, position)]
 
-        def display_to_source(place: int) -> int:
-            number = bisect_right(shown_places, place)
-            following = places[number] if number < len(places) else place
-            return min(place - sums[number], following)
+        def display_to_source(position: int) -> int:
+            number = bisect_right(shown_breaks, position)
+            next_break = breaks[number] if number < len(breaks) else position
+            return min(position - space_sums[number], next_break)
 
         return Transformation(filled, source_to_display, display_to_source)
 
 
-def _fillers(text: str, first_width: int, row_width: int) -> Iterator[tuple[int, int]]:
-    """Yield the place of each word that has to begin a row, and how many spaces fill the row before it."""
+def _row_breaks(text: str, first_width: int, row_width: int) -> Iterator[tuple[int, int]]:
+    """Yield the position of each word that must begin a row, and the number of spaces that fill the row before."""
     column, width = 0, first_width
     for match in _WORD.finditer(text):
         size = get_cwidth(match[0])
@@ -391,7 +408,7 @@ def _fillers(text: str, first_width: int, row_width: int) -> Iterator[tuple[int,
         if column + size <= width:
             column += size
             continue
-        for character in match[0]:  # a word that is longer than a row is divided
+        for character in match[0]:  # a word that is longer than a row is split
             size = get_cwidth(character)
             if column + size > width:
                 column, width = 0, row_width
@@ -400,9 +417,10 @@ def _fillers(text: str, first_width: int, row_width: int) -> Iterator[tuple[int,
 
 @contextmanager
 def terminal_without_echo() -> Iterator[None]:
-    """While inside, the terminal does not show what is typed; a line editor does. Ctrl-C works as ever.
+    """Turn off the terminal's echo of typed keys in the context. The line editor shows its text itself.
 
-    Shells change the terminal when a process is stopped (Ctrl-Z): once it goes on, this is set again.
+    Ctrl-C still sends SIGINT. Shells reset the terminal when Ctrl-Z stops a process, so the echo is turned off
+    again when the process continues.
     """
     keys = sys.stdin.fileno()
     try:
@@ -415,12 +433,12 @@ def terminal_without_echo() -> Iterator[None]:
     changed[6] = [*before[6]]
     changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
 
-    def set_again(*_: object) -> None:
+    def turn_off_again(*_: object) -> None:
         with suppress(termios.error, OSError):
-            if os.tcgetpgrp(keys) == os.getpgrp():  # in the background, it would be stopped for that
+            if os.tcgetpgrp(keys) == os.getpgrp():  # a background process that changes the terminal is stopped
                 termios.tcsetattr(keys, termios.TCSANOW, changed)
 
-    handler = signal.signal(signal.SIGCONT, set_again)
+    handler = signal.signal(signal.SIGCONT, turn_off_again)
     try:
         with suppress(termios.error):
             termios.tcsetattr(keys, termios.TCSADRAIN, changed)

@@ -206,18 +206,18 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
         for run in item.runs(ids):
             search = TokenSearch(options.token, options.text)
             line = search.find(run)
-            name = item.name if search.request is None else f"{item.name}: {search.request}"
+            name = item.name if search.request_id is None else f"{item.name}: {search.request_id}"
             if line is None:
-                fail(f"{name}: there is no {search.words}; the run has {search.written:,} tokens")
+                fail(f"{name}: there is no {search.description}; the run has {search.token_count:,} tokens")
             if line.trace is None:
                 fail(f"{name}: this run has no traces; --format jsonl --trace writes them")
             if not is_first:
                 print()
             is_first = False
-            heading = run_heading(item.name if len(inputs) > 1 else None, search.request)
+            heading = run_heading(item.name if len(inputs) > 1 else None, search.request_id)
             if heading is not None:
                 print(heading)
-            show_token(line, line.trace, search.written - 1)
+            show_token(line, line.trace, search.token_count - 1)
 
 
 def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
@@ -235,12 +235,12 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
     else:
         data = html.encode()
         write_file_atomically(target, lambda file: file.write(data))
-        tokens = count_noun(sum(run.tokens for run in runs), "token")
+        tokens = count_noun(sum(run.token_count for run in runs), "token")
         print_message(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
     for run in runs:
         if run.is_cut_off:
             reason = 'its record does not end with a "done" line'
-            print_note(f"{run.name}: the run was cut off after {count_noun(run.tokens, 'token')}: {reason}")
+            print_note(f"{run.name}: the run was cut off after {count_noun(run.token_count, 'token')}: {reason}")
 
 
 def _source(options: InspectOptions) -> LogprobSource | None:

@@ -251,8 +251,8 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
         options.format.value,
         prompt=prompt.text,
         echo=options.echo,
-        chat=prompt.text != prompt.shown,
-        streams=options.stream,
+        uses_chat_template=prompt.text != prompt.shown,
+        is_streamed=options.stream,
     )
 
 

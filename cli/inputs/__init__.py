@@ -1,1 +1,1 @@
-"""From what the command line says to prompts, models, settings, grammars and endpoints."""
+"""Turns options of the command line into prompts, models, settings, grammars and chat templates."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def show_llama_cpp_messages(options: LogOptions) -> None:
-    """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
+    """Print llama.cpp's reason if it aborts the process. With ``--verbose``, print llama.cpp's log to stderr."""
     from ...engine.native.binding import set_abort_handler, set_log_sink
     from ..render.run import terminal_safe
 
@@ -51,10 +51,10 @@ def load_model(
     """Find and load the model that the options, the environment or the user's config name.
 
     Args:
-        options: name the model, and say how it is loaded.
-        interrupt: stops loading.
-        background_model: what `load_in_background` gave.
-        max_tokens: how many are made at most; None: it is not known.
+        options: flags that name the model and change how it is loaded.
+        interrupt: stops loading after Ctrl-C.
+        background_model: the model from `load_in_background`; None if loading has not begun.
+        max_tokens: maximum number of tokens that the run will generate; None if unknown.
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
@@ -65,16 +65,16 @@ def load_model(
 
     spec = find_model(options, interrupt, max_tokens)
 
-    def report_and_go_on(fraction: float) -> bool:
+    def report_progress(fraction: float) -> bool:
         show(fraction)
         return not interrupt.requested
 
     with loading_bar(model_name(spec.path), is_almost_loaded=background_model is not None) as show:
         try:
             if background_model is None or background_model.spec != spec:
-                model = Model.load(spec.path, **spec.arguments, progress=report_and_go_on)
+                model = Model.load(spec.path, **spec.arguments, progress=report_progress)
             else:
-                model = Model.from_plan(background_model.load.plan, report_and_go_on, background_model.load)
+                model = Model.from_plan(background_model.load.plan, report_progress, background_model.load)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -88,41 +88,47 @@ def load_model(
 
 
 def _report_long_context(options: ModelOptions, model: Model) -> None:
-    """Print a note if the context is longer than the model was trained for."""
+    """Print a note if the requested context is longer than the model's training context."""
     requested, trained = options.context_size, model.trained_context
     if requested is not None and 0 < trained < requested:
-        print_note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
+        print_note(
+            f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond that"
+        )
 
 
 def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | None = None) -> ModelSpec:
-    """Find the model that the options, the environment or the user's config name; it is not loaded.
+    """Find the model that the options, the environment or the user's config name, without loading it.
 
-    ``max_tokens``: how many are made at most; None: it is not known.
+    Args:
+        options: flags that name the model and change how it is loaded.
+        interrupt: stops a download after Ctrl-C.
+        max_tokens: maximum number of tokens that the run will generate; None if unknown.
+
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     """
     from ...presets.user_config import user_config
 
     overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_or_pull(options.model_reference, user_config(), interrupt)
+    path, origin = _find_or_download(options.model_reference, user_config(), interrupt)
     _use_numa(options)
     return ModelSpec(path, origin, load_arguments(options, overrides, print_note, max_tokens))
 
 
-def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
-    """Return the model's file, and its origin, as `locate` names it.
+def _find_or_download(model_text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
+    """Return the model's file, and the origin of its name, as `locate` returns it.
 
-    A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
+    A model of Hugging Face that is not on this machine is downloaded, as in llama.cpp.
     """
     from ...models.errors import ModelError
     from ...models.folders import locate
 
-    path, origin = locate(text or None, config.model)
+    path, origin = locate(model_text or None, config.model)
     if path.is_file():
         return path, origin
     from ...models.resolve import ModelNotHereError, resolve_model
 
     try:
-        return resolve_model(text or str(path), config.model_folders), origin
+        return resolve_model(model_text or str(path), config.model_folders), origin
     except ModelNotHereError as error:
         return pull(error.reference, interrupt), origin
     except ModelError as error:
@@ -130,7 +136,7 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
-    """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
+    """Return the error with the place that names the file: ``--lora``, $GEN_MODEL or the user's config."""
     from ...models.errors import AdapterError, ModelError
     from ...presets.user_config import config_file
 
@@ -141,7 +147,7 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
-    """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
+    """Download a model, with a progress bar on a terminal, and return its file. Raises ``ModelError``."""
     from ...models.hub import pull_model
     from ..render.progress import download_bar
 
@@ -155,7 +161,9 @@ def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
         try:
             return pull_model(reference, report)
         except KeyboardInterrupt:
-            print_note(f"{reference}: what came so far is kept; the same command goes on from there")
+            print_note(
+                f"{reference}: the part that was downloaded is kept; the same command continues the download"
+            )
             raise
 
 
@@ -166,8 +174,8 @@ def _use_numa(options: ModelOptions) -> None:
         print_note("--numa has no effect: this machine has one NUMA node")
 
 
-_FEW_TOKENS = 16
-"""Fewer tokens do not win back what it takes longer to read a model than to map it."""
+_MIN_TOKENS_FOR_READING = 16
+"""Tokens from which a run is faster if the model's file is read, which takes longer to load, instead of mapped."""
 
 
 def load_arguments(
@@ -176,15 +184,15 @@ def load_arguments(
     report: Callable[[str], object],
     max_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `Model.load`.
+    """Return the keyword arguments of `Model.load`.
 
     Args:
-        options: say how the model is loaded.
-        overrides: metadata by key.
+        options: flags that change how the model is loaded.
+        overrides: values that replace metadata of the file, by key.
         report: called with a sentence for each flag that has no effect.
-        max_tokens: how many are made at most; None: it is not known.
+        max_tokens: maximum number of tokens that the run will generate; None if unknown, negative for no limit.
     """
-    is_short = max_tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
+    is_short = max_tokens in range(_MIN_TOKENS_FOR_READING)
     return {
         "n_ctx": options.context_size,
         "threads": options.threads,
@@ -200,14 +208,14 @@ def load_arguments(
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
-    """Split ``--lora FILE=SCALE`` into file and scale, 1 if none is given."""
+    """Return file and scale of each ``--lora FILE=SCALE``. The default scale is 1."""
     files = []
     for text in options.lora or ():
         path, sign, scale = text.rpartition("=")
         try:
             files.append((path, float(scale)) if sign else (text, 1.0))
         except ValueError:
-            files.append((text, 1.0))  # the = belongs to the file's name
+            files.append((text, 1.0))  # no number follows the last =, so = is part of the file's name
     return files
 
 
@@ -231,7 +239,7 @@ def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> 
 
 
 def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
-    """The settings of GPUs; reports flags that mean nothing without one."""
+    """Return the settings for GPUs. Report flags that have no effect because there is no GPU."""
     from ...engine.native.binding import supports_gpu
     from ...engine.native.options import GpuOptions
 
@@ -241,10 +249,10 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
         "-mg": options.main_gpu,
         "-ts": options.tensor_split,
     }
-    given = [name for name, value in flags.items() if value is not None]
-    if given and not supports_gpu():
-        verb = "has" if len(given) == 1 else "have"
-        report(f"{', '.join(given)} {verb} no effect: llama.cpp finds no GPU that it was built for")
+    typed_flags = [name for name, value in flags.items() if value is not None]
+    if typed_flags and not supports_gpu():
+        verb = "has" if len(typed_flags) == 1 else "have"
+        report(f"{', '.join(typed_flags)} {verb} no effect: llama.cpp finds no GPU that it was built for")
     return GpuOptions(
         split_mode="layer" if options.split_mode is None else options.split_mode.value,
         main_gpu=options.main_gpu or 0,
@@ -253,7 +261,7 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
 
 
 Value = int | float | bool | str
-_READ: Mapping[str, Callable[[str], Value]] = {
+_PARSERS: Mapping[str, Callable[[str], Value]] = {
     "int": int,
     "float": float,
     "bool": lambda text: {"true": True, "false": False}[text],
@@ -262,41 +270,53 @@ _READ: Mapping[str, Callable[[str], Value]] = {
 
 
 def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
-    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
-    return dict(_read(item) for text in texts for item in text.split(","))
+    """Return the values of all ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
+    return dict(_parse_override(item) for text in texts for item in text.split(","))
 
 
-def _read(text: str) -> tuple[str, Value]:
+def _parse_override(text: str) -> tuple[str, Value]:
     key, _, typed = text.partition("=")
     kind, _, value = typed.partition(":")
     try:
-        return key, _READ[kind](value)
+        return key, _PARSERS[kind](value)
     except (KeyError, ValueError):
         raise UsageError(
             f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
         ) from None
 
 
-_SIMILARITY = 0.9
-"""Keys have long beginnings in common: ``llama.rope.freq_base`` is not ``llama.rope.dimension_count``."""
+_MIN_SIMILARITY = 0.9
+"""Similarity of two keys, 0 to 1, above which one is suggested for the other.
+
+It is high because different keys have long common beginnings: ``llama.rope.freq_base``,
+``llama.rope.dimension_count``.
+"""
 
 
 def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
-    """Print a note for each key that is none of the file's: a key that is spelled wrong changes nothing."""
-    known = list(metadata)
+    """Print a note for each overriding key that the file does not have, since a misspelled key changes nothing."""
+    file_keys = list(metadata)
     for key in overrides:
-        if key not in known:
-            near = nearest_name(key, known, _SIMILARITY)
-            hint = f"did you mean {near}?" if near else "it counts only if llama.cpp looks for it"
-            print_note(f"--override-kv {key}: the file has no such value to override; {hint}")
+        if key not in file_keys:
+            nearest_key = nearest_name(key, file_keys, _MIN_SIMILARITY)
+            hint = f"did you mean {nearest_key}?" if nearest_key else "it has an effect only if llama.cpp uses it"
+            print_note(f"--override-kv {key}: the file has no such key; {hint}")
 
 
-_MAX_BYTES = 500_000_000
-"""A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `BackgroundLoad` has neither."""
+_MAX_BACKGROUND_BYTES = 500_000_000
+"""Size of the largest file that is loaded in the background.
+
+A larger file needs a progress bar, and Ctrl-C must stop loading it. `BackgroundLoad` has neither.
+"""
 
 
 class BackgroundModel(NamedTuple):
-    """A model that is being loaded, and what named it."""
+    """A model that is being loaded in the background.
+
+    Attributes:
+        spec: file, origin and arguments of the model.
+        load: the running load.
+    """
 
     spec: ModelSpec
     load: BackgroundLoad
@@ -306,16 +326,16 @@ class BackgroundModel(NamedTuple):
 def load_in_background(
     options: ModelOptions, log: LogOptions, max_tokens: int | None = None, *, is_needed: bool = True
 ) -> Iterator[BackgroundModel | None]:
-    """Load the model in the background while inside; yields what `load_model` takes, None if it is not done.
+    """Load the model in the background; yield the argument ``background_model`` of `load_model`.
 
-    It is done for a small local file, if there is nothing to say, to ask or to download before. Failures are left
-    to `load_model`.
+    Only a small local file is loaded, and only if nothing must be reported or downloaded first. In other cases,
+    None is yielded. If loading fails, `load_model` raises the error.
 
     Args:
-        options: name the model, and say how it is loaded.
-        log: a log that is shown is not lost: with it, nothing is done.
-        max_tokens: how many are made at most, as for `load_model`.
-        is_needed: False: nothing is done.
+        options: flags that name the model and change how it is loaded.
+        log: flags of llama.cpp's log. If the log is shown, nothing is loaded, so that no line of it is lost.
+        max_tokens: maximum number of tokens that the run will generate; None if unknown.
+        is_needed: False to load nothing.
     """
     spec = _plain_spec(options, max_tokens) if is_needed and not log.verbose else None
     plan = None if spec is None else _plan(spec)
@@ -332,7 +352,7 @@ def load_in_background(
 
 
 def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | None:
-    """The model, if no flag asks for more than a plain load of a file."""
+    """Return the model if it is a small local file and no flag needs extra work or a note; otherwise None."""
     from ...models.folders import locate
     from ...presets.user_config import user_config
 
@@ -342,7 +362,7 @@ def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | No
         return None
     try:
         path, origin = locate(options.model_reference or None, user_config().model)
-        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        if not path.is_file() or path.stat().st_size > _MAX_BACKGROUND_BYTES:
             return None
     except (LogitsmithError, OSError, ValueError):
         return None
@@ -352,7 +372,7 @@ def _plain_spec(options: ModelOptions, max_tokens: int | None) -> ModelSpec | No
 
 
 def _plan(spec: ModelSpec) -> LoadPlan | None:
-    """How the model is loaded; None if it cannot be, or has several files."""
+    """Return the plan for loading the model; None if the model cannot be loaded, or has several files."""
     from ...engine.native.options import plan_load
     from ...models.errors import ModelError
 
@@ -363,10 +383,10 @@ def _plan(spec: ModelSpec) -> LoadPlan | None:
 
 
 def chosen_model(options: ModelOptions) -> SettingValue:
-    """Return the model that the options, the environment or the user's config name, and what chose it.
+    """Return the name of the model, with the flag, variable or config that sets it as the origin.
 
-    Nothing is downloaded. A model that is not here is named as it was typed, and a note says what is wrong, or how
-    it comes here.
+    Nothing is downloaded. If the model is not on this machine, its name is returned as it was typed, and a note
+    says what is wrong or how to get the model.
     """
     from ...models.errors import ModelError
     from ...models.folders import locate
@@ -392,9 +412,9 @@ def chosen_model(options: ModelOptions) -> SettingValue:
 
 
 def find_model_file(text: str | None) -> Path:
-    """Return the file of the model that a text, the environment or the user's config names.
+    """Return the file of the model that ``text``, the environment or the user's config names.
 
-    Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
+    Nothing is downloaded. ``text`` is the value of ``-m``, or None without that flag. Raises ``ModelError``.
     """
     from ...models.errors import ModelError
     from ...models.folders import locate
@@ -419,15 +439,17 @@ def cluster_workers(
     *,
     needs_same_kernels: bool = False,
 ) -> Iterator[ClusterRun]:
-    """Start the workers, while inside. Raises ``ClusterError``, ``ModelError``.
+    """Start the workers of a cluster, and stop them at the end of the context.
 
     Args:
-        options: the flags.
-        spec: the model, see `model_for_workers`.
-        service: makes the service of each worker.
-        sequences: how many a worker decodes at a time.
-        shard_size: how many tasks it gets at once.
-        needs_same_kernels: refuse a worker whose processor computes other logits than the first one's.
+        options: flags of the cluster.
+        spec: model of the workers, see `model_for_workers`.
+        service: creates the service in each worker.
+        sequences: number of sequences that a worker decodes concurrently.
+        shard_size: number of tasks that are sent to a worker together.
+        needs_same_kernels: True to reject workers whose processor computes other logits than the first worker's.
+
+    Raises ``ClusterError`` and ``ModelError``.
     """
     from ...cluster.run import ClusterRunOptions
     from ...jobs.workers import model_workers, worker_needs

@@ -1,6 +1,7 @@
-"""The prompt: from the argument, -p, -f, stdin, or stdin and one of these, to what the model reads.
+"""The prompt, from the options of the command line to the text or token ids that the model reads.
 
-The chat template, or what takes its place, is put around the text. ``-`` as a file is stdin.
+The prompt is an argument, the value of -p, a file, stdin, or stdin followed by one of the others. A file called
+``-`` is stdin. The text is then put into the chat template, or between a prefix and a suffix.
 """
 
 from __future__ import annotations
@@ -27,37 +28,42 @@ if TYPE_CHECKING:
 
 
 class PromptText(NamedTuple):
-    """A prompt, and the part of it that came from stdin; empty if none did."""
+    """A prompt as the user wrote it.
+
+    Attributes:
+        text: the complete prompt.
+        piped: part of the prompt that was read from stdin; empty if stdin was not read.
+    """
 
     text: str
     piped: str
 
 
 def read_prompt(options: PromptOptions) -> str:
-    """Return the prompt's text; see `read_prompt_text`."""
+    """Return the text of the prompt. Fails as `read_prompt_text` does."""
     return read_prompt_text(options).text
 
 
 def read_prompt_text(options: PromptOptions) -> PromptText:
-    """Return the prompt. From a file or stdin, one newline at the end is cut.
+    """Return the prompt. One newline at the end of a file or of stdin is removed.
 
-    What is piped in stands before a prompt that is given in another way, on lines of its own. Ends the command
-    with a message when there is no prompt, more than one, when stdin is empty, or when the bytes are not UTF-8.
+    Piped text is placed before a prompt that is given in another way, with a newline between them. The command
+    ends with a message if there is no prompt or more than one, if stdin is empty, or if the bytes are not UTF-8.
     """
     sources = {"PROMPT": options.prompt, "-p": options.prompt_option, "-f": options.file}
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"the prompt is given twice, by {' and '.join(given)}")
+    used_sources = [name for name, value in sources.items() if value is not None]
+    if len(used_sources) > 1:
+        raise UsageError(f"the prompt is given twice, by {' and '.join(used_sources)}")
     path = Path("-") if options.prompt == "-" else options.file
     text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
     if path is not None and not is_stdin(path):
         text = _read(path)
     if text is not None:
-        piped = _text(read_piped("goes before the prompt") or b"", STDIN)
+        piped = _text(read_piped("is placed before the prompt") or b"", STDIN)
         return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
     stdin = input_path(path)
     if stdin is None:
-        raise UsageError('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
+        raise UsageError('there is no prompt: type one ("gen PROMPT"), use -f FILE, or pipe one in')
     if is_stdin(stdin) and sys.stdin.isatty():
         print_note("type the prompt; Ctrl-D on a line of its own ends it")
     piped = _read(stdin)
@@ -71,7 +77,7 @@ def _read(path: Path) -> str:
 
 
 def _text(data: bytes, path: Path) -> str:
-    """The text of a file's bytes, without one newline at its end."""
+    """Return the text of a file's bytes, without one newline at the end. Ends the command if it is not UTF-8."""
     try:
         return decode_utf8(data).removesuffix("\n")
     except NotUTF8Error as error:
@@ -79,7 +85,7 @@ def _text(data: bytes, path: Path) -> str:
 
 
 def input_path(path: Path | None) -> Path | None:
-    """The path, or ``-`` if none is given and something is piped in; None: there is no input."""
+    """Return the file to read: ``path``, or stdin for None or ``-``. Return None if there is nothing to read."""
     if path is not None and not is_stdin(path):
         return path
     if sys.stdin is None or (path is None and sys.stdin.isatty()):
@@ -87,32 +93,37 @@ def input_path(path: Path | None) -> Path | None:
     return STDIN
 
 
-_PATIENCE_SECONDS = 2.0
-"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
+_SECONDS_UNTIL_NOTE = 2.0
+"""Time after which a note says that the command waits for stdin.
+
+A program that writes into the pipe has begun by then. A pipe that was inherited by mistake stays silent.
+"""
 
 
-def read_piped(use: str) -> bytes | None:
-    """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
+def read_piped(purpose: str) -> bytes | None:
+    """Return the bytes of stdin if it is a pipe or a redirected file; None for a terminal or /dev/null.
 
-    A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
-    Raises ``InputTooLargeError``.
+    If nothing arrives for a while, a note says that the command waits. Raises ``InputTooLargeError``.
+
+    Args:
+        purpose: use of the bytes, for the note, such as ``is placed before the prompt``.
     """
     try:
         if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
             return None
-        _wait_for_stdin(use)
+        _wait_for_stdin(purpose)
         return read_input(STDIN)
     except InputTooLargeError:
         raise
-    except OSError:  # nohup opens stdin so that it cannot be read
+    except OSError:  # nohup opens stdin for writing only
         return None
 
 
-def _wait_for_stdin(use: str) -> None:
-    """Print a note if nothing arrives for a while; see `read_piped`."""
-    with suppress(OSError, ValueError):  # not every stdin can be waited for
-        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
-            print_note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
+def _wait_for_stdin(purpose: str) -> None:
+    """Print a note if nothing arrives in stdin for two seconds; ``purpose`` as in `read_piped`."""
+    with suppress(OSError, ValueError):  # select does not support every kind of stdin
+        if not select.select([sys.stdin], [], [], _SECONDS_UNTIL_NOTE)[0]:
+            print_note(f"waiting for stdin, which {purpose}; add < /dev/null if there is no input")
 
 
 @dataclass(frozen=True)
@@ -120,9 +131,9 @@ class PreparedPrompt:
     """A prompt as the model reads it.
 
     Attributes:
-        tokens: its text, or its token ids where parts of it are tokenized one by one.
-        text: the whole text, with the chat template or with what takes its place.
-        shown: the same without the chat template.
+        tokens: text that the model tokenizes, or token ids if prefix, prompt and suffix are tokenized separately.
+        text: complete text, with the chat template or with prefix and suffix.
+        shown: the text without the chat template, but with prefix and suffix.
     """
 
     tokens: str | list[int]
@@ -138,15 +149,15 @@ def prepare_prompt(
     template: ChatTemplateFlags,
     is_chat: bool | None,
 ) -> PreparedPrompt:
-    """Put a prompt into the chat template or between prefix and suffix, or leave it as it is.
+    """Put a prompt into the chat template or between a prefix and a suffix, or leave it unchanged.
 
     Args:
-        model: the model.
-        text: what the user wrote.
-        settings: the system message is one of them.
-        affixes: the flags of prefix and suffix.
-        template: the flags of the chat template.
-        is_chat: whether the template is used; None: if there is a system message.
+        model: model that reads the prompt.
+        text: prompt as the user wrote it.
+        settings: settings of the run, which have the system message.
+        affixes: flags of the prefix and the suffix.
+        template: flags of the chat template.
+        is_chat: whether the chat template is used; None to use it if there is a system message.
     """
     from ...engine.templates import build_prompt, tokenize_with_affixes
 
@@ -157,7 +168,7 @@ def prepare_prompt(
         )
         return PreparedPrompt(built, built, text)
     if system is not None:
-        print_note(f"{affixes.typed_flag} takes the place of the chat template: the system message is left out")
+        print_note(f"{affixes.typed_flag} replaces the chat template; the system message is left out")
     tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")
-    framed = affixes.add_affixes(text)
-    return PreparedPrompt(tokens, framed, framed)
+    text_with_affixes = affixes.add_affixes(text)
+    return PreparedPrompt(tokens, text_with_affixes, text_with_affixes)

@@ -1,6 +1,7 @@
-"""From the command line to the settings of a run: the preset, and the flags that override it.
+"""The settings of a run: the preset, and the flags of the command line that override it.
 
-With them, what is checked before the model is loaded: the grammar, the chat template, and which logprobs are read.
+The grammar, the chat template and the requested logprobs are here, too. Their errors are reported before the model
+is loaded, as far as possible.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def resolve_run_settings(
     metadata: Mapping[str, str] | None,
     preset: Preset | None = None,
 ) -> Settings:
-    """Resolve flags over ``--set`` over the preset over the defaults.
+    """Resolve the settings: flags override ``--set``, which overrides the preset, which overrides the defaults.
 
     Args:
-        options: the command line.
-        sampling: its flags of the chain.
-        metadata: the GGUF's, needed for ``--preset model`` only.
-        preset: takes the place of the one that the command line names.
+        options: all options of the command line.
+        sampling: the options of sampling among them.
+        metadata: metadata of the GGUF file; needed for ``--preset model`` only.
+        preset: preset that replaces the one of the command line; None for the preset of the command line.
 
     Raises ``PresetError``.
     """
@@ -66,13 +67,13 @@ def resolve_run_settings(
     return settings
 
 
-def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
-    """The preset that the command line or the user's config names."""
+def _preset_of(preset_flag: str | None, metadata: Mapping[str, str] | None) -> Preset:
+    """Return the preset that the command line or the user's config names."""
     from ...presets.preset import load_preset
 
-    name = preset_name(given)
+    name = preset_name(preset_flag)
     if name != "model":
-        return open_chosen_preset(name, given)
+        return open_chosen_preset(name, preset_flag)
     preset = preset_of_model(metadata or {}, print_note)
     if preset is None:
         print_note("this model names no sampling settings (general.sampling.*); the preset default is used")
@@ -80,17 +81,21 @@ def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     return preset
 
 
-def preset_name(given: str | None) -> str:
-    """The preset of a command: ``--preset``, else the user's config, else ``default``."""
+def preset_name(preset_flag: str | None) -> str:
+    """Return the name of the preset: from ``--preset``, the user's config, or ``default``."""
     from ...presets.user_config import user_config
 
-    return given or user_config().preset or "default"
+    return preset_flag or user_config().preset or "default"
 
 
-def open_chosen_preset(name: str, given: str | None) -> Preset:
-    """Open the preset of this name; an error of one that the user's config names begins with that file.
+def open_chosen_preset(name: str, preset_flag: str | None) -> Preset:
+    """Open a preset. If the user's config names the preset, an error names the config file, too.
 
-    ``given``: the value of ``--preset``. Raises ``PresetError``.
+    Args:
+        name: name or path of the preset.
+        preset_flag: value of ``--preset``; None without the flag.
+
+    Raises ``PresetError``.
     """
     from ...presets.errors import PresetError
     from ...presets.user_config import config_file, user_config
@@ -98,26 +103,26 @@ def open_chosen_preset(name: str, given: str | None) -> Preset:
     try:
         return open_preset(name, print_note)
     except PresetError as error:
-        if given or user_config().preset is None:
+        if preset_flag or user_config().preset is None:
             raise
         raise PresetError(f"{config_file()}: preset: {error}") from None
 
 
 def seed_of(settings: Settings) -> int:
-    """The seed of this run: the one that was set, or a fresh one."""
+    """Return the seed of the settings, or a random seed if they have none."""
     seed: int | None = settings.seed.value
     return fresh_seed() if seed is None else seed
 
 
 def fresh_seed() -> int:
-    """A random seed: 32 bits, as llama.cpp's."""
+    """Return a random seed of 32 bits, as in llama.cpp."""
     import secrets
 
     return secrets.randbits(32)
 
 
 def flag_overrides(options: Options) -> Iterator[Override]:
-    """What the flags of a command set, of those that set one value each."""
+    """Yield the overrides of those flags that set one value each."""
     from ...presets.overrides import Override
 
     given = typed_flags_of(options)
@@ -138,7 +143,7 @@ def flag_overrides(options: Options) -> Iterator[Override]:
 
 
 def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
-    """What flags set whose value is not taken as it is."""
+    """Yield the overrides of those flags whose value is converted first."""
     from ...presets.overrides import Override
 
     if options.dry_sequence_breaker:
@@ -152,7 +157,7 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
 
 
 def _breakers(texts: Iterable[str]) -> list[str]:
-    """As in llama.cpp: ``none`` clears what came before it."""
+    """Return the sequence breakers. As in llama.cpp, ``none`` removes the breakers before it."""
     breakers: list[str] = []
     for text in texts:
         if text == "none":
@@ -166,7 +171,7 @@ _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)"
 
 
 def _bias(text: str) -> dict[int | str, Any]:
-    """``15043+1`` and ``15043=-inf`` name a token by id, ``hello=2`` by its text."""
+    """Return the bias by token. ``15043+1`` and ``15043=-inf`` name a token by id, ``hello=2`` by its text."""
     match = _BIAS.fullmatch(text)
     if match is None:
         raise UsageError(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
@@ -179,7 +184,7 @@ def _bias(text: str) -> dict[int | str, Any]:
 
 
 def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
-    """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
+    """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
     from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_mirostat, rearrange_by_samplers
 
     if options.adaptive_target is not None:
@@ -192,10 +197,10 @@ def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Ch
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
-    """The grammar of a run, checked as far as it can be without a model. Raises ``GrammarError``."""
+    """Return the grammar of a run, checked as far as possible without a model. Raises ``GrammarError``."""
     value = settings.grammar.value
     if value is None:
-        _refuse_without_grammar(options)
+        _reject_grammar_flags(options)
         return None
     from ...grammars.errors import GrammarError
     from ...grammars.spec import grammar_table, resolve_grammar
@@ -211,13 +216,13 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         spec.check()
     except GrammarError as error:
         if isinstance(settings.grammar.value, str):
-            _refuse_file(settings.grammar.origin, settings.grammar.value)
+            _reject_file_name(settings.grammar.origin, settings.grammar.value)
         raise error.within(settings.grammar.origin) from None
     report_schema(spec, print_note)
     return spec
 
 
-_WAYS_TO_GIVE_FILES = {
+_FLAGS_FOR_FILES = {
     "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
     "/grammar": {
         "json_schema": "/grammar json_schema_file",
@@ -225,23 +230,30 @@ _WAYS_TO_GIVE_FILES = {
         "": "/grammar file",
     },
 }
-"""What takes a file, by what was given in its place and by the kind of the file's grammar; "": all others."""
+"""The flag or chat command that accepts a file, by the flag that was typed and the kind of the grammar.
+
+The kind "" stands for all kinds that are not listed."""
 
 
-def _refuse_file(origin: str, name: str) -> None:
-    """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
+def _reject_file_name(origin: str, name: str) -> None:
+    """Raise ``GrammarError`` if the value of a grammar flag is the name of a file; the error names the right flag.
+
+    Args:
+        origin: flag or chat command that was typed.
+        name: value that may be the name of a file.
+    """
     from ...grammars.errors import GrammarError
     from ...grammars.spec import KIND_OF_SUFFIX
 
-    ways, path = _WAYS_TO_GIVE_FILES.get(origin), Path(name)
-    with suppress(OSError, ValueError):  # a grammar's text is no path
-        if ways is not None and path.is_file():
-            way = ways.get(KIND_OF_SUFFIX.get(path.suffix, ""), ways[""])
-            typed = shlex.quote(name) if origin.startswith("--") else name  # a chat takes the line as it is
-            raise GrammarError(f"{origin}: {name} is a file; give it by {way} {typed}")
+    flags_by_kind, path = _FLAGS_FOR_FILES.get(origin), Path(name)
+    with suppress(OSError, ValueError):  # the text of a grammar may not be valid as a path
+        if flags_by_kind is not None and path.is_file():
+            flag = flags_by_kind.get(KIND_OF_SUFFIX.get(path.suffix, ""), flags_by_kind[""])
+            typed_name = shlex.quote(name) if origin.startswith("--") else name  # a chat needs no quotes
+            raise GrammarError(f"{origin}: {name} is a file; use {flag} {typed_name}")
 
 
-def _refuse_without_grammar(options: ConstraintOptions) -> None:
+def _reject_grammar_flags(options: ConstraintOptions) -> None:
     for flag, is_given in (
         ("--grammar-root", options.grammar_root is not None),
         ("--grammar-after", options.grammar_after is not None),
@@ -253,17 +265,19 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
 
 
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
-    """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
+    """Return the logprobs that the flags request. Raises ``UsageError`` for an unknown token."""
     from ...engine.token_records import LogprobRequest
 
-    top = options.logprobs
-    if top is None:
-        top = FORMATS[options.format].default_top_logprob_count
-    if top is not None and top > vocabulary.size:
-        raise UsageError(f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
+    top_count = options.logprobs
+    if top_count is None:
+        top_count = FORMATS[options.format].default_top_logprob_count
+    if top_count is not None and top_count > vocabulary.size:
+        raise UsageError(
+            f"--logprobs: {top_count:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
+        )
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
     token_ids = [] if options.logprob_of is None else _parse_tokens(options.logprob_of, vocabulary)
-    return LogprobRequest(top, source, tuple(dict.fromkeys(token_ids)))
+    return LogprobRequest(top_count, source, tuple(dict.fromkeys(token_ids)))
 
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
@@ -271,15 +285,15 @@ _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
-    """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
+    """Return the token ids of a list such as ``yes, " no", <[42]>``: bare texts, JSON strings and ids."""
     if not is_utf8(texts.encode(errors="surrogateescape")):
-        raise UsageError("--logprob-of: it is not UTF-8")
+        raise UsageError("--logprob-of: the value is not UTF-8")
     tokens = []
     offset = 0
     while True:
         item = _ITEM.match(texts, offset)
         if item is None:
-            raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not a text, a "text" or <[id]>')
+            raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not TEXT, "TEXT" or <[ID]>')
         tokens.append(_token(item[1].strip(), vocabulary))
         if not item[2]:
             return tokens
@@ -287,21 +301,22 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _token(written: str, vocabulary: Vocabulary) -> int:
+    """Return the token id of one item of the list, as the user wrote it."""
     from ...models.errors import ModelError
 
     number = _ID.fullmatch(written)
     if number:
         if int(number[1]) >= vocabulary.size:
-            raise UsageError(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
+            raise UsageError(f"--logprob-of: {written}: token ids are 0 to {vocabulary.size - 1}")
         return int(number[1])
     if not written:
-        raise UsageError("--logprob-of: an empty text is no token; a comma too many?")
+        raise UsageError("--logprob-of: an empty text is not a token; remove a comma")
     text = written
     if written.startswith('"'):
         try:
             text = json.loads(written)
         except json.JSONDecodeError as error:
-            raise UsageError(f"--logprob-of: {written} is no text in JSON: {json_problem(error)}") from None
+            raise UsageError(f"--logprob-of: {written} is not a JSON string: {json_problem(error)}") from None
     try:
         return vocabulary.single(text)
     except ModelError as error:
@@ -309,19 +324,22 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
 
 
 def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:
+    """Return advice if the text with a space in front is one token; otherwise an empty string."""
     if written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
         return ""
-    return f"; with a blank before it, it is one: write '\" {text}\"'"
+    return f"; with a space in front it is one token: write '\" {text}\"'"
 
 
 class ChatTemplateFlags:
-    """The flags ``--chat-template`` and ``--chat-template-kwargs``, read before the model is loaded.
+    """The flags ``--chat-template`` and ``--chat-template-kwargs``, checked before the model is loaded.
 
     Args:
-        options: the values of the flags.
-        typed_flags: the flags as they were typed, for messages.
+        options: values of the flags.
+        typed_flags: flags in the spelling that the user typed, for messages.
 
-    Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
+    Attributes:
+        source: source code of the chat template; None for the template of the model.
+        variables: additional variables of the template; None without the flag.
 
     Raises ``UsageError``.
     """
@@ -336,7 +354,7 @@ class ChatTemplateFlags:
             self.source = _read_flag(flag, options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:
-        """The template of these flags; None: neither is given. Raises ``ModelError``."""
+        """Return the template of the flags; None if neither flag was typed. Raises ``ModelError``."""
         from ...engine.templates import open_chat_template
 
         if self.source is None and self.variables is None:
@@ -360,8 +378,8 @@ def _parse_variables(text: str) -> dict[str, Any]:
     try:
         variables = parse_strict_json(text)
     except ValueError as error:
-        why = json_problem(error) if isinstance(error, json.JSONDecodeError) else str(error)
-        raise UsageError(f"--chat-template-kwargs is not JSON, such as {example}: {why}") from None
+        problem = json_problem(error) if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UsageError(f"--chat-template-kwargs is not JSON, such as {example}: {problem}") from None
     if not isinstance(variables, dict):
-        raise UsageError(f"--chat-template-kwargs is no JSON object, such as {example}")
+        raise UsageError(f"--chat-template-kwargs is not a JSON object, such as {example}")
     return variables

@@ -1,1 +1,1 @@
-"""Events, settings and tables, turned into what a person or a program reads. Only this room prints."""
+"""Turns events, settings and tables into output for a person or a program."""

@@ -1,6 +1,6 @@
-"""The progress of a batch, on stderr: a bar on a terminal, else a line periodically.
+"""The progress of a batch on stderr: a bar on a terminal, otherwise a line every 30 seconds.
 
-On a cluster it is that of one machine, with a line for each worker.
+On a cluster, there is also a line for each worker.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from ...cluster.worker import WorkerStatus
 
 _LINE_INTERVAL_SECONDS = 30.0
-"""Between two lines of a log, which somebody may keep: on the batch, or on its workers."""
+"""Time between two progress lines if stderr is not a terminal. Logs are often kept, so the lines are few."""
 _BAR_INTERVAL_SECONDS = 0.2
-"""Between two updates of the bar and of the lines below: as often as an eye follows."""
+"""Time between two updates of the bar and of the lines below the bar."""
 
 
 class BatchProgress(BatchCounts):
-    """What a batch has done so far, in words. ``total``: the number of lines, None if it is not known."""
+    """The counts of a batch, with their description in words.
+
+    Attributes:
+        total: number of lines in the input; None if unknown.
+    """
 
     def __init__(self, total: int | None) -> None:
         super().__init__()
@@ -39,24 +43,24 @@ class BatchProgress(BatchCounts):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the batch."""
         return monotonic() - self._started_at
 
     @property
     def speed(self) -> str:
-        """Tokens a second, as text."""
+        """Tokens per second, as text."""
         return f"{self.token_count / max(self.seconds, 1e-9):,.0f} tokens/s"
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end at the present speed; None if that cannot be known."""
+        """Estimated seconds until the end; None before the first result, or if the total is unknown."""
         results = self.answered_count + self.failed_count
         if self.total is None or not results:
             return None
         return (self.total - self.finished_count) * self.seconds / results
 
     def line(self) -> str:
-        """The progress in one line."""
+        """Return the progress in one line."""
         of_total = "" if self.total is None else f" of {self.total:,}"
         left = "" if not self.seconds_left else f", {_format_duration(self.seconds_left)} left"
         return (
@@ -64,9 +68,9 @@ class BatchProgress(BatchCounts):
         )
 
     def summary(self) -> str:
-        """The whole batch in one line, for its end."""
+        """Return the line that is printed at the end of the batch."""
         failures = f", {self.existing_failure_count:,} of them failed" if self.existing_failure_count else ""
-        existing = f", {self.existing_count:,} were there{failures}" if self.existing_count else ""
+        existing = f", {self.existing_count:,} already existed{failures}" if self.existing_count else ""
         return (
             f"{self.answered_count:,} answered, {self.failed_count:,} failed{existing}; "
             f"{count_noun(self.token_count, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
@@ -74,7 +78,7 @@ class BatchProgress(BatchCounts):
         )
 
     def _exactness(self) -> str:
-        """What holds for the answers; of several, each is told: it depends on the length of a text."""
+        """Return in words how reproducible the answers are. Answers of different lengths may differ in that."""
         return f"; answers {', some '.join(sorted(self.exactness))}" if self.exactness else ""
 
 
@@ -88,14 +92,17 @@ def _format_duration(seconds: float) -> str:
 
 
 def stop_check_with_note(interrupt: Interrupt) -> Callable[[], bool]:
-    """Return what tells a batch to begin no further request; the first time that it does, it prints a note."""
+    """Return a function that returns True after Ctrl-C, when a batch must start no more requests.
+
+    The first call that returns True prints a note.
+    """
     is_announced = False
 
     def should_stop() -> bool:
         nonlocal is_announced
         if interrupt.requested and not is_announced:
             is_announced = True
-            print_note("what is begun is being finished; Ctrl-C again stops at once")
+            print_note("requests that have started are being finished; press Ctrl-C again to stop immediately")
         return interrupt.requested
 
     return should_stop
@@ -106,16 +113,16 @@ _BAR_WIDTH = 6
 
 @contextmanager
 def show_progress(
-    progress: BatchProgress, results_on_terminal: bool, details: Callable[[], Sequence[str]] = tuple
+    progress: BatchProgress, prints_results: bool, get_lines_below: Callable[[], Sequence[str]] = tuple
 ) -> Iterator[ProgressDisplay]:
-    """Show the progress while inside.
+    """Show the progress in the context.
 
     Args:
-        progress: what the batch has done so far.
-        results_on_terminal: results are printed on the same terminal; then there is no bar.
-        details: returns lines to show below the bar.
+        progress: counts of the batch.
+        prints_results: whether results are printed on the same terminal, where a bar would disturb them.
+        get_lines_below: returns the lines below the bar; called at each refresh.
     """
-    if not sys.stderr.isatty() or results_on_terminal:
+    if not sys.stderr.isatty() or prints_results:
         yield ProgressDisplay(progress, None)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -127,12 +134,12 @@ def show_progress(
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(compact=True),
     )
-    with visible_bar(lambda: 1 + len(details())), make_bar(columns, details) as bar:
+    with visible_bar(lambda: 1 + len(get_lines_below())), make_bar(columns, get_lines_below) as bar:
         yield ProgressDisplay(progress, bar)
 
 
 class ProgressDisplay:
-    """Shows the progress from time to time."""
+    """A display of a batch's progress: a bar, or a line every 30 seconds."""
 
     def __init__(self, progress: BatchProgress, bar: Progress | None) -> None:
         self._progress, self._bar = progress, bar
@@ -144,12 +151,12 @@ class ProgressDisplay:
             )
 
     def add_tokens(self, count: int) -> None:
-        """Count tokens that were made."""
+        """Add generated tokens to the counts."""
         self._progress.token_count += count
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the progress, unless it was shown a moment ago."""
+        """Show the progress if the last update is old enough."""
         now = monotonic()
         interval = _LINE_INTERVAL_SECONDS if self._bar is None else _BAR_INTERVAL_SECONDS
         if now - self._shown_at >= interval:
@@ -168,12 +175,18 @@ class ProgressDisplay:
 
 @contextmanager
 def show_cluster_progress(
-    progress: BatchProgress, run: ClusterRun, results_on_terminal: bool
+    progress: BatchProgress, run: ClusterRun, prints_results: bool
 ) -> Iterator[ClusterProgressDisplay]:
-    """Show the progress while inside, see `show_progress`, and lines on the workers at the end."""
-    has_bar = sys.stderr.isatty() and not results_on_terminal
+    """Show the progress of a batch on a cluster in the context, and print a line for each worker at the end.
+
+    Args:
+        progress: counts of the batch.
+        run: run of the cluster, with its workers.
+        prints_results: whether results are printed on the same terminal, where a bar would disturb them.
+    """
+    has_bar = sys.stderr.isatty() and not prints_results
     lines_below = worker_lines(run.worker_statuses) if has_bar else []
-    with show_progress(progress, results_on_terminal, lambda: lines_below) as display:
+    with show_progress(progress, prints_results, lambda: lines_below) as display:
         try:
             yield ClusterProgressDisplay(progress, run, display, lines_below if has_bar else None)
         finally:
@@ -182,13 +195,13 @@ def show_cluster_progress(
 
 
 class ClusterProgressDisplay:
-    """Shows the progress from time to time: the bar or a line on the batch, and lines on the workers in a log.
+    """A display of a batch's progress on a cluster: a bar or a line for the batch, and a line for each worker.
 
     Args:
-        progress: of the batch.
-        run: its workers.
-        display: shows the batch.
-        lines_below: the lines on the workers below a bar, which are replaced; None: there is no bar.
+        progress: counts of the batch.
+        run: run of the cluster, with its workers.
+        display: display of the batch without its workers.
+        lines_below: list of the lines below the bar, which is updated in place; None without a bar.
     """
 
     def __init__(
@@ -199,7 +212,7 @@ class ClusterProgressDisplay:
         self._shown_at = monotonic()
 
     def refresh(self) -> None:
-        """Show the progress, unless it was shown a moment ago: this is called for each result."""
+        """Show the progress if the last update is old enough. Called for each result."""
         if monotonic() - self._shown_at < self._interval:
             return
         self._progress.token_count = self._run.unit_count
@@ -208,33 +221,33 @@ class ClusterProgressDisplay:
             self._lines_below[:] = worker_lines(self._run.worker_statuses)
         elif not sys.stderr.isatty():
             report_workers(self._run.worker_statuses)
-        self._shown_at = monotonic()  # later than that of the display, which would not show itself the next time
+        self._shown_at = monotonic()  # set after the display's own time, or the display would skip the next update
 
 
 def report_workers(workers: Sequence[WorkerStatus]) -> None:
-    """Print how the workers are doing."""
+    """Print a line for each worker."""
     for line in worker_lines(workers):
         print_message(f"gen: {line}")
 
 
-_MAX_SHOWN_WORKERS = 8
-"""Lines of their own; the others share one."""
+_MAX_WORKER_LINES = 8
+"""Number of workers that get separate lines. All other workers share one line."""
 
 
 def worker_lines(workers: Sequence[WorkerStatus]) -> list[str]:
-    """How each worker is doing, and the further ones together: there may be a thousand."""
-    others = workers[_MAX_SHOWN_WORKERS:]
-    lines = [_line(worker) for worker in workers[:_MAX_SHOWN_WORKERS]]
-    return [*lines, _line_of_several(others)] if others else lines
+    """Return a line for each of the first workers, and one line for all others."""
+    other_workers = workers[_MAX_WORKER_LINES:]
+    lines = [_worker_line(worker) for worker in workers[:_MAX_WORKER_LINES]]
+    return [*lines, _summary_line(other_workers)] if other_workers else lines
 
 
-def _line(worker: WorkerStatus) -> str:
+def _worker_line(worker: WorkerStatus) -> str:
     if not worker.is_ready:
         return f"{worker.name}: starting"
     return f"{worker.name}: {_counts([worker])}"
 
 
-def _line_of_several(workers: Sequence[WorkerStatus]) -> str:
+def _summary_line(workers: Sequence[WorkerStatus]) -> str:
     ready = [worker for worker in workers if worker.is_ready]
     starting = f"{len(workers) - len(ready):,} starting" if len(ready) < len(workers) else ""
     counts = _counts(ready) + " together" if ready else ""
@@ -242,7 +255,7 @@ def _line_of_several(workers: Sequence[WorkerStatus]) -> str:
 
 
 def _counts(workers: Sequence[WorkerStatus]) -> str:
-    """What workers that are ready have done."""
+    """Return the summed counts of workers that are ready."""
     failures = sum(worker.failed_count for worker in workers)
     failed = f", {failures:,} failed" if failures else ""
     speed = sum(worker.unit_count / max(worker.seconds, 1e-9) for worker in workers)

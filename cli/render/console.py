@@ -1,4 +1,4 @@
-"""rich's console of stdout; rich takes 30 ms to import, so that only what draws tables imports this."""
+"""A console of rich for stdout. Only modules that draw tables import it, since importing rich takes 30 ms."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rich.console import Console
 
 
 class OutputConsole(Console):
-    """A console whose reader may leave early: `gen presets | head -1` ends as other commands do, with code 0."""
+    """A console whose reader may close the pipe early: `gen presets | head -1` ends with exit code 0."""
 
     def on_broken_pipe(self) -> None:
-        """Raise ``BrokenPipeError``; rich would end the process with code 1."""
+        """Raise ``BrokenPipeError``, since rich itself would end the process with exit code 1."""
         self.quiet = True
         raise BrokenPipeError

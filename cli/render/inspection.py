@@ -1,6 +1,6 @@
-"""A recorded run: its text, tinted by probability, and what is below: a table, the most surprising tokens, means.
+"""The output of `gen inspect` for a recorded run: the text tinted by probability, tables of tokens, and means.
 
-The text is printed as the run is read, so that a run can be watched while it is written.
+The text is printed while the run is read, so that a run can be watched while another process writes it.
 """
 
 from __future__ import annotations
@@ -32,30 +32,34 @@ if TYPE_CHECKING:
     )
     from ...logprobs.records import LogprobSource
 
-_FALLEN_MARK = "▾"
-"""Behind a token for which a step other than the draw decided: it dropped the likeliest one."""
+_DROPPED_MARK = "▾"
+"""The mark after a token that was chosen because a step dropped the most likely token."""
 
 
 class RunPrinter:
-    """Prints runs, one after the other."""
+    """Prints recorded runs, one after the other."""
 
-    def __init__(self, top: int | None, source: LogprobSource | None, is_colored: bool | None = None) -> None:
-        """Take how runs are shown.
+    def __init__(
+        self, alternative_count: int | None, source: LogprobSource | None, is_colored: bool | None = None
+    ) -> None:
+        """Set what is shown of each run.
 
         Args:
-            top: alternatives of each token in the table; None: no table.
-            source: the distribution to show if the run has two; None: the first.
-            is_colored: whether the text is tinted; None: on a terminal, unless NO_COLOR is set.
+            alternative_count: number of alternatives of each token in the table of all tokens; None for no table.
+            source: distribution to show if the run has two; None for the first one.
+            is_colored: whether the text is tinted; None to tint it on a terminal, unless NO_COLOR is set.
         """
-        self._top = top
+        self._alternative_count = alternative_count
         self._source = source
         self._console = _console(is_colored)
         self._is_first = True
 
     def show(self, events: Iterable[RecordedEvent], name: str | None = None) -> None:
-        """Print the tokens of a run as they are read, then a table of them, then what there is to know of all.
+        """Print the tokens of a run while they are read, then the tables and the means.
 
-        ``name``: that of its file, if there are several.
+        Args:
+            events: events of the run.
+            name: name of the file for the heading; None if there is only one file.
         """
         run = _InspectedRun()
         try:
@@ -63,16 +67,16 @@ class RunPrinter:
         finally:
             if run.tokens:
                 print("\n")
-        if self._top is not None:
-            _print_table(run.tokens, self._top)
+        if self._alternative_count is not None:
+            _print_table(run.tokens, self._alternative_count)
         if self._source is not None and run.tokens and all(token.distribution is None for token in run.tokens):
             print_note(f"this run has no logprobs of the {self._source}")
         _print_surprises(run.tokens)
-        _print_fallen(run.tokens)
+        _print_drop_counts(run.tokens)
         _print_means(run, self._source)
 
     def _print_text(self, events: Iterable[RecordedEvent], run: _InspectedRun, name: str | None) -> None:
-        """Print each token and add it to ``run``, so that a broken run is shown as far as it goes."""
+        """Print each token and add it to ``run``, so that a damaged run is shown up to the damaged line."""
         from ...logprobs.recorded import RecordedDone, RecordedStart, RecordedTokenLine
 
         numbers = {"prompt": count(), "token": count()}
@@ -86,13 +90,13 @@ class RunPrinter:
             elif isinstance(event, RecordedTokenLine):
                 source = self._source or event.logprobs_from or "model"
                 number = next(numbers[event.event])
-                token = _InspectedToken(event, number, event.distribution(source), _fallen_stage(event))
+                token = _InspectedToken(event, number, event.distribution(source), _dropping_stage(event))
                 run.tokens.append(token)
                 self._console.print(_tinted_text(token), end="")
                 sys.stdout.flush()
 
     def _print_heading(self, heading: str | None) -> None:
-        """Print the heading of a run, if it has one, apart from the run before."""
+        """Print the heading of a run, if there is one, with an empty line after the previous run."""
         if not self._is_first:
             print()
         if heading is not None:
@@ -101,9 +105,11 @@ class RunPrinter:
 
 
 def run_heading(file: str | None, request: str | None) -> str | None:
-    """A heading of a run, as `head` writes it above a file; None for the only run of a file without requests.
+    """Return the heading of a run, in the format of the command `head`; None if no heading is needed.
 
-    ``file``: its name, None if there is only one; ``request``: the id of the request that the run answers.
+    Args:
+        file: name of the file; None if there is only one file.
+        request: id of the request that the run answers; None if the run is not part of a batch.
     """
 
     parts = [part for part in (file, request) if part is not None]
@@ -112,7 +118,13 @@ def run_heading(file: str | None, request: str | None) -> str | None:
 
 @dataclass
 class _InspectedRun:
-    """A run: its first and its last line, if they are there, and its tokens."""
+    """A recorded run, as far as it was read.
+
+    Attributes:
+        start: first line of the run; None if it is missing.
+        done: last line of the run; None if the run was cut off.
+        tokens: tokens of the prompt and of the text.
+    """
 
     start: RecordedStart | None = None
     done: RecordedDone | None = None
@@ -121,16 +133,20 @@ class _InspectedRun:
 
 @dataclass(frozen=True)
 class _InspectedToken:
-    """A token, and the distribution that is shown of it; None if the run has none.
+    """A token of a recorded run.
 
-    ``number``: counted from 0, in the prompt or among the tokens that were written. ``fallen``: the stage that
-    dropped the likeliest token; None if that one could be drawn, or without a trace.
+    Attributes:
+        line: line of the record.
+        number: position of the token in the prompt or in the text, counted from 0.
+        distribution: distribution that is shown for the token; None if the run has none.
+        dropping_stage: name of the stage that dropped the most likely token; None if no stage dropped it, or the
+            token has no trace.
     """
 
     line: RecordedTokenLine
     number: int
     distribution: RecordedDistribution | None
-    fallen: str | None
+    dropping_stage: str | None
 
     @property
     def data(self) -> bytes:
@@ -139,7 +155,7 @@ class _InspectedToken:
 
     @property
     def place(self) -> str:
-        """What ``--token`` takes for it; a token of the prompt says so."""
+        """The number of the token as ``--token`` accepts it; ``prompt N`` for a token of the prompt."""
         return f"prompt {self.number}" if self.line.event == "prompt" else str(self.number)
 
     @property
@@ -148,12 +164,12 @@ class _InspectedToken:
         return None if self.distribution is None else self.distribution.logprob
 
 
-def _fallen_stage(line: RecordedTokenLine) -> str | None:
-    """The stage that dropped the likeliest token; None if that one could be drawn, or without a trace."""
-    fallen = None if line.trace is None else line.trace.dropped_top_candidate()
-    if line.trace is None or fallen is None or fallen.dropped_by is None:
+def _dropping_stage(line: RecordedTokenLine) -> str | None:
+    """Return the name of the stage that dropped the most likely token; None if there is none, or no trace."""
+    dropped = None if line.trace is None else line.trace.dropped_top_candidate()
+    if line.trace is None or dropped is None or dropped.dropped_by is None:
         return None
-    return line.trace.stages[fallen.dropped_by].name
+    return line.trace.stages[dropped.dropped_by].name
 
 
 def _console(is_colored: bool | None) -> Console:
@@ -169,14 +185,14 @@ def _console(is_colored: bool | None) -> Console:
 
 
 def _tinted_text(token: _InspectedToken) -> Text:
-    """The token in the tint of its probability, with a mark if the likeliest one was dropped."""
+    """Return the token tinted by its probability, with a mark if the most likely token was dropped."""
     from rich.text import Text
 
     style = "dim" if token.line.event == "prompt" else ""
     if token.logprob is not None:
         style = _tint_style(min(exp(token.logprob), 1.0))
     return Text(visible(token.line.text), style=style).append(
-        "" if token.fallen is None else _FALLEN_MARK, style="not underline"
+        "" if token.dropping_stage is None else _DROPPED_MARK, style="not underline"
     )
 
 
@@ -184,23 +200,21 @@ _LISTED_SURPRISES = 10
 
 
 def _print_surprises(tokens: Sequence[_InspectedToken]) -> None:
-    """List the ten tokens that were the least probable."""
+    """List the ten least likely tokens."""
 
-    known = [(token.logprob, token) for token in tokens if token.logprob is not None]
+    with_logprob = [(token.logprob, token) for token in tokens if token.logprob is not None]
     rows = []
-    for logprob, token in sorted(known, key=lambda item: item[0])[:_LISTED_SURPRISES]:
-        likeliest = "" if token.distribution is None else _likeliest_other(token.distribution, token.data)
-        rows.append(
-            (token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", likeliest)
-        )
+    for logprob, token in sorted(with_logprob, key=lambda item: item[0])[:_LISTED_SURPRISES]:
+        top = "" if token.distribution is None else _top_other_token(token.distribution, token.data)
+        rows.append((token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", top))
     if rows:
         print_wrapped("most surprising", 0)
-        print_table(("", "token", "probability", "surprise", "likeliest"), rows)
+        print_table(("", "token", "probability", "surprise", "most likely"), rows)
         print()
 
 
-def _likeliest_other(distribution: RecordedDistribution, data: bytes) -> str:
-    """The likeliest token with its probability, if it is recorded and another one."""
+def _top_other_token(distribution: RecordedDistribution, data: bytes) -> str:
+    """Return the most likely token and its probability; empty if it is the token itself, or not recorded."""
 
     first = max(distribution.top_logprobs, key=lambda other: other.logprob or 0.0, default=None)
     if first is None or bytes(first.data) == data or first.logprob is None:
@@ -208,25 +222,27 @@ def _likeliest_other(distribution: RecordedDistribution, data: bytes) -> str:
     return f"{token_label(bytes(first.data))} {exp(first.logprob):.4f}"
 
 
-def _print_fallen(tokens: Sequence[_InspectedToken]) -> None:
-    """Say how often each stage dropped the likeliest token, which explains the marks."""
+def _print_drop_counts(tokens: Sequence[_InspectedToken]) -> None:
+    """Print how often each stage dropped the most likely token, and so explain the marks in the text."""
 
-    stages = Counter(token.fallen for token in tokens if token.fallen is not None)
+    stages = Counter(token.dropping_stage for token in tokens if token.dropping_stage is not None)
     if stages:
         counts = ", ".join(f"{name} {count}" for name, count in stages.most_common())
         total = count_noun(stages.total(), "token")
-        print_wrapped(visible(f"{_FALLEN_MARK} {total} for which a step dropped the likeliest one: {counts}"), 2)
+        print_wrapped(
+            visible(f"{_DROPPED_MARK} {total} for which a step dropped the most likely one: {counts}"), 2
+        )
 
 
-def _print_table(tokens: Sequence[_InspectedToken], top: int) -> None:
-    """Print a row for each token, with ``top`` alternatives."""
+def _print_table(tokens: Sequence[_InspectedToken], alternative_count: int) -> None:
+    """Print a table with a row for each token, and this many alternatives in each row."""
 
     rows = []
     for token in tokens:
         distribution = token.distribution
         logprob = None if distribution is None else distribution.logprob
         entropy = None if distribution is None else distribution.entropy
-        alternatives = [] if distribution is None else distribution.top_logprobs[:top]
+        alternatives = [] if distribution is None else distribution.top_logprobs[:alternative_count]
         rows.append(
             (
                 token.place,
@@ -241,24 +257,26 @@ def _print_table(tokens: Sequence[_InspectedToken], top: int) -> None:
                 ),
             )
         )
-    print_table(("", "token", "probability", "surprise", "entropy", "alternatives" if top else ""), rows)
+    print_table(
+        ("", "token", "probability", "surprise", "entropy", "alternatives" if alternative_count else ""), rows
+    )
     print()
 
 
 _MEANS_INDENT = 20
-"""Where the numbers of a mean begin."""
+"""Columns before the numbers of a mean."""
 
 
 def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
-    """Print a line on the run, then the mean surprise and entropy of the prompt and of the new tokens."""
+    """Print how the run ended and its model, then mean surprise and entropy of the prompt and of the text."""
     from ...logprobs.scores import MeanSurprise
 
-    ending = "cut off" if run.done is None else run.done.finish_reason or "whole"
+    ending = "cut off" if run.done is None else run.done.finish_reason or "complete"
     origin = ""
     if run.start is not None:
         origin = f", {run.start.model}" + ("" if run.start.seed is None else f", seed {run.start.seed}")
-    known_tokens = [token for token in run.tokens if token.distribution is not None]
-    sources = {token.line.logprobs_from for token in known_tokens if token.line.logprobs_from}
+    tokens = [token for token in run.tokens if token.distribution is not None]
+    sources = {token.line.logprobs_from for token in tokens if token.line.logprobs_from}
     logprobs_of = f", logprobs of the {source or '/'.join(sorted(sources))}" if sources else ""
     print_wrapped(visible(f"{count_noun(len(run.tokens), 'token')} ({ending}){origin}{logprobs_of}"), 2)
     for event, title in (("prompt", "prompt"), ("token", "written")):
@@ -280,19 +298,21 @@ def _print_means(run: _InspectedRun, source: LogprobSource | None) -> None:
 
 
 _TINTS = ((64, 18, 92), (52, 86, 140), (46, 144, 140), (112, 200, 104), (250, 232, 96))
-"""The background at probabilities 0, 1/16, 1/4, 9/16 and 1: each is brighter than the one before.
+"""Background colors at the probabilities 0, 1/16, 1/4, 9/16 and 1, as red, green and blue.
 
-So they differ also to those who cannot tell red from green. In between they go by the root of the probability,
-since most tokens have a small one."""
+Each color is brighter than the one before, so that readers who are blind to red and green can distinguish them,
+too. Between these probabilities, the color is interpolated by the square root of the probability, since most
+tokens have a
+small probability."""
 _DARK_LUMINANCE = 0.18
-"""White text has more contrast than black on a background that is darker."""
+"""Luminance below which white text has more contrast than black text."""
 _LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)
 _UNDERLINED, _BOLD = 0.05, 0.01
-"""Tokens that are less probable are underlined, and bold: marks that need no colour."""
+"""Probabilities below which a token is underlined, or underlined and bold: marks that need no color."""
 
 
 def _tint_style(probability: float) -> str:
-    """The style of a token, as rich names it: a background from dark (improbable) to bright, and marks."""
+    """Return the style of a token for rich: a background from dark (improbable) to bright, and marks."""
     red, green, blue = color = _background(probability)
     luminance = sum(weight * (part / 255) ** 2.2 for weight, part in zip(_LUMINANCE_WEIGHTS, color, strict=True))
     styles = [
@@ -306,10 +326,10 @@ def _tint_style(probability: float) -> str:
 
 def _background(probability: float) -> tuple[int, int, int]:
     position = sqrt(probability) * (len(_TINTS) - 1)
-    lower = min(int(position), len(_TINTS) - 2)
-    share = position - lower
+    lower_index = min(int(position), len(_TINTS) - 2)
+    share = position - lower_index
     red, green, blue = (
         round(dark + (bright - dark) * share)
-        for dark, bright in zip(_TINTS[lower], _TINTS[lower + 1], strict=True)
+        for dark, bright in zip(_TINTS[lower_index], _TINTS[lower_index + 1], strict=True)
     )
     return red, green, blue

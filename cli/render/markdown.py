@@ -1,7 +1,7 @@
-"""Markdown on a terminal, shown while it is written.
+"""Markdown on a terminal, printed while the model writes it.
 
-A text is only appended to: no line that is on the screen is changed. So nothing flickers, nothing is shown twice,
-and a window may change its size at any time.
+Output is only appended, and never changed. So nothing flickers, nothing is printed twice, and the terminal may be
+resized at any time.
 """
 
 from __future__ import annotations
@@ -31,109 +31,121 @@ _HEADING = Style(bold=True)
 _TOP_HEADING = Style(bold=True, underline=True)
 
 _UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[-*+>.)\d\s]*\|.*)")
-"""The beginning of a line that may become a mark of a block, the first line of code, or that of a table."""
+"""A beginning of a line that may become the mark of a block, the first line of code, or a row of a table."""
 _ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
-"""Blanks, and wide characters, between which a line may be broken. Other text cannot end a word."""
+"""A character that may end a word: whitespace, or a wide character, next to which a line may be wrapped."""
 
 
 class MarkdownStream:
-    """Prints a Markdown text while it grows.
+    """A printer of a Markdown text that grows.
 
-    Words of paragraphs and lines of code are printed as soon as it is certain what they are; tables when they are
-    complete. What is printed stays as it is.
+    Words of paragraphs and lines of code are printed as soon as their meaning is certain. A table is printed when
+    it is complete. Printed output is never changed.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._writer = WordWriter(console)
         self._tail = ""
-        """The source from the last block of the top level on, and a blank line before it."""
-        self._finished = 0
-        """How many leaves of it are printed."""
-        self._shown = 0
-        """How many characters of the next leaf are printed, of code how many lines."""
-        self._is_begun = False
-        """True if the beginning of the next leaf is printed."""
-        self._is_first = True
+        """The source from the last block of the top level to the end, and a blank line before that block."""
+        self._finished_leaf_count = 0
+        """Number of leaves of ``_tail`` that are completely printed."""
+        self._printed_length = 0
+        """Number of characters of the next leaf that are printed. For code, the number of printed lines."""
+        self._has_begun_leaf = False
+        """True if the first line of the next leaf has been begun."""
+        self._is_first_leaf = True
 
     def feed(self, text: str) -> None:
-        """Take more text, and print what is certain now. It has no control characters but tab and newline."""
+        """Append text, and print everything whose meaning is now certain.
+
+        The text must not contain control characters other than tab and newline.
+        """
         self._tail += text
         if _ENDS_WORD.search(text):
             self._advance(is_end=False)
 
     def finish(self) -> None:
-        """Print the rest. The text is complete; what was unfinished Markdown is text."""
+        """Print the rest of the text. Marks without a counterpart are printed as text."""
         self._advance(is_end=True)
-        self._tail, self._finished = "", 0
+        self._tail, self._finished_leaf_count = "", 0
 
     def _advance(self, *, is_end: bool) -> None:
         source = self._tail if is_end else self._decided_source()
         found = leaves(source)
-        for number in range(self._finished, len(found)):
+        for number in range(self._finished_leaf_count, len(found)):
             is_last = number == len(found) - 1
             self._show(found, number, source, is_closed=is_end or not is_last)
         if not is_end:
-            self._forget_finished(found)
+            self._drop_finished_blocks(found)
 
     def _decided_source(self) -> str:
-        """The source without a last line of which it is not known what it begins."""
-        head, newline, last = self._tail.rpartition("\n")
-        return head + newline if _UNDECIDED_LINE.fullmatch(last) else self._tail
+        """Return the source without the last line, if it is uncertain which kind of block that line begins."""
+        earlier_lines, newline, last_line = self._tail.rpartition("\n")
+        return earlier_lines + newline if _UNDECIDED_LINE.fullmatch(last_line) else self._tail
 
     def _show(self, found: list[_Leaf], number: int, source: str, *, is_closed: bool) -> None:
+        """Print as much of a leaf as is certain.
+
+        Args:
+            found: leaves of the source.
+            number: index of the leaf.
+            source: Markdown source of the leaves.
+            is_closed: True if the leaf cannot grow any more.
+        """
         leaf = found[number]
         if leaf.kind == "paragraph":
             content = leaf.content if is_closed else _settled(leaf.content)
             if content:
                 self._begin(found, number, source)
                 self._show_paragraph(content, is_closed)
-        elif leaf.kind == "code" and (is_closed or source.count("\n") > leaf.start):  # its language is complete
+        elif leaf.kind == "code" and (is_closed or source.count("\n") > leaf.start):  # the language is complete
             self._begin(found, number, source)
             self._show_code(leaf, source, is_closed)
         elif is_closed:
             self._begin(found, number, source)
-            self._show_whole(leaf)
+            self._show_closed(leaf)
         if is_closed:
-            self._finished += 1
-            self._shown, self._is_begun = 0, False
+            self._finished_leaf_count += 1
+            self._printed_length, self._has_begun_leaf = 0, False
 
     def _begin(self, found: list[_Leaf], number: int, source: str) -> None:
-        """Print the blank line before a leaf, and what stands in front of its first line."""
-        if self._is_begun:
+        """Print the blank line before a leaf, and the prefix of its first line."""
+        if self._has_begun_leaf:
             return
         leaf = found[number]
-        if not self._is_first and (_has_gap(found, number, source.split("\n")) or leaf.kind == "heading"):
+        if not self._is_first_leaf and (_has_gap(found, number, source.split("\n")) or leaf.kind == "heading"):
             self._console.print()
-        self._is_begun, self._is_first = True, False
+        self._has_begun_leaf, self._is_first_leaf = True, False
         if leaf.kind in ("paragraph", "heading"):
             self._writer.begin(leaf.first_prefix, leaf.rest_prefix)
 
     def _show_paragraph(self, content: str, is_closed: bool) -> None:
-        text = _inline(content.rstrip())  # a blank before the end of a line is dropped
-        self._writer.write(text[self._shown :])
-        self._shown = max(self._shown, len(text))
+        text = _inline(content.rstrip())  # Markdown drops trailing spaces of a line
+        self._writer.write(text[self._printed_length :])
+        self._printed_length = max(self._printed_length, len(text))
         if content[-1:].isspace():
             self._writer.end_word()
         if is_closed:
             self._writer.end()
 
     def _show_code(self, leaf: _Leaf, source: str, is_closed: bool) -> None:
-        """Print further lines of code, without anything before them: so they can be copied from the screen."""
+        """Print the next complete lines of code, without a prefix, so that they can be copied from the screen."""
         lines = leaf.content.removesuffix("\n").split("\n") if leaf.content else []
         if not is_closed and not source.endswith("\n") and lines:
             lines.pop()
-        if self._shown == 0:
+        if self._printed_length == 0:
             marker = leaf.first_prefix if leaf.first_prefix.plain.strip() else ""
             self._print_line(Text.assemble(marker, (f"```{leaf.info}", _FAINT)))
-            self._shown = 1
-        for line in lines[self._shown - 1 :]:
+            self._printed_length = 1
+        for line in lines[self._printed_length - 1 :]:
             self._print_line(Text(line, _CODE))
-            self._shown += 1
+            self._printed_length += 1
         if is_closed:
             self._print_line(Text("```", _FAINT))
 
-    def _show_whole(self, leaf: _Leaf) -> None:
+    def _show_closed(self, leaf: _Leaf) -> None:
+        """Print a heading, a rule or a table, which are only printed when they are complete."""
         if leaf.kind == "heading":
             text = _inline(leaf.content)
             text.stylize(_TOP_HEADING if leaf.info in ("h1", "h2") else _HEADING)
@@ -147,48 +159,51 @@ class MarkdownStream:
     def _print_line(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True, highlight=False)
 
-    def _forget_finished(self, found: list[_Leaf]) -> None:
-        """Cut off the blocks of the top level that are printed; they are not parsed again."""
+    def _drop_finished_blocks(self, found: list[_Leaf]) -> None:
+        """Remove the printed blocks of the top level from the source, so that they are not parsed again."""
         if not found or found[-1].block_start == found[0].block_start:
             return
         start = found[-1].block_start
         lines = self._tail.split("\n")
-        printed = sum(1 for leaf in found if leaf.block_start < start)
-        self._finished -= printed
-        self._tail = "\n" * _has_gap(found, printed, lines) + "\n".join(lines[start:])
+        dropped_count = sum(1 for leaf in found if leaf.block_start < start)
+        self._finished_leaf_count -= dropped_count
+        self._tail = "\n" * _has_gap(found, dropped_count, lines) + "\n".join(lines[start:])
 
 
-_MARKS_OF_BLANK_LINES = re.compile(r"[\s>]*")
+_BLANK_LINE = re.compile(r"[\s>]*")
 
 
 def _has_gap(found: list[_Leaf], number: int, lines: list[str]) -> bool:
-    """Return whether a blank line of the source, or one of marks of quotes alone, is before a leaf."""
+    """Return whether a blank line precedes a leaf. A line with only marks of quotes is blank, too."""
     end_before = found[number - 1].end if number else 0
-    return any(_MARKS_OF_BLANK_LINES.fullmatch(line) for line in lines[end_before : found[number].start])
+    return any(_BLANK_LINE.fullmatch(line) for line in lines[end_before : found[number].start])
 
 
 def _settled(content: str) -> str:
-    """The part of an unfinished paragraph that stays. A last line that begins with a bar may be a table's head."""
-    before, _, last = content.rpartition("\n")
-    content = before if last.lstrip().startswith("|") else content
+    """Return the part of an unfinished paragraph whose meaning is certain.
+
+    A last line that begins with a bar is left out, because it may be the header of a table.
+    """
+    earlier_lines, _, last_line = content.rpartition("\n")
+    content = earlier_lines if last_line.lstrip().startswith("|") else content
     content = content[: settled_length(content)]
-    return content[: settled_length(content)]  # a backslash at the end of what is left may break the line
+    return content[: settled_length(content)]  # the shorter text may end with a backslash, which is not settled
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A block without further blocks.
+    """A block that contains no other blocks.
 
     Attributes:
         kind: ``paragraph``, ``heading``, ``code``, ``rule`` or ``table``.
-        content: its source, without the marks of the block.
-        start: its first line in the source.
-        end: the line behind its last one.
-        block_start: the first line of the block of the top level that it is in.
-        first_prefix: what stands before its first line: bullets, and the bars of quotes.
-        rest_prefix: what stands before its further lines.
-        info: of code: its language; of a heading: its level.
-        tokens: of a table: all of its tokens.
+        content: source of the block, without its marks.
+        start: index of the first line in the source.
+        end: index of the line after the last line.
+        block_start: index of the first line of the surrounding block of the top level.
+        first_prefix: text in front of the first line: bullets, and bars of quotes.
+        rest_prefix: text in front of all following lines.
+        info: language of code, or level of a heading such as ``h1``; empty for other kinds.
+        tokens: parser's tokens of a table; empty for other kinds.
     """
 
     kind: str
@@ -214,19 +229,25 @@ _KINDS = {
 
 
 def leaves(source: str) -> list[_Leaf]:
-    """The leaves of a source, in order, and in front of each the marks of the lists and quotes that it is in."""
+    """Return the leaves of a source in order. The prefixes of a leaf show the surrounding lists and quotes."""
     return list(_Walk(_block_parser().parse(source)).leaves())
 
 
 @dataclass
 class _Walk:
-    """A pass over the tokens of a source."""
+    """A pass over the parser's tokens of a source.
+
+    Attributes:
+        tokens: tokens of the source.
+        containers: open quotes and items of lists, the outermost first.
+        block_start: index of the first line of the current block of the top level.
+        list_bullets: bullet of each open list; an empty string for a numbered list.
+    """
 
     tokens: Sequence[Token]
     containers: list[_Container] = field(default_factory=list)
     block_start: int = 0
-    lists: list[str] = field(default_factory=list)
-    """The bullets of the open lists; empty for those with numbers."""
+    list_bullets: list[str] = field(default_factory=list)
 
     def leaves(self) -> Iterator[_Leaf]:
         """Yield the leaves."""
@@ -252,14 +273,14 @@ class _Walk:
 
     def _enter_or_leave(self, token: Token) -> None:
         if token.type == "bullet_list_open":
-            depth = sum(1 for bullet in self.lists if bullet)
-            self.lists.append(_BULLETS[depth % len(_BULLETS)])
+            depth = sum(1 for bullet in self.list_bullets if bullet)
+            self.list_bullets.append(_BULLETS[depth % len(_BULLETS)])
         elif token.type == "ordered_list_open":
-            self.lists.append("")
+            self.list_bullets.append("")
         elif token.type in ("bullet_list_close", "ordered_list_close"):
-            self.lists.pop()
+            self.list_bullets.pop()
         elif token.type == "list_item_open":
-            marker = f"{self.lists[-1] or token.info + token.markup} "
+            marker = f"{self.list_bullets[-1] or token.info + token.markup} "
             self.containers.append(_Container(marker, " " * len(marker)))
         elif token.type == "blockquote_open":
             self.containers.append(_Container("│ ", "│ "))
@@ -269,10 +290,10 @@ class _Walk:
     def _leaf(
         self, kind: str, token: Token, content: str = "", info: str = "", tokens: tuple[Token, ...] = ()
     ) -> _Leaf:
-        first = "".join(each.rest if each.is_marked else each.marker for each in self.containers)
-        rest = "".join(each.rest for each in self.containers)
+        first = "".join(each.rest_prefix if each.is_begun else each.first_prefix for each in self.containers)
+        rest = "".join(each.rest_prefix for each in self.containers)
         for each in self.containers:
-            each.is_marked = True
+            each.is_begun = True
         start, end = token.map or (0, 0)
         prefixes = Text(first, _FAINT), Text(rest, _FAINT)
         return _Leaf(kind, content, start, end, self.block_start, *prefixes, info, tokens)
@@ -280,44 +301,52 @@ class _Walk:
 
 @dataclass
 class _Container:
-    """A quote, or an item of a list; ``marker`` stands before its first line."""
+    """A quote, or an item of a list.
 
-    marker: str
-    rest: str
-    is_marked: bool = False
-    """True once the marker was used."""
+    Attributes:
+        first_prefix: text in front of the first line.
+        rest_prefix: text in front of all following lines.
+        is_begun: True if a leaf has used ``first_prefix``.
+    """
+
+    first_prefix: str
+    rest_prefix: str
+    is_begun: bool = False
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """The parser, without what changes the meaning of lines that were read before, and without HTML."""
+    """Return the parser, without HTML, and without syntax that changes the meaning of earlier lines."""
     return _make_parser()
 
 
 @cache
 def _block_parser() -> MarkdownIt:
-    """The same, without a look inside paragraphs: it takes half of the time."""
+    """Return a parser of blocks that does not parse the text inside of paragraphs, and needs half of the time."""
     return _make_parser().disable("inline")
 
 
 def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    known = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    known.block.ruler.at("table", _table_with_bars, {"alt": ["paragraph", "reference"]})
-    return known.disable(["lheading", "reference", "html_block", "html_inline"])
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.block.ruler.at("table", _table_with_bars, {"alt": ["paragraph", "reference"]})
+    return parser.disable(["lheading", "reference", "html_block", "html_inline"])
 
 
 def _table_with_bars(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Find a table whose head begins with a bar. Other heads are printed before it is known what they are."""
+    """Parse a table whose header begins with a bar; a rule of markdown-it, with its arguments.
+
+    Other headers are already printed as text when the next line shows that they begin a table.
+    """
     from markdown_it.rules_block import table
 
-    place = state.bMarks[start_line] + state.tShift[start_line]
-    return state.src[place : place + 1] == "|" and table(state, start_line, end_line, silent)
+    position = state.bMarks[start_line] + state.tShift[start_line]
+    return state.src[position : position + 1] == "|" and table(state, start_line, end_line, silent)
 
 
 def _inline(source: str) -> Text:
-    """The text of a paragraph's source, with its styles."""
+    """Return the text of a paragraph's source with its styles."""
     return _styled_text(_parser().parseInline(source)[0].children or ())
 
 
@@ -330,7 +359,7 @@ _STYLES = {
 
 
 def _styled_text(tokens: Sequence[Token]) -> Text:
-    """The text of a paragraph's tokens, with its styles. The address of a link stands behind it."""
+    """Return the text of a paragraph's tokens with its styles. The address of a link follows the link's text."""
     text = Text()
     styles: list[Style] = []
     links: list[tuple[str, int]] = []
@@ -370,7 +399,7 @@ _JUSTIFY: dict[str, JustifyMethod] = {
 
 
 def _table(tokens: Sequence[Token]) -> Table:
-    """The table of these tokens: cells are wrapped where it is wider than the terminal."""
+    """Return the table of these tokens. Cells are wrapped if the table is wider than the terminal."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     row = []
     for number, token in enumerate(tokens):
@@ -388,30 +417,32 @@ def _table(tokens: Sequence[Token]) -> Table:
 
 
 def settled_length(source: str) -> int:
-    """How many characters of an unfinished paragraph mean the same, whatever follows them.
+    """Return the number of characters of an unfinished paragraph whose meaning no later text can change.
 
-    A mark that opens emphasis, code or a link leaves open what stands behind it, until its counterpart comes.
+    The meaning of the text after a mark that opens emphasis, code or a link is uncertain until the closing mark.
     """
     scan = _Scan(source)
-    while scan.place < len(source) and scan.cut is None:
+    while scan.position < len(source) and scan.unsettled_from is None:
         scan.step()
-    places = [opener.place for opener in scan.openers]
-    return min([*places, len(source) if scan.cut is None else scan.cut])
+    positions = [opener.position for opener in scan.openers]
+    return min([*positions, len(source) if scan.unsettled_from is None else scan.unsettled_from])
 
 
 @dataclass
 class _Opener:
-    """A mark without its counterpart so far.
+    """An opening mark whose closing mark has not been found yet.
 
     Attributes:
-        count: its characters that nothing has closed yet.
-        length: all of its characters.
-        can_close: True if it could also be the counterpart of an earlier mark.
+        position: index of the mark in the source.
+        mark: character of the mark.
+        open_count: number of its characters that are not closed yet.
+        length: number of all its characters.
+        can_close: True if the mark could also close an earlier mark.
     """
 
-    place: int
+    position: int
     mark: str
-    count: int
+    open_count: int
     length: int = 1
     can_close: bool = False
 
@@ -420,7 +451,7 @@ _AUTOLINK = re.compile(
     r"<(?:[a-z][a-z\d+.-]{1,31}:[^\s<>]*|[\w.!#$%&'*+/=?^`{|}~-]+@[a-z\d-]+(?:\.[a-z\d-]+)*)>",
     re.ASCII | re.IGNORECASE,
 )
-"""An address with a scheme, or of mail, as CommonMark has it. Between other angle brackets, marks count."""
+"""A URL or a mail address in angle brackets, as CommonMark defines it. No character inside is a mark."""
 _OPEN_AUTOLINK = re.compile(r"<[^\s<>]*\Z")
 _OPEN_ENTITY = re.compile(r"&[#\w]*\Z")
 _OPEN_ADDRESS = re.compile(r"\([^)\n]*\Z")
@@ -428,109 +459,123 @@ _ADDRESS = re.compile(r"\([^)\n]*\)")
 
 
 class _Scan:
-    """A pass over the source. ``cut``: where something begins whose kind is not known yet."""
+    """A pass over the source of a paragraph.
+
+    Attributes:
+        source: source of the paragraph.
+        position: index of the next character.
+        openers: opening marks without a closing mark so far.
+        unsettled_from: index from which the kind of the text is uncertain; None if there is no such index.
+    """
 
     def __init__(self, source: str) -> None:
-        self.source, self.place = source, 0
+        self.source, self.position = source, 0
         self.openers: list[_Opener] = []
-        self.cut: int | None = None
+        self.unsettled_from: int | None = None
 
     def step(self) -> None:
-        """Take a mark, or a character."""
-        character = self.source[self.place]
+        """Read the next mark or character."""
+        character = self.source[self.position]
         if character == "\\":
-            self._take_escape()
+            self._read_escape()
         elif character == "`":
-            self._take_code()
+            self._read_code()
         elif character in "*_~":
-            self._take_emphasis(character)
+            self._read_emphasis(character)
         elif character in "!<&":
-            self._take_short(character)
+            self._read_short_mark(character)
         elif character == "[":
-            self.openers.append(_Opener(self.place, "[", 1))
-            self.place += 1
+            self.openers.append(_Opener(self.position, "[", 1))
+            self.position += 1
         elif character == "]":
-            self._take_bracket()
+            self._read_bracket()
         else:
-            self.place += 1
+            self.position += 1
 
-    def _take_escape(self) -> None:
-        """A backslash before the end of a line breaks the line, if there is a further one."""
-        if self.source[self.place + 1 :].strip():
-            self.place += 2
+    def _read_escape(self) -> None:
+        """Read a backslash. Before a newline, a backslash breaks the line only if another line follows."""
+        if self.source[self.position + 1 :].strip():
+            self.position += 2
         else:
-            self.cut = self.place
+            self.unsettled_from = self.position
 
     def _run_end(self) -> int:
-        end = self.place
-        while end < len(self.source) and self.source[end] == self.source[self.place]:
+        """Return the index after the run of equal characters at the current position."""
+        end = self.position
+        while end < len(self.source) and self.source[end] == self.source[self.position]:
             end += 1
         return end
 
-    def _take_code(self) -> None:
+    def _read_code(self) -> None:
         end = self._run_end()
-        run = self.source[self.place : end]
+        run = self.source[self.position : end]
         closing = re.compile(rf"(?<!`){run}(?!`)").search(self.source, end)
         if closing is None or closing.end() == len(self.source):
-            self.cut = self.place
+            self.unsettled_from = self.position
         else:
-            self.place = closing.end()
+            self.position = closing.end()
 
-    def _take_short(self, character: str) -> None:
-        """An exclamation mark before a link makes a picture; ``<`` and ``&`` may begin an address, an entity."""
-        rest = self.source[self.place :]
+    def _read_short_mark(self, character: str) -> None:
+        """Read ``!``, ``<`` or ``&``, which may begin an image, an address or an entity."""
+        rest = self.source[self.position :]
         if character == "!" and rest.startswith("!["):
-            self.openers.append(_Opener(self.place, "[", 1))
-            self.place += 2
+            self.openers.append(_Opener(self.position, "[", 1))
+            self.position += 2
         elif rest == "!" or _OPEN_AUTOLINK.match(rest) or _OPEN_ENTITY.match(rest):
-            self.cut = self.place
+            self.unsettled_from = self.position
         else:
             link = _AUTOLINK.match(rest)
-            self.place += 1 if link is None else link.end()
+            self.position += 1 if link is None else link.end()
 
-    def _take_bracket(self) -> None:
+    def _read_bracket(self) -> None:
         opener = next((each for each in reversed(self.openers) if each.mark == "["), None)
-        rest = self.source[self.place + 1 :]
+        rest = self.source[self.position + 1 :]
         if opener is None:
-            self.place += 1
+            self.position += 1
         elif not rest or _OPEN_ADDRESS.match(rest):
-            self.cut = opener.place
+            self.unsettled_from = opener.position
         else:
             self.openers.remove(opener)
             address = _ADDRESS.match(rest)
-            self.place += 1 + (0 if address is None else address.end())
+            self.position += 1 + (0 if address is None else address.end())
 
-    def _take_emphasis(self, mark: str) -> None:
+    def _read_emphasis(self, mark: str) -> None:
         end = self._run_end()
         if end == len(self.source):
-            self.cut = self.place
+            self.unsettled_from = self.position
             return
-        before = self.source[self.place - 1] if self.place else " "
-        opens, closes = _flanks(before, self.source[end], mark)
-        count = end - self.place
+        before = self.source[self.position - 1] if self.position else " "
+        can_open, can_close = _flanks(before, self.source[end], mark)
+        count = end - self.position
         if mark == "~":
-            count -= count % 2  # what is struck out has pairs of tildes around it
+            count -= count % 2  # only pairs of tildes strike text out
         length = count
-        if closes:
-            count = self._close(mark, count, opens)
-        if opens and count:
-            self.openers.append(_Opener(self.place, mark, count, length, closes))
-        self.place = end
+        if can_close:
+            count = self._close(mark, count, can_open)
+        if can_open and count:
+            self.openers.append(_Opener(self.position, mark, count, length, can_close))
+        self.position = end
 
     def _close(self, mark: str, count: int, can_open: bool) -> int:
-        """Take away what these marks close; returns how many marks are left.
+        """Remove the opening marks that a closing mark closes, and return the number of its unused characters.
 
-        Marks that open and close match unless their lengths add up to a multiple of 3; two such multiples match.
+        As in CommonMark, a mark that can open and close does not match if both lengths add up to a multiple of 3,
+        unless each length is a multiple of 3.
+
+        Args:
+            mark: character of the closing mark.
+            count: number of its characters.
+            can_open: True if it could also be an opening mark.
         """
         length = count
         for opener in [each for each in reversed(self.openers) if each.mark == mark]:
-            both_ways = mark != "~" and (can_open or opener.can_close)
-            if both_ways and (opener.length + length) % 3 == 0 and length % 3:
+            is_ambiguous = mark != "~" and (can_open or opener.can_close)
+            if is_ambiguous and (opener.length + length) % 3 == 0 and length % 3:
                 continue
-            closed = min(count, opener.count)
-            opener.count -= closed
-            count -= closed
-            if not opener.count:
+            closed_count = min(count, opener.open_count)
+            opener.open_count -= closed_count
+            count -= closed_count
+            if not opener.open_count:
                 self.openers.remove(opener)
             if not count:
                 break
@@ -538,7 +583,7 @@ class _Scan:
 
 
 def _flanks(before: str, after: str, mark: str) -> tuple[bool, bool]:
-    """Whether a mark between these characters can open and can close emphasis, by CommonMark's rules."""
+    """Return whether a mark between two characters can open, and can close emphasis, by CommonMark's rules."""
     is_left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
     is_right = not before.isspace() and (
         not _is_punctuation(before) or after.isspace() or _is_punctuation(after)
@@ -556,16 +601,16 @@ def _is_punctuation(character: str) -> bool:
 
 _JOINER, _EMOJI_VARIANT = "\u200d", "\ufe0f"
 _NEVER_FIRST = frozenset("、。，．：；！？）］｝」』】〉》〕…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")  # noqa: RUF001
-"""Characters that begin no line in Chinese and Japanese."""
+"""Characters that must not begin a line in Chinese and Japanese."""
 _NEVER_LAST = frozenset("（［｛「『【〈《〔")  # noqa: RUF001
-_LEAST_COLUMNS = 8
-"""Text is never narrower than this, however deep it is nested."""
+_MIN_COLUMNS = 8
+"""Minimum width of text, however deep the list or quote around it is nested."""
 
 
 class WordWriter:
-    """Writes paragraphs word by word. A word stays where it was written.
+    """A writer of paragraphs that prints word by word, and never moves a printed word.
 
-    The width of the terminal is read again for each word. A line may end at a blank, and beside a wide
+    The width of the terminal is read again for each word. A line may be wrapped at a space, or next to a wide
     character such as those of Chinese, Japanese and Korean.
     """
 
@@ -574,45 +619,50 @@ class WordWriter:
         self._rest_prefix = Text()
         self._column = 0
         self._line_start = 0
-        """The column in which the text of this line begins."""
-        self._blanks = ""
+        """The column in which the text of this line begins, after the prefix."""
+        self._pending_spaces = ""
         self._word: list[Segment] = []
         self._out = Text()
 
     def begin(self, first_prefix: Text, rest_prefix: Text) -> None:
-        """Begin a paragraph. The first prefix stands before its first line, the other one before further ones."""
+        """Begin a paragraph.
+
+        Args:
+            first_prefix: text in front of the first line.
+            rest_prefix: text in front of all following lines.
+        """
         self._rest_prefix = rest_prefix
         self._start_line(first_prefix)
 
     def write(self, text: Text) -> None:
-        """Write the words of a text. The last one waits until its end is known."""
+        """Write the words of a text, except the last word, which more text may continue."""
         base = self._console.get_style(text.style)
         for segment in text.render(self._console):
             style = base + segment.style
             for character in segment.text:
-                self._take(character, style)
+                self._add_character(character, style)
         self._print()
 
     def end_word(self) -> None:
-        """Write what waits: a blank or the end of the line follows."""
+        """Write the pending word. A space or the end of the line follows."""
         self._put_word()
         self._print()
 
     def end(self) -> None:
-        """Write what waits, and end the line."""
+        """Write the pending word, and end the line."""
         self._put_word()
-        self._blanks = ""
+        self._pending_spaces = ""
         self._out.append("\n")
         self._column = 0
         self._print()
 
-    def _take(self, character: str, style: Style | None) -> None:
+    def _add_character(self, character: str, style: Style | None) -> None:
         if character == "\n":
             self._put_word()
             self._break_line()
         elif character.isspace() and character != "\xa0":
             self._put_word()
-            self._blanks += " "
+            self._pending_spaces += " "
         else:
             if self._may_break_before(character):
                 self._put_word()
@@ -629,26 +679,26 @@ class WordWriter:
         return character not in _NEVER_FIRST and last not in _NEVER_LAST
 
     def _put_word(self) -> None:
-        """Write the word that waits, on the next line if this one has no room for it."""
+        """Write the pending word, on the next line if the word does not fit on this line."""
         if not self._word:
             return
         width = self._console.width
-        columns = sum(cell_len(piece.text) for piece in self._word)
-        if self._column > self._line_start and self._column + len(self._blanks) + columns > width:
+        columns = sum(cell_len(segment.text) for segment in self._word)
+        if self._column > self._line_start and self._column + len(self._pending_spaces) + columns > width:
             self._break_line()
         elif self._column > self._line_start:
-            self._append(self._blanks, None)
-        self._blanks = ""
-        for piece in Segment.simplify(self._word) if self._column + columns <= width else self._word:
-            last_column = max(width, self._line_start + _LEAST_COLUMNS)
-            if self._column > self._line_start and self._column + cell_len(piece.text) > last_column:
+            self._append(self._pending_spaces, None)
+        self._pending_spaces = ""
+        for segment in Segment.simplify(self._word) if self._column + columns <= width else self._word:
+            last_column = max(width, self._line_start + _MIN_COLUMNS)
+            if self._column > self._line_start and self._column + cell_len(segment.text) > last_column:
                 self._break_line()
-            self._append(piece.text, piece.style)
+            self._append(segment.text, segment.style)
         self._word.clear()
 
     def _break_line(self) -> None:
         self._out.append("\n")
-        self._blanks = ""
+        self._pending_spaces = ""
         self._start_line(self._rest_prefix)
 
     def _start_line(self, prefix: Text) -> None:

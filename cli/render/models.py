@@ -1,4 +1,4 @@
-"""Models as a table, and one model in words."""
+"""The output of `gen models`: a table of models, and the facts about one model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .tables import print_table, print_wrapped
 if TYPE_CHECKING:
     from ...models.facts import ModelFacts, ModelSummary
 
-_FACT_COLUMNS = 17
+_FACT_INDENT = 17
+"""Columns before a fact, which its label fills."""
 _COUNTS = (
     ("block_count", "layers"),
     ("embedding_length", "dimensions"),
@@ -22,24 +23,24 @@ _COUNTS = (
     ("expert_count", "experts"),
     ("expert_used_count", "experts used for a token"),
 )
-"""Counts of the architecture, in words."""
+"""Metadata keys of the architecture's counts, and the nouns that are counted."""
 _ORIGINS = (
     ("organization", "made by"),
     ("author", "author"),
     ("finetune", "tuned for"),
-    ("license", "licence"),
-    ("license.name", "licence"),
+    ("license", "license"),
+    ("license.name", "license"),
     ("base_model.0.repo_url", "made from"),
     ("repo_url", "page"),
     ("url", "page"),
-    ("quantized_by", "quantised by"),
+    ("quantized_by", "quantized by"),
     ("description", "description"),
 )
-"""Keys of ``general.``, in words."""
+"""Metadata keys after ``general.``, and their labels."""
 
 
 def show_models(summaries: Iterable[ModelSummary]) -> None:
-    """Print models: name, size, quantisation, parameters, trained context, chat template, where from."""
+    """Print a table of models: name, size, quantization, parameters, trained context, chat template, origin."""
     rows = [
         (
             summary.entry.name,
@@ -56,7 +57,7 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
 
 
 def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
-    """Print what the header of a model says, in words."""
+    """Print the facts in the header of a model's file, one per line."""
     print_wrapped(visible(summary.entry.name), 0)
     named = facts.value("name")
     if named:
@@ -84,14 +85,14 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
 
 
 def _problem(summary: ModelSummary) -> str:
-    """Return why a model cannot be loaded; empty if nothing is known. Advice names flags."""
-    if summary.is_model:  # the problem may hold names of files
+    """Return why a model cannot be loaded, with advice that names flags; empty if there is no known problem."""
+    if summary.is_model:  # a file name in the problem must not be changed like a flag
         return summary.problem or ""
     return with_flags(summary.problem or "")
 
 
 def parameter_count(count: int) -> str:
-    """Return a number of weights as models are named by it: ``135M``, ``7.24B``."""
+    """Return a number of weights in the notation of models' names: ``135M``, ``7.24B``."""
     size, unit = float(count), ""
     for larger in ("k", "M", "B", "T"):
         if size < 1000:
@@ -114,7 +115,7 @@ def _show_tokens(facts: ModelFacts) -> None:
 
 
 def _show_settings(facts: ModelFacts) -> None:
-    """Print the author's sampling settings, of the GGUF and of Ollama."""
+    """Print the author's sampling settings from the GGUF file and from Ollama."""
     if facts.sampling:
         settings = ", ".join(f"{name} {_number(value)}" for name, value in facts.sampling.items())
         print()
@@ -135,7 +136,7 @@ def _number(text: str) -> str:
 
 
 def _fact(name: str, fact: str) -> None:
-    print_wrapped(visible(f"  {name:{_FACT_COLUMNS - 4}}  {fact}"), _FACT_COLUMNS)
+    print_wrapped(visible(f"  {name:{_FACT_INDENT - 4}}  {fact}"), _FACT_INDENT)
 
 
 def _yes_or_no(value: bool) -> str:
@@ -143,6 +144,6 @@ def _yes_or_no(value: bool) -> str:
 
 
 def _short_path(text: str) -> str:
-    """A folder with ``~`` for the user's home; other texts as they are."""
+    """Return the path with ``~`` for the user's home folder. Other texts are returned unchanged."""
     home = str(Path.home())
     return "~" + text[len(home) :] if text.startswith(home + "/") else text

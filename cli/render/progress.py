@@ -1,6 +1,6 @@
-"""Progress bars for long work: on stderr, and only if that is a terminal.
+"""Progress bars for long operations, on stderr and only if stderr is a terminal.
 
-Of calls of an API that are repeated, there is a note on each new problem, and the seconds until the next try.
+When a call of an API is retried, a note names each new problem, and the bar shows the seconds until the next try.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from ...recover.endpoints.http import Retry
 
 _BAR_WIDTH, _NARROW_BAR_WIDTH = 8, 6
-_MAX_LINE_CHARACTERS = 49
-"""Of a line below a bar."""
+_MAX_LINE_COLUMNS = 49
+"""Columns of the longest line below a bar; longer lines are truncated."""
 
 
 @contextmanager
 def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show a bar while a model loads; yields a function that takes the loaded fraction, 0 to 1.
+    """Show a bar while a model loads, and yield a function that takes the loaded fraction, 0 to 1.
 
-    ``is_almost_loaded``: the bar would come, and rich be imported, for a moment only.
+    Args:
+        name: name or path of the model.
+        is_almost_loaded: True for no bar, because it would be visible for a moment only.
     """
     if is_almost_loaded or not sys.stderr.isatty():
         yield lambda fraction: None
@@ -47,30 +49,30 @@ def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callab
 
 
 _MAX_NAME_CHARACTERS = 26
-"""Of a model's name, so that the bar stays short."""
+"""Longest name of a model in a bar. Longer names are truncated, so that the bar fits on a narrow terminal."""
 
 
 def _short_name(path: str) -> str:
-    """The name of a file, cut so that the bar stays short."""
+    """Return the name of a file, truncated at its end if it is long."""
     shown = visible(path.rpartition("/")[2])
     return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
 
 
 @contextmanager
 def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
-    """Show a bar of bytes while files are downloaded; yields a function that takes the progress.
+    """Show a bar of bytes while files are downloaded, and yield a function that takes the progress.
 
-    Where stderr is no terminal, a line tells of each file.
+    If stderr is not a terminal, a note names each file instead. ``name`` is the model, for these notes.
     """
     if not sys.stderr.isatty():
-        named: set[str] = set()
+        noted_files: set[str] = set()
 
-        def tell(progress: PullProgress) -> None:
-            if progress.file not in named:
-                named.add(progress.file)
+        def note_new_file(progress: PullProgress) -> None:
+            if progress.file not in noted_files:
+                noted_files.add(progress.file)
                 print_note(f"{name}: downloading {progress.file}, {file_size(progress.total_bytes)}")
 
-        yield tell
+        yield note_new_file
         return
     with _shown_bar(_bytes()) as bar:
         tasks: dict[str, TaskID] = {}
@@ -88,11 +90,11 @@ def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
 
 
 _MAX_TITLE_CHARACTERS = 18
-"""Of a file that is downloaded: bytes, rate and time stand beside it."""
+"""Longest name of a downloaded file in a bar, which also shows bytes, rate and time."""
 
 
 def _short_title(progress: PullProgress) -> str:
-    """The end of a file's name, where its quantisation stands, or that the file is checked."""
+    """Return the end of a file's name, which has the quantization, or ``Checking`` while the file is checked."""
     if progress.is_checking:
         return "Checking"
     name = visible(progress.file.rpartition("/")[2])
@@ -101,20 +103,20 @@ def _short_title(progress: PullProgress) -> str:
 
 @contextmanager
 def reading_bar() -> Iterator[ReadingBar | None]:
-    """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
-    with _shown_while_read("Reading") as bar:
+    """Show a bar while a long prompt is read; yield the argument ``progress`` of `generate`, or None."""
+    with _bar_while_reading("Reading") as bar:
         yield bar
 
 
 @contextmanager
 def scoring_bar() -> Iterator[ReadingBar | None]:
-    """Show a bar while a long text is scored; yields as `reading_bar` does."""
-    with _shown_while_read("Scoring") as bar:
+    """Show a bar while a long text is scored; yield a ``progress`` argument, or None without a bar."""
+    with _bar_while_reading("Scoring") as bar:
         yield bar
 
 
 @contextmanager
-def _shown_while_read(title: str) -> Iterator[ReadingBar | None]:
+def _bar_while_reading(title: str) -> Iterator[ReadingBar | None]:
     if not sys.stderr.isatty():
         yield None
         return
@@ -126,13 +128,13 @@ def _shown_while_read(title: str) -> Iterator[ReadingBar | None]:
 
 
 _LONG_PROMPT_TOKENS = 1024
-"""A shorter prompt is read before a person would see a bar."""
+"""Length of the shortest prompt that gets a bar. Shorter prompts are read in a moment."""
 
 
 class ReadingBar:
-    """A bar that is shown while a long text is read, and for each second of a slow one shows another time.
+    """A bar that is shown while a long text is read. If reading is slow, the bar also shows the elapsed time.
 
-    Call it with the number of tokens that are read, and with that of all.
+    Call the bar with the number of tokens that have been read, and the number of all tokens.
     """
 
     def __init__(self, title: str) -> None:
@@ -142,27 +144,33 @@ class ReadingBar:
         self._task: TaskID | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how much is read; a text that is read has no bar."""
+        """Update the bar, or erase it when the text is read.
+
+        Args:
+            done: number of tokens that have been read.
+            total: number of tokens of the text.
+        """
         if total < _LONG_PROMPT_TOKENS:
             return
         if done >= total:
             self.erase()
             return
-        if self._bar is None or self._task is None:  # rich is imported only now
+        if self._bar is None or self._task is None:  # short prompts return above, and need not import rich
             self._bar = self._open_bar.enter_context(_shown_bar(_counts("tokens", shows_time=True)))
             self._task = self._bar.add_task(self._title, total=total, completed=done)
         self._bar.update(self._task, completed=done)
 
     def erase(self) -> None:
-        """Leave nothing of the bar on the screen."""
+        """Remove the bar from the screen."""
         self._open_bar.close()
         self._bar = self._task = None
 
 
 def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
-    """Yield the events of a run. A bar of a prompt whose reading was ended is erased before the last one.
+    """Yield the events of a run, and erase the bar before the last event.
 
-    What is written for that event would otherwise move the cursor away from the bar.
+    The bar is still on the screen if reading the prompt was interrupted. The output of the last event would move
+    the cursor away from the bar, which could then not be erased.
     """
     from ...logprobs.events import Done
 
@@ -174,9 +182,10 @@ def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> It
 
 @contextmanager
 def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None.
+    """Show a bar of recovered tokens, and yield a function that updates the bar; None without a bar.
 
-    While an API is asked again, the seconds until the next try stand in place of the title.
+    The function takes the number of recovered tokens and the number of requested tokens. While a call of an API is
+    retried, the bar shows the seconds until the next try instead of the title.
     """
     if not sys.stderr.isatty():
         yield None
@@ -192,9 +201,13 @@ def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], Non
 
 @contextmanager
 def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """Show a bar of finished items; yields a function to call after each item.
+    """Show a bar of finished items, and yield a function to call after each item.
 
-    There is no bar if stdout is a terminal: the results are printed there.
+    There is no bar if stdout is a terminal, because results are printed there.
+
+    Args:
+        title: title of the bar.
+        total: number of items; None if unknown.
     """
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
@@ -206,36 +219,39 @@ def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _shown_bar(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
-    """Show a bar while inside, and leave nothing of it."""
+    """Show a bar in the context, and remove it at the end."""
     with visible_bar(), make_bar(columns) as bar:
         yield bar
 
 
-def make_bar(columns: tuple[ProgressColumn, ...], details: Callable[[], Iterable[str]] = tuple) -> Progress:
-    """A bar of one line, which disappears at its end.
+def make_bar(
+    columns: tuple[ProgressColumn, ...], get_lines_below: Callable[[], Iterable[str]] = tuple
+) -> Progress:
+    """Return a bar of one line, which is removed when its context ends.
 
-    A line that a terminal wraps when it becomes narrower leaves remains. So ``columns`` take at most 49 of a
-    line, whatever the width.
+    The line has at most 49 columns on every terminal: if a terminal became narrower than the line, it would wrap
+    the line, and parts of the bar could not be removed.
 
     Args:
-        columns: of the line.
-        details: called at each refresh; returns lines to show below it, which are cut to the same width.
+        columns: columns of the bar, in the sense of rich.
+        get_lines_below: returns the lines below the bar, which are truncated to 49 columns; called at each
+            refresh.
     """
     from rich.console import Console, RenderableType
     from rich.progress import Progress
     from rich.text import Text
 
     class Bar(Progress):
-        """The line, and what stands below it."""
+        """The bar, and the lines below it."""
 
         def get_renderables(self) -> Iterator[RenderableType]:
             yield from super().get_renderables()
-            for line in details():
+            for line in get_lines_below():
                 text = Text(line, style="dim", no_wrap=True)
-                text.truncate(_MAX_LINE_CHARACTERS, overflow="ellipsis")
+                text.truncate(_MAX_LINE_COLUMNS, overflow="ellipsis")
                 yield text
 
-    # Stdout is not redirected: what is written there meanwhile is output.
+    # rich would redirect stdout to stderr. Results are printed to stdout while the bar is shown.
     return Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
 
 
@@ -246,30 +262,30 @@ def _percentage() -> tuple[ProgressColumn, ...]:
 
 
 _FAST_RATE = 1000
-"""A text that is read with more tokens a second has counts that change several times a second."""
+"""Tokens per second above which the elapsed time is not shown, since the counts already change all the time."""
 
 
 def _counts(
-    noun: str, replace_title: Callable[[], str] = str, *, shows_time: bool = False
+    noun: str, get_title: Callable[[], str] = str, *, shows_time: bool = False
 ) -> tuple[ProgressColumn, ...]:
-    """Columns of how much is done, of how much, and how much a second.
+    """Return the columns of a bar with the finished number, the total and the rate per second.
 
     Args:
-        noun: what is counted.
-        replace_title: called at each refresh; a text that is not empty replaces the title.
-        shows_time: show the time since the beginning, unless the counts change faster than that.
+        noun: noun of the counted items, such as ``tokens``.
+        get_title: returns the text that replaces the title, or an empty string; called at each refresh.
+        shows_time: True to show the elapsed time, unless the counts change quickly.
     """
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.text import Text
 
     class Title(TextColumn):
-        """The title, or what replaces it now."""
+        """The title, or the text that replaces it."""
 
         def render(self, task: Task) -> Text:
-            return Text(replace_title() or task.description)
+            return Text(get_title() or task.description)
 
     class CountAndRate(ProgressColumn):
-        """``1,024/4,096  512 tokens/s 0:02``."""
+        """A column such as ``1,024/4,096  512 tokens/s 0:02``."""
 
         def render(self, task: Task) -> Text:
             total = "" if task.total is None else f"/{task.total:,.0f}"
@@ -282,7 +298,7 @@ def _counts(
 
 
 def _clock(seconds: float) -> str:
-    """A time as ``0:07`` or ``1:02:07``."""
+    """Return a time as ``0:07`` or ``1:02:07``."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
@@ -296,16 +312,16 @@ def _bytes() -> tuple[ProgressColumn, ...]:
 
 
 class RetryDisplay:
-    """What a person sees of retries. Threads may share it."""
+    """A display of retries: a note for each new problem, and a countdown. Several threads may use one display."""
 
     def __init__(self) -> None:
         self._last_problem: str | None = None
         self._next_tries: dict[float, Retry] = {}
-        """The retries that are waited for, by the time when they begin."""
+        """The pending retries, by the time at which they begin, in seconds of ``time.monotonic()``."""
         self._lock = Lock()
 
     def show(self, retry: Retry) -> None:
-        """Print a note, once as long as the same problem lasts, and count down from now on."""
+        """Start the countdown of a retry. Print a note if its problem differs from the last one."""
         with self._lock:
             self._next_tries[time.monotonic() + retry.wait_seconds] = retry
             is_new = retry.problem != self._last_problem
@@ -314,7 +330,7 @@ class RetryDisplay:
             print_note(f"{retry.problem}; trying again in {_seconds(retry.wait_seconds)}, {_count(retry)}")
 
     def countdown(self) -> str:
-        """Which try comes next, and in how many seconds; empty if none is waited for."""
+        """Return the number of the next try and the seconds until then, in words; empty if no try is pending."""
         now = time.monotonic()
         with self._lock:
             self._next_tries = {begin: retry for begin, retry in self._next_tries.items() if begin > now}
@@ -333,4 +349,4 @@ def _count(retry: Retry) -> str:
 
 
 RETRY_DISPLAY = RetryDisplay()
-"""Those of this process, which runs one command."""
+"""The display of all retries of this process."""

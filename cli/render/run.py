@@ -1,7 +1,7 @@
-"""A run as plain text, as JSON, in the shapes of other systems' APIs, and in the numbers that `--stats` prints.
+"""The output of a run: plain text, JSON, the formats of other systems' APIs, and the statistics of `--stats`.
 
-Text and JSON are written while the run goes, each piece flushed at once. With them, what makes a text safe for a
-terminal: every note and every table needs that.
+Text and JSON are written while the run generates tokens, and flushed after each token. The functions that make
+text safe for a terminal are here, too, because every note and every table uses them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: bool | None = None) -> Done:
-    """Write the text of a run, each piece flushed at once; returns the last event.
+    """Write the text of a run, flush it after each token, and return the last event.
 
-    On a terminal, control characters are made visible and a newline ends the output; elsewhere the text is exact.
+    On a terminal, control characters are made visible, and a newline ends the output. Elsewhere the text is exact.
 
     Args:
-        events: the events of the run.
-        out: where to write.
-        prefix: comes first: the prompt, for `--echo`.
-        is_colored: whether the prefix is yellow; None: on a terminal, unless ``NO_COLOR`` is set.
+        events: events of the run.
+        out: stream to write to.
+        prefix: text that is written before the text of the run, such as the prompt for `--echo`.
+        is_colored: whether the prefix is yellow; None to color it on a terminal, unless ``NO_COLOR`` is set.
     """
     from ...logprobs.events import Done, PromptToken, Token
 
@@ -56,7 +56,7 @@ def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_color
 
 
 _YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
-"""llama.cpp's color of prompts."""
+"""Escape codes for the color that llama.cpp gives prompts."""
 
 
 def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
@@ -66,7 +66,7 @@ def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
 
 
 class RunEvents:
-    """Passes the events of a run on, and keeps the last one: ``done``, a ``RuntimeError`` in a run without."""
+    """An iterable of a run's events that remembers the last event."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._events = events
@@ -79,7 +79,7 @@ class RunEvents:
 
     @property
     def done(self) -> Done:
-        """The last event."""
+        """The last event. Raises ``RuntimeError`` if the run ended without a ``Done`` event."""
         from ...logprobs.events import Done
 
         if not isinstance(self._last, Done):
@@ -88,13 +88,13 @@ class RunEvents:
 
 
 def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
-    """Write the lines of a run, each flushed at once; returns the last event.
+    """Write a JSON object per line for each event, flush each line, and return the last event.
 
     Args:
-        events: the run.
-        out: where it is written.
-        prompt: the text before its chat template.
-        command: what makes the run again.
+        events: events of the run.
+        out: stream to write to.
+        prompt: text of the prompt without the chat template.
+        command: command line that repeats the run.
     """
     from ...logprobs.jsonl import stream_lines
 
@@ -106,30 +106,35 @@ def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str
 
 
 def render_api(
-    events: Iterable[Event], out: TextIO, form: str, *, prompt: str, echo: bool, chat: bool, streams: bool
+    events: Iterable[Event],
+    out: TextIO,
+    api_format: str,
+    *,
+    prompt: str,
+    echo: bool,
+    uses_chat_template: bool,
+    is_streamed: bool,
 ) -> Done:
-    """Write the run as one object on a line, or as server-sent events, each flushed.
+    """Write the run in the format of an API, and return the last event.
 
     Args:
-        events: the run.
-        out: where it is written.
-        form: ``openai``, ``openai-chat``, ``together`` or ``llama-server``.
-        prompt: the prompt as the model got it.
-        echo: True if it comes first.
-        chat: True if it went through a chat template.
-        streams: True for server-sent events.
-
-    Returns the last event.
+        events: events of the run.
+        out: stream to write to.
+        api_format: ``openai``, ``openai-chat``, ``together`` or ``llama-server``.
+        prompt: complete prompt that the model reads.
+        echo: True to write the prompt before the text.
+        uses_chat_template: True if the prompt is in a chat template.
+        is_streamed: True for server-sent events, each of which is flushed; False for one JSON object on a line.
     """
-    import secrets  # takes 4 ms to import, and each note and table imports this module
+    import secrets  # not at the top: takes 4 ms to import, and every note and table imports this module
 
     from ...common.strict_json import encode_json
     from ...logprobs import openai, other_apis
 
     run = RunEvents(events)
     answer_id = secrets.token_hex(_ID_BYTES)
-    if streams:
-        if form == "openai-chat":
+    if is_streamed:
+        if api_format == "openai-chat":
             chunks = openai.chat_chunks(run, answer_id)
         else:
             chunks = openai.text_chunks(run, answer_id, prompt=prompt, echo=echo)
@@ -138,13 +143,15 @@ def render_api(
             out.flush()
         out.write(openai.SERVER_SENT_DONE)
     else:
-        match form:
+        match api_format:
             case "openai":
                 body = openai.text_completion(run, answer_id, prompt=prompt, echo=echo)
             case "openai-chat":
                 body = openai.chat_completion(run, answer_id)
             case "together":
-                body = other_apis.together_completion(run, answer_id, prompt=prompt, echo=echo, chat=chat)
+                body = other_apis.together_completion(
+                    run, answer_id, prompt=prompt, echo=echo, chat=uses_chat_template
+                )
             case _:
                 body = other_apis.llama_server_completion(run, prompt=prompt)
         out.write(encode_json(body) + "\n")
@@ -153,11 +160,17 @@ def render_api(
 
 
 _ID_BYTES = 12
-"""Of a random id: enough that no two runs share one."""
+"""Length of a random id, so that no two runs get the same id."""
 
 
 def show_stats(done: Done, model_name: str, seed: int) -> None:
-    """Print the model's name, speeds and counts to stderr."""
+    """Print the model's name, speeds and counts of a run to stderr.
+
+    Args:
+        done: last event of the run.
+        model_name: name of the model.
+        seed: seed of the chain.
+    """
     times = done.timings
     tokens = done.completion_tokens
     chain_share = times.chain / times.generation if times.generation else 0.0
@@ -166,7 +179,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         terminal_safe(f"model       {model_name}", sys.stderr),
         speed_line("prompt", done.prompt_tokens, times.prompt),
         speed_line("generation", tokens, times.generation),
-        f"chain       {chain_us:6,.0f} µs a token, {chain_share:.1%} of the generation",
+        f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
         *_grammar(done),
         *_lookup(done),
         *_context_shifts(done),
@@ -181,7 +194,7 @@ def _grammar(done: Done) -> list[str]:
     grammar_us = done.timings.grammar / done.completion_tokens * 1e6 if done.completion_tokens else 0.0
     completeness = "complete" if done.complete else "not complete"
     forced = f"{done.forced_tokens} of {count_noun(done.completion_tokens, 'token')} forced"
-    return [f"grammar     {grammar_us:6,.0f} µs a token, {forced}, {completeness}"]
+    return [f"grammar     {grammar_us:6,.0f} µs per token, {forced}, {completeness}"]
 
 
 def _lookup(done: Done) -> list[str]:
@@ -199,12 +212,12 @@ def _context_shifts(done: Done) -> list[str]:
 
 
 def speed_line(title: str, tokens: int, seconds: float) -> str:
-    """A line on how many tokens there were, and how many of them a second."""
+    """Return a line with the number of tokens and the tokens per second."""
     return f"{title:10}  {_tokens(tokens)}  {_rate(tokens, seconds)}"
 
 
 def _tokens(count: int) -> str:
-    """The number with its noun, as wide for one token as for several."""
+    """Return the number with its noun, padded so that all numbers have the same width."""
     return f"{count:6,} {'token ' if count == 1 else 'tokens'}"
 
 
@@ -212,7 +225,7 @@ def _rate(count: int, seconds: float) -> str:
     return f"{count / seconds:8,.1f} tokens/s" if seconds > 0 else "       -"
 
 
-# A terminal would obey these: C0 except tab and newline, DEL, C1, and the marks that reverse text.
+# Characters that a terminal would execute: C0 except tab and newline, DEL, C1, and marks that reverse text.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _ESCAPED = {
     code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -221,12 +234,12 @@ _VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters as pictures or escapes, so that a terminal shows them."""
+    """Return the text with control characters replaced by pictures or escapes, which a terminal shows."""
     return text.translate(_VISIBLE)
 
 
 def terminal_safe(text: str, out: TextIO) -> str:
-    """Return the text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
+    """Return the text for a stream: with visible control characters on a terminal, unchanged elsewhere."""
     return visible(text) if out.isatty() else text
 
 

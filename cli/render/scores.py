@@ -1,4 +1,4 @@
-"""Scores, as tables and as JSON."""
+"""The output of `gen score`: scores as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_text_score(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
-    """Print the score of a text; with ``show_tokens``, a table of its tokens first."""
+    """Print the score of a text. With ``show_tokens``, print a table of the tokens first."""
     from ...logprobs.scores import Score
     from .tables import print_table
 
@@ -32,7 +32,7 @@ def show_text_score(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
 
 
 def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
-    """Print the scores of choices; a star marks the likeliest."""
+    """Print the scores of choices, with a star at the most likely choice."""
     from .tables import print_table
 
     best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
@@ -48,7 +48,7 @@ def show_choice_scores(choices: Sequence[dict[str, Any]]) -> None:
 
 
 def write_text_score(tokens: Sequence[PromptToken], out: TextIO) -> None:
-    """Write the score of a text as one object."""
+    """Write the score of a text as one JSON object."""
     from ...common.strict_json import encode_json
     from ...logprobs.scores import text_score
 
@@ -56,9 +56,9 @@ def write_text_score(tokens: Sequence[PromptToken], out: TextIO) -> None:
 
 
 def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
-    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score.
+    """Write a ``start`` line, a ``prompt`` line for each token, and a ``done`` line with the score.
 
-    Returns the tokens.
+    Return the tokens.
     """
     from ...engine.generation import versions
     from ...logprobs.jsonl import done_line, prompt_line, start_line

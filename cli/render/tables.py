@@ -1,4 +1,4 @@
-"""Tables of samplers, presets and grammars, and the settings that `--show-config` prints, each with its origin."""
+"""Tables of samplers, presets and grammars, and the settings of a run, as `--show-config` prints them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
     from ...samplers.chain import StepSpec
 
 PIPED_COLUMNS = 1000
-"""Wide enough that no row of a piped table is wrapped."""
+"""Width of a table that is not printed on a terminal, so that no row is wrapped."""
 _MIN_TEXT_COLUMNS = 20
-"""A narrower column of texts has one or two words a line."""
+"""Columns below which a wrapped text has only one or two words per line, and goes below its row instead."""
 _GAP_COLUMNS = 3
-"""Between two columns of a table."""
+"""Spaces between two columns of a table."""
 _BLOCK_INDENT = 4
-"""Of what is below a name on a narrow terminal."""
+"""Indentation of a text below its name on a narrow terminal."""
 
 
 def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str]) -> None:
-    """Print all samplers: name, main parameter with its default, summary, source.
+    """Print a table of samplers: name, main parameter with its default, summary, source.
 
-    ``plugins``: the samplers of other packages, and where each would be loaded from.
+    Args:
+        samplers: samplers in the table.
+        plugins: names of the samplers of other packages, and the place that each would be loaded from.
     """
     rows = []
     for cls in samplers:
@@ -49,17 +51,17 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
 
 
 def _short_reference(reference: str) -> str:
-    """Authors and year of a paper; for a reference without a year, the first system that it names."""
+    """Return authors and year of a paper; for a reference without a year, the first system that it names."""
     paper = re.match(r".*?\b\d{4}\b", reference)
     return paper.group() if paper else re.split("[,;]", reference)[0]
 
 
 _FACT_INDENT = 14
-"""Where the facts on a sampler begin, after their titles."""
+"""Columns before a fact about a sampler, which its title fills."""
 
 
 def show_sampler(cls: type[Sampler]) -> None:
-    """Print one sampler: formula, neutral value, source, how it compares with llama.cpp's, parameters."""
+    """Print the facts about one sampler: formula, off value, source, llama.cpp's variant, parameters."""
     from ...samplers.building import allowed_values
 
     about = cls.about
@@ -93,7 +95,7 @@ def _default(cls: type[Sampler], parameter: str) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as a preset may write it: tables and lists in brackets, texts inside them as in JSON."""
+    """Return a value in the notation of presets: maps and lists in brackets, strings in them as in JSON."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
@@ -108,7 +110,7 @@ def _format_item(value: Any) -> str:
 
 
 def show_presets(entries: Iterable[PresetEntry]) -> None:
-    """Print presets: name, folder, description."""
+    """Print a table of presets: name, folder, description."""
     from ...presets.errors import PresetError
     from ...presets.preset import load_preset
 
@@ -124,21 +126,21 @@ def show_presets(entries: Iterable[PresetEntry]) -> None:
 
 
 def show_grammars(entries: Iterable[GrammarEntry]) -> None:
-    """Print grammars: name, folder, description."""
+    """Print a table of grammars: name, folder, description."""
     print_table(
         ("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries]
     )
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], optional_column: int | None = None) -> None:
-    """Print a table; rows are wrapped to the width of a terminal, and not wrapped elsewhere. Nothing is cut.
+    """Print a table. Rows are wrapped to the width of a terminal, and not wrapped elsewhere. No cell is truncated.
 
-    A terminal that is too narrow for a column of texts gets a block for each row.
+    On a terminal that is too narrow for the widest column, each row becomes a block of lines.
 
     Args:
-        header: the titles of the columns.
-        rows: the cells.
-        optional_column: a column that is left out where the table would not fit; None: none.
+        header: titles of the columns.
+        rows: cells of each row.
+        optional_column: index of a column that is left out if the table does not fit; None to leave out no column.
     """
     from .console import OutputConsole
 
@@ -150,8 +152,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], optional_c
     widths = _column_widths(header, cells)
     widest = widths.index(max(widths))
     remaining = console.width - (sum(widths) - widths[widest])
-    needed = widths[0] if widest == 0 else min(widths[widest], _MIN_TEXT_COLUMNS)  # names are not wrapped
-    if remaining < needed:
+    min_width = widths[0] if widest == 0 else min(widths[widest], _MIN_TEXT_COLUMNS)  # names are not wrapped
+    if remaining < min_width:
         _print_blocks(console, [header, *cells], widest)
     elif sum(widths) - _GAP_COLUMNS <= console.width and all(cell.isprintable() for row in cells for cell in row):
         _print_lines(console, [header, *cells], widths)
@@ -160,7 +162,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], optional_c
 
 
 def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """The width of each column with the space behind it."""
+    """Return the width of each column, including the space after it."""
     from rich.cells import cell_len
 
     return [max(map(cell_len, column)) + _GAP_COLUMNS for column in zip(header, *rows, strict=True)]
@@ -171,7 +173,7 @@ def _without(cells: Sequence[str], number: int) -> list[str]:
 
 
 def _print_lines(console: Console, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """Print a table of which nothing is wrapped, as `_print_grid` would in several times as long."""
+    """Print a table without wrapped cells, with the output of `_print_grid` but several times as fast."""
     from rich.cells import set_cell_size
     from rich.text import Text
 
@@ -199,7 +201,7 @@ def _print_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence
 
 
 def _print_piped_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print the grid without the spaces that fill its last column."""
+    """Print the grid without trailing spaces."""
     from rich.text import Text
 
     with console.capture() as printed:
@@ -209,13 +211,19 @@ def _print_piped_grid(console: Console, header: Sequence[str], rows: Sequence[Se
 
 
 def _print_blocks(console: Console, rows: Sequence[Sequence[str]], widest: int) -> None:
-    """Print each row as a line of its short cells, and the long one below."""
+    """Print each row as a line of its short cells, with the cell of the widest column below.
+
+    Args:
+        console: console to print to.
+        rows: cells of each row; the first row has the titles.
+        widest: index of the widest column.
+    """
     from rich.text import Text
 
     for row in rows:
         short = [cell for number, cell in enumerate(row) if number != widest and cell]
         line = Text("  ").join(Text(cell, "" if number else "bold") for number, cell in enumerate(short))
-        if widest == 0:  # the name, and what is known of it below
+        if widest == 0:  # the name in the first line, all other cells below
             console.print(Text(row[0], "bold"), overflow="fold")
             console.print(Text(" " * _BLOCK_INDENT) + Text("  ").join(Text(cell) for cell in row[1:] if cell))
             continue
@@ -227,9 +235,9 @@ def _print_blocks(console: Console, rows: Sequence[Sequence[str]], widest: int) 
 
 
 def print_wrapped(line: str, indent: int) -> None:
-    """Print a line, broken at spaces to the width of a terminal; not broken elsewhere.
+    """Print a line, wrapped at spaces to the width of a terminal; not wrapped elsewhere.
 
-    ``indent``: that of the further lines, in spaces.
+    ``indent``: number of spaces before each line after the first.
     """
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
@@ -238,42 +246,49 @@ def print_wrapped(line: str, indent: int) -> None:
     print(line)
 
 
-Row = tuple[str, str, str]
+SettingRow = tuple[str, str, str]
 """Name, value and origin of a setting."""
 
 
 def show_settings(settings: Settings, grammar: GrammarSpec | None, model: SettingValue) -> None:
-    """Print the model, the resolved chain and the other settings to stdout, each with its origin.
+    """Print the model, the chain and all other settings to stdout, each with its origin.
 
-    A step that is off is marked. The names of files are data: a terminal gets them without control characters.
+    A step that is off is marked. Control characters in the names of files are made visible on a terminal.
+
+    Args:
+        settings: resolved settings, with the chain.
+        grammar: grammar of the run; None if there is none.
+        model: name of the model, with its origin.
     """
     from ...presets.overrides import SETTING_NAMES
 
-    others = [
+    other_rows = [
         (name, _config_value(value.value, name), value.origin)
         for name in SETTING_NAMES
         if name != "grammar"
         for value in (getattr(settings, name),)
     ]
-    others.append(("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin))
-    named = ("model", model.value, model.origin)
-    chain = ("chain", "", settings.chain_origin)
-    rows = [chain, *_rows_of_steps(settings.steps), *others]
-    # The name of a model may be long: the columns of the others do not follow it.
+    other_rows.append(
+        ("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin)
+    )
+    model_row = ("model", model.value, model.origin)
+    chain_row = ("chain", "", settings.chain_origin)
+    rows = [chain_row, *_rows_of_steps(settings.steps), *other_rows]
+    # The row of the model does not count for the widths, because the name of a model may be long.
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [
         terminal_safe(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}".rstrip(), sys.stdout)
-        for key, value, origin in (named, *rows)
+        for key, value, origin in (model_row, *rows)
     ]
     columns = shutil.get_terminal_size().columns
     if not sys.stdout.isatty() or all(len(line) <= columns and "\n" not in line for line in lines):
         print("\n".join(lines))
     else:
-        _print_narrow([named, chain, *_grouped_rows_of_steps(settings.steps), *others], columns)
+        _print_narrow([model_row, chain_row, *_grouped_rows_of_steps(settings.steps), *other_rows], columns)
 
 
-def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[Row]:
-    """A row for each parameter of each step."""
+def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[SettingRow]:
+    """Yield a row for each parameter of each step."""
     for number, step in enumerate(steps):
         values = step.sampler.model_dump()
         if not values:
@@ -283,8 +298,8 @@ def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[Row]:
             yield f"  [{number}] {step.name}.{parameter}", _config_value(value), origin
 
 
-def _grouped_rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[Row]:
-    """A row for each step, and one for each of its parameters below it: their names are shorter."""
+def _grouped_rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[SettingRow]:
+    """Yield a row for each step, followed by a row for each of its parameters, with a shorter name."""
     for number, step in enumerate(steps):
         yield f"  [{number}] {step.name}", "", _origin(step, step.origin)
         for parameter, value in step.sampler.model_dump().items():
@@ -306,13 +321,13 @@ def _config_value(value: Any, name: str = "") -> str:
 
 
 _CONFIG_GAP_COLUMNS = 2
-"""Between two columns of settings."""
+"""Spaces between two columns of settings."""
 
 
-def _print_narrow(rows: Sequence[Row], columns: int) -> None:
-    """Print rows in lines of at most ``columns`` columns, which end between words.
+def _print_narrow(rows: Sequence[SettingRow], columns: int) -> None:
+    """Print rows in lines of at most ``columns`` columns, wrapped between words.
 
-    What is too long for its column stands below the name.
+    A value that is too long for its column is printed below the name.
     """
     from rich.cells import cell_len
 
@@ -328,10 +343,10 @@ def _print_narrow(rows: Sequence[Row], columns: int) -> None:
             print(f"{name}{value}{' ' * (value_columns - cell_len(value) + _CONFIG_GAP_COLUMNS)}{first}")
             print("".join(f"{' ' * start}{line}\n" for line in more), end="")
             continue
-        below = max(_longest_word(value), _longest_word(origin)) > free
-        left = _BLOCK_INDENT if below else indent
+        is_below_name = max(_longest_word(value), _longest_word(origin)) > free
+        left = _BLOCK_INDENT if is_below_name else indent
         lines = [line for cell in (value, origin) if cell for line in _wrap(cell, columns - left)]
-        if below:
+        if is_below_name:
             print(key)
         else:
             print(f"{name}{lines.pop(0)}")
@@ -339,13 +354,14 @@ def _print_narrow(rows: Sequence[Row], columns: int) -> None:
 
 
 def _longest_word(text: str) -> int:
+    """Return the columns of the longest word."""
     from rich.cells import cell_len
 
     return max(map(cell_len, text.split()), default=0)
 
 
 def _wrap(text: str, columns: int) -> list[str]:
-    """The lines of a text; a word that is longer than a line is divided."""
+    """Return the lines of a wrapped text. A word that is longer than a line is split."""
     from rich.text import Text
 
     from .console import OutputConsole
@@ -366,11 +382,11 @@ def _step_summary(step: StepSpec) -> str:
 
 
 _MAX_INLINE_CHARACTERS = 60
-"""A grammar up to this length is printed whole: with it, a row still fits into a wide terminal."""
+"""Length of the longest grammar that is printed in full. With it, a row still fits on a wide terminal."""
 
 
 def grammar_summary(grammar: GrammarSpec) -> str:
-    """A grammar in one line: its text if that is short, else its name and length."""
+    """Return a grammar in one line: its text if that is short, otherwise its name and number of lines."""
     source = grammar.source
     title = (
         repr(source)

@@ -1,7 +1,7 @@
-"""A trace as a table: a row per candidate, a column per stage, and what each step did in words.
+"""The output of a trace: a table with a row per candidate and a column per stage, and notes about the steps.
 
-The traces of the next token (of one chain, or of several that are compared) and those of recorded runs are shown
-alike. A recorded token has its draw in words, too.
+The traces of `gen next` and of recorded runs have the same layout. A recorded token also has a line about its
+draw.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from ...samplers.chain import Chain
 
 _CANDIDATE_LABEL_COLUMNS = 60
-"""The longest token that is shown whole in the words around the table."""
-_FIRST = "chain"
-"""The title of the column of the first chain."""
+"""Columns of the longest token that is not truncated in the text around the table."""
+_FIRST_CHAIN_TITLE = "chain"
+"""The name of the chain of the command line in titles and notes."""
 
 
 @dataclass(frozen=True)
 class TracedNextToken:
-    """The next token, and the names of the chains that it is traced through.
+    """The trace of the next token through one chain, or through several chains that are compared.
 
     Attributes:
-        model: the model.
-        chain: the chain of the command line.
+        model: model that computed the logits.
+        chain: chain of the command line.
         result: the traces.
-        names: what the user called each chain of ``against``.
-        against: the other chains.
+        other_names: names of the other chains, as the user typed them.
+        other_chains: chains of the flag --against.
     """
 
     model: Model
     chain: Chain
     result: NextToken
-    names: Sequence[str]
-    against: Sequence[Chain]
+    other_names: Sequence[str]
+    other_chains: Sequence[Chain]
 
 
 def show_next_token(traced: TracedNextToken) -> None:
-    """Print the stages side by side; with other chains, what each of them leaves."""
+    """Print a table with a column per stage, or per chain if chains are compared."""
     result = traced.result
     trace = result.trace
     tokens = [candidate.data for candidate in trace.candidates]
@@ -65,18 +65,18 @@ def show_next_token(traced: TracedNextToken) -> None:
         notes.append(
             StepNote(
                 "forced",
-                "the grammar allows one text only, which goes on with the token marked >; the chain has no say",
+                "the grammar allows only one text, which continues with the token marked >; the chain is not used",
             )
         )
     _print_trace_table(tokens, columns, notes, None if result.forced is None else ids.index(result.forced))
 
 
 def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
-    """The model's column, and one with what each chain leaves."""
+    """Return the column of the model, and a column with the final probabilities of each chain."""
     trace = traced.result.trace
     first = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
-    columns = [first[0], first[-1]._replace(title=_FIRST)]
-    for title, comparison in zip(_titles(traced.names), traced.result.comparisons, strict=True):
+    columns = [first[0], first[-1]._replace(title=_FIRST_CHAIN_TITLE)]
+    for title, comparison in zip(_titles(traced.other_names), traced.result.comparisons, strict=True):
         stages = comparison.trace.stages
         rows = [candidate.probs for candidate in comparison.trace.candidates]
         columns.append(stage_columns(stages, rows)[-1]._replace(title=title))
@@ -84,11 +84,14 @@ def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
 
 
 def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
-    """How far each other chain is from the first; a chain without a short name is written out."""
+    """Yield the steps of the first chain, and the distance of each other chain from the first chain.
+
+    A chain whose name is too long for a title is written out in its note.
+    """
     steps = " > ".join(step.about.name for step in traced.chain.steps)
-    yield StepNote(_FIRST, steps)
+    yield StepNote(_FIRST_CHAIN_TITLE, steps)
     for name, title, comparison in zip(
-        traced.names, _titles(traced.names), traced.result.comparisons, strict=True
+        traced.other_names, _titles(traced.other_names), traced.result.comparisons, strict=True
     ):
         written_out = "" if title == name else f"{name}: "
         yield StepNote(title, written_out + _distance_words(title, comparison))
@@ -98,74 +101,83 @@ def _distance_words(title: str, comparison: ChainComparison) -> str:
     distance = comparison.distance
     parts = [f"total variation {distance.total_variation:.4f}"]
     for words, value in (
-        (f"KL({_FIRST} || {title})", distance.divergence),
-        (f"KL({title} || {_FIRST})", distance.reverse_divergence),
+        (f"KL({_FIRST_CHAIN_TITLE} || {title})", distance.divergence),
+        (f"KL({title} || {_FIRST_CHAIN_TITLE})", distance.reverse_divergence),
     ):
         parts.append(f"{words} {value:.4f} nats" if isfinite(value) else f"{words} infinite")
     return ", ".join(parts)
 
 
 def _titles(names: Sequence[str]) -> list[str]:
-    """A title for each other chain: its name if that is short, else a number."""
+    """Return a title for each other chain: its name if the name is short, otherwise ``chain`` and a number."""
     return [short_title(name) or f"chain {number}" for number, name in enumerate(names, 2)]
 
 
-_TITLE_COLUMNS = 14
-"""The longest title of a chain's column."""
+_MAX_TITLE_COLUMNS = 14
+"""Columns of the longest title of a chain."""
 
 
 def short_title(name: str) -> str | None:
-    """The name as a column's title; None if it is too long, or does not fit on a line."""
+    """Return the name as a column's title; None if it is too long, empty or has several lines."""
     title = visible(name).strip()
-    return title if title and _display_width(title) <= _TITLE_COLUMNS and "\n" not in title else None
+    return title if title and _display_width(title) <= _MAX_TITLE_COLUMNS and "\n" not in title else None
 
 
 def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
-    """Write one object: ``prompt_tokens, model, seed, chain, stages, candidates``, and ``against``."""
+    """Write one JSON object with the fields ``prompt_tokens, model, seed, chain, stages, candidates, against``."""
     from ...common.strict_json import encode_json
     from ...logprobs.jsonl import TracedChain, next_token_fields
 
     result, model = traced.result, traced.model
-    head = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": traced.chain.seed}
+    first_fields = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": traced.chain.seed}
     against = [
         (TracedChain(name, chain.config, comparison.trace), comparison.distance)
-        for name, chain, comparison in zip(traced.names, traced.against, result.comparisons, strict=True)
+        for name, chain, comparison in zip(
+            traced.other_names, traced.other_chains, result.comparisons, strict=True
+        )
     ]
     forced = None if result.forced is None else model.vocabulary.piece(result.forced)
-    fields = next_token_fields(head, TracedChain(_FIRST, traced.chain.config, result.trace), forced, against)
+    fields = next_token_fields(
+        first_fields, TracedChain(_FIRST_CHAIN_TITLE, traced.chain.config, result.trace), forced, against
+    )
     out.write(encode_json(fields) + "\n")
 
 
 class TokenSearch:
-    """Looks for one written token: that of a number, counted from 0, or the first one whose text has a text.
+    """A search for a token in the text of a recorded run, by number or by text.
 
-    Attributes: ``written``, how many tokens the run has, as far as it was read; ``request``, the id of the request
-    that the run answers, None if it is not of a batch.
+    Args:
+        number: number of the token, counted from 0; None to search by text.
+        text: string that the text of the token must contain; None to search by number.
+
+    Attributes:
+        token_count: number of tokens that were read so far.
+        request_id: id of the request that the run answers; None if the run is not part of a batch.
     """
 
     def __init__(self, number: int | None, text: str | None) -> None:
         self._number, self._text = number, text
-        self.written = 0
-        self.request: str | None = None
+        self.token_count = 0
+        self.request_id: str | None = None
 
     @property
-    def words(self) -> str:
-        """What is looked for, for a message."""
+    def description(self) -> str:
+        """The token that is searched for, in words."""
         return f"token {self._number}" if self._number is not None else f"token with the text {self._text!r}"
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
-        """The token; None if the run has none that fits. ``written`` is then the number of its tokens."""
+        """Return the first matching token; None if there is none. The whole run is read in that case."""
         from ...logprobs.recorded import RecordedStart, RecordedTokenLine
         from ...logprobs.records import display_text
 
         for event in events:
             if isinstance(event, RecordedStart):
-                self.request = event.id
+                self.request_id = event.id
             if not isinstance(event, RecordedTokenLine) or event.event != "token":
                 continue
-            self.written += 1
+            self.token_count += 1
             if self._number is not None:
-                if self.written - 1 == self._number:
+                if self.token_count - 1 == self._number:
                     return event
             elif self._text is not None and self._text in display_text(bytes(event.data)):
                 return event
@@ -173,73 +185,91 @@ class TokenSearch:
 
 
 def show_token(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace, number: int) -> None:
-    """Print the token, its trace as `gen next` does, and how it was drawn. ``number``: the token's, from 0."""
+    """Print a token, its trace in the layout of `gen next`, and how it was drawn.
+
+    Args:
+        line: the token.
+        trace: trace of the token.
+        number: number of the token in the text, counted from 0.
+    """
     print(f"token {number}: {token_label(bytes(line.data), _CANDIDATE_LABEL_COLUMNS)}\n")
     columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
     tokens = [bytes(candidate.data) for candidate in trace.candidates]
     ids = [candidate.id for candidate in trace.candidates]
-    marked = ids.index(line.id) if line.id in ids else None
-    _print_trace_table(tokens, columns, stage_notes(trace.stages), marked)
+    chosen_row = ids.index(line.id) if line.id in ids else None
+    _print_trace_table(tokens, columns, stage_notes(trace.stages), chosen_row)
     print(f"\n{_draw_words(line, trace)}")
 
 
 def _draw_words(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace) -> str:
-    """How the token was chosen, as ``u = 0.431 lies in 0.402 … 0.466: ' king'``."""
+    """Return in words how the token was chosen, such as ``u = 0.431 lies in 0.402 … 0.466: ' king'``."""
     label = token_label(bytes(line.data), _CANDIDATE_LABEL_COLUMNS)
     if trace.forced:
-        return f"forced: the grammar allows one text only, which goes on with {label}"
+        return f"forced: the grammar allows only one text, which continues with {label}"
     if trace.draw is None:
-        return f"no random number: {visible(trace.stages[-1].name)} takes {label}"
+        return f"no random number: {visible(trace.stages[-1].name)} selects {label}"
     draw = trace.draw
     return f"u = {draw.u:.6g} lies in {draw.low:.6g} … {draw.high:.6g}: {label}"
 
 
 class _AnyTraceStage(Protocol):
-    """A stage of a trace, as it was recorded or read back."""
+    """A stage of a trace, from the current run or from a record."""
 
     @property
     def name(self) -> str:
-        """``model``, ``grammar`` or the sampler's name."""
+        """``model``, ``grammar`` or the name of the sampler."""
         ...
 
     @property
     def kept(self) -> int:
-        """How many candidates there are after it."""
+        """Number of candidates after the stage."""
         ...
 
     @property
     def entropy(self) -> float | None:
-        """Theirs, in nats."""
+        """Entropy of the candidates after the stage, in nats; None if it is not recorded."""
         ...
 
     @property
     def note(self) -> str | None:
-        """What the step did, in words and numbers."""
+        """Description of what the step did; None if it has none."""
         ...
 
 
 class TraceColumn(NamedTuple):
-    """A column of the table: a stage, or what a chain leaves."""
+    """A column of the table: a stage, or the result of a chain.
+
+    Attributes:
+        title: title of the column.
+        probs: probability of each row's candidate; None if the candidate was dropped.
+        kept: number of candidates after the stage.
+        entropy: entropy of these candidates in nats; None if it is not recorded.
+    """
 
     title: str
     probs: Sequence[float | None]
-    """The probability of each row; None if it is gone."""
     kept: int
     entropy: float | None
-    """In nats."""
 
 
 class StepNote(NamedTuple):
-    """A line below the table, under the name of the step or the chain that it is about."""
+    """A note below the table.
+
+    Attributes:
+        name: name of the step or the chain that the note describes.
+        text: text of the note.
+    """
 
     name: str
     text: str
 
 
 def stage_columns(stages: Sequence[_AnyTraceStage], probs: Sequence[Sequence[float | None]]) -> list[TraceColumn]:
-    """The columns of the stages. A selector that only draws, as ``dist``, has none: nothing changes there.
+    """Return a column for each stage. A last stage that changes nothing, such as ``dist``, gets no column.
 
-    ``probs``: for each candidate, its probability at each stage.
+    Args:
+        stages: stages of the trace.
+        probs: for each candidate, its probability after each stage; None where the candidate was dropped.
     """
     columns = [
         TraceColumn(_stage_name(stage), [row[number] for row in probs], stage.kept, stage.entropy)
@@ -250,32 +280,35 @@ def stage_columns(stages: Sequence[_AnyTraceStage], probs: Sequence[Sequence[flo
 
 
 def stage_notes(stages: Sequence[_AnyTraceStage]) -> list[StepNote]:
-    """What the steps say that they did."""
+    """Return the notes of all steps that have one."""
     return [StepNote(_stage_name(stage), visible(stage.note)) for stage in stages if stage.note is not None]
 
 
-_NAME_COLUMNS = 30
-"""The longest name of a stage that is shown whole."""
+_MAX_NAME_COLUMNS = 30
+"""Columns of the longest name of a stage that is not truncated."""
 
 
 def _stage_name(stage: _AnyTraceStage) -> str:
-    """The name on one line. Names and notes come from other packages and from files."""
-    return _shortened(" ".join(visible(stage.name).split()), _NAME_COLUMNS)
+    """Return the name in one line. The name may be from a plug-in or a file, and contain any character."""
+    return _truncated(" ".join(visible(stage.name).split()), _MAX_NAME_COLUMNS)
 
 
 def _print_trace_table(
-    tokens: Sequence[bytes], columns: Sequence[TraceColumn], notes: Sequence[StepNote], marked: int | None = None
+    tokens: Sequence[bytes],
+    columns: Sequence[TraceColumn],
+    notes: Sequence[StepNote],
+    chosen_row: int | None = None,
 ) -> None:
-    """Print the table and the notes, as wide as the terminal.
+    """Print the table and the notes in the width of the terminal.
 
     Args:
-        tokens: the bytes of each row's token.
-        columns: at least one; the last one also has a bar per row.
-        notes: lines below the table.
-        marked: the row of the chosen token; None: none is marked.
+        tokens: bytes of each row's token.
+        columns: columns of the table, at least one. Bars next to the table show the last column.
+        notes: notes below the table.
+        chosen_row: index of the row of the chosen token; None to mark no row.
     """
     width = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
-    for line in table_lines(tokens, columns, width, marked):
+    for line in table_lines(tokens, columns, width, chosen_row):
         print(line)
     if notes:
         print()
@@ -285,24 +318,24 @@ def _print_trace_table(
 
 _GAP = "  "
 _NARROW_COLUMNS = 60
-"""Below this width, tokens and bars are shorter."""
+"""Width of a terminal below which tokens and bars are shorter."""
 _LABEL_COLUMNS, _NARROW_LABEL_COLUMNS = 18, 12
 _BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
 
 
 def table_lines(
-    tokens: Sequence[bytes], columns: Sequence[TraceColumn], width: int, marked: int | None = None
+    tokens: Sequence[bytes], columns: Sequence[TraceColumn], width: int, chosen_row: int | None = None
 ) -> Iterator[str]:
-    """Yield the lines of the table. Stages that do not fit side by side stand in a further block below.
+    """Yield the lines of the table. Columns that do not fit next to each other are in another block below.
 
     Args:
-        tokens: the bytes of each row's token.
-        columns: at least one.
-        width: how many columns of characters a line may have.
-        marked: the row of the chosen token, which gets a ``>``; None: no row is marked.
+        tokens: bytes of each row's token.
+        columns: columns of the table, at least one.
+        width: maximum width of a line, in columns of characters.
+        chosen_row: index of the row of the chosen token, which is marked with ``>``; None to mark no row.
     """
     is_narrow = width < _NARROW_COLUMNS
-    labels = _labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, marked)
+    labels = _labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, chosen_row)
     cells = [_column_cells(column) for column in columns]
     bar_columns = _NARROW_BAR_COLUMNS if is_narrow else _BAR_COLUMNS
     bars = ["", *(bar(prob or 0.0, bar_columns) for prob in columns[-1].probs), "", ""]
@@ -319,16 +352,16 @@ def table_lines(
             yield (line + _GAP + bars[row] if has_bars else line).rstrip()
 
 
-def _labels(tokens: Sequence[bytes], columns: int, marked: int | None) -> list[str]:
-    """The first column: header, tokens, foot."""
-    labels = [token_label(data, columns) for data in tokens]
-    if marked is not None:
-        labels = [f"{'>' if row == marked else ' '} {label}" for row, label in enumerate(labels)]
+def _labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | None) -> list[str]:
+    """Return the cells of the first column: an empty title, the tokens, and the labels of the last two rows."""
+    labels = [token_label(data, max_columns) for data in tokens]
+    if chosen_row is not None:
+        labels = [f"{'>' if row == chosen_row else ' '} {label}" for row, label in enumerate(labels)]
     return ["", *labels, "kept", "nats"]
 
 
 def _column_cells(column: TraceColumn) -> list[str]:
-    """The cells of a column, all of one width: title, probabilities, kept, entropy."""
+    """Return the cells of a column, padded to equal width: title, probabilities, kept, entropy."""
     entropy = "-" if column.entropy is None else f"{column.entropy:.3f}"
     cells = [column.title, *map(probability_text, column.probs), f"{column.kept:,}", entropy]
     width = max(map(_display_width, cells))
@@ -336,14 +369,20 @@ def _column_cells(column: TraceColumn) -> list[str]:
 
 
 def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[Sequence[list[str]]]:
-    """Divide the columns so that each block fits, the last one with its bar; at least one column per block."""
+    """Divide the columns into blocks that fit next to each other, with at least one column per block.
+
+    Args:
+        cells: cells of each column.
+        width: maximum width of a block.
+        bar_width: width of the bars that follow the last column.
+    """
     start = 0
     while start < len(cells):
-        end, used = start, 0
+        end, block_width = start, 0
         while end < len(cells):
-            used += len(_GAP) + _display_width(cells[end][0])
-            needed = used + (bar_width if end == len(cells) - 1 else 0)
-            if end > start and needed > width:
+            block_width += len(_GAP) + _display_width(cells[end][0])
+            needed_width = block_width + (bar_width if end == len(cells) - 1 else 0)
+            if end > start and needed_width > width:
                 break
             end += 1
         yield cells[start:end]
@@ -351,7 +390,7 @@ def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[
 
 
 def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
-    """Yield a line per note; the names stand in a column, and longer texts are wrapped beside it."""
+    """Yield the lines of the notes. The names are in the first column, and texts are wrapped in the second."""
     indent = max((_display_width(note.name) for note in notes), default=0) + len(_GAP)
     for note in notes:
         start = note.name + " " * (indent - _display_width(note.name))
@@ -360,53 +399,55 @@ def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
         )  # fmt: skip
 
 
-_GONE = "·"
-_LEAST_DECIMAL = 0.00005
-"""Below this, four decimals would show 0."""
+_DROPPED = "·"
+_MIN_DECIMAL = 0.00005
+"""Probability below which four decimals would show 0."""
 
 
 def probability_text(prob: float | None) -> str:
-    """A probability with four decimals, or in powers of ten where these would show 0."""
+    """Return a probability with four decimals, or with a power of ten if four decimals would show 0."""
     if prob is None:
-        return _GONE
-    return f"{prob:.4f}" if prob >= _LEAST_DECIMAL or prob == 0 else f"{prob:.0e}"
+        return _DROPPED
+    return f"{prob:.4f}" if prob >= _MIN_DECIMAL or prob == 0 else f"{prob:.0e}"
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar(prob: float, columns: int) -> str:
-    """A probability as a bar of eighths; 1 fills all columns."""
+    """Return a probability as a bar with a resolution of an eighth of a column; 1 fills all columns."""
     eighths = round(min(prob, 1.0) * columns * 8)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def token_label(data: bytes, columns: int = sys.maxsize) -> str:
-    """A token in quotes, at most so many columns wide; what is cut off is replaced by an ellipsis.
+def token_label(data: bytes, max_columns: int = sys.maxsize) -> str:
+    """Return a token in quotes. A label that is too wide is truncated with an ellipsis.
 
-    Bytes that are not UTF-8, as a part of a character, are escapes without quotes: ``\\xe6\\x97``.
+    Bytes that are not UTF-8, such as a part of a character, become escapes without quotes: ``\\xe6\\x97``.
     """
     try:
         label = visible(repr(data.decode()))
     except UnicodeDecodeError:
-        return _shortened(repr(data)[2:-1], columns)
-    return label if _display_width(label) <= columns else _shortened(label[:-1], columns - 1) + label[-1]
+        return _truncated(repr(data)[2:-1], max_columns)
+    if _display_width(label) <= max_columns:
+        return label
+    return _truncated(label[:-1], max_columns - 1) + label[-1]
 
 
-def _shortened(text: str, columns: int) -> str:
-    """The text, cut with an ellipsis where it is wider than so many columns."""
-    if _display_width(text) <= columns:
+def _truncated(text: str, max_columns: int) -> str:
+    """Return the text; if it is too wide, truncate it with an ellipsis."""
+    if _display_width(text) <= max_columns:
         return text
-    kept = ""
+    beginning = ""
     for character in text:
-        if _display_width(kept + character) > columns - 1:
+        if _display_width(beginning + character) > max_columns - 1:
             break
-        kept += character
-    return f"{kept}…"
+        beginning += character
+    return f"{beginning}…"
 
 
 def _display_width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the number of terminal columns that the text needs."""
     from rich.cells import cell_len
 
     return cell_len(text)

@@ -1,17 +1,17 @@
-"""The model is loaded while Python imports and reads the rest; nobody sees it but by the clock."""
+"""The model is loaded in the background while Python imports modules and reads the other input."""
 
 import subprocess
 import sys
 
 import pytest
-from logitsmith.cli.inputs import model as early_model
+from logitsmith.cli.inputs import model as background
 from logitsmith.cli.inputs.model import load_arguments, load_in_background
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
 from logitsmith.engine.native.options import are_huge_pages_supported
 
 from .test_signals import CODES, signals, start
 
-NOT_EARLY = {
+NOT_IN_BACKGROUND = {
     "an adapter": {"lora": ["a.gguf"]},
     "metadata": {"override_kv": ["a=int:1"]},
     "the GPU": {"gpu_layers": -1},
@@ -26,7 +26,7 @@ NOT_EARLY = {
 
 @pytest.fixture
 def loads(monkeypatch):
-    """The plans that were loaded early."""
+    """The plans that were loaded in the background."""
     loads = []
 
     class Load:
@@ -40,23 +40,25 @@ def loads(monkeypatch):
     return loads
 
 
-@pytest.mark.parametrize("flags", NOT_EARLY.values(), ids=NOT_EARLY)
+@pytest.mark.parametrize("flags", NOT_IN_BACKGROUND.values(), ids=NOT_IN_BACKGROUND)
 def test_it_is_not_done(loads, pruned_model, flags, capsys):
-    with load_in_background(ModelOptions(**{"model": str(pruned_model), **flags}), LogOptions()) as early:
-        assert early is None
+    with load_in_background(
+        ModelOptions(**{"model": str(pruned_model), **flags}), LogOptions()
+    ) as background_model:
+        assert background_model is None
     assert loads == []
     assert capsys.readouterr() == ("", "")
 
 
 def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_model, monkeypatch):
     options = ModelOptions(model=str(pruned_model))
-    with load_in_background(options, LogOptions(verbose=True)) as early:
-        assert early is None
-    with load_in_background(options, LogOptions(), is_needed=False) as early:
-        assert early is None
-    monkeypatch.setattr(early_model, "_MAX_BYTES", 1000)
-    with load_in_background(options, LogOptions()) as early:
-        assert early is None
+    with load_in_background(options, LogOptions(verbose=True)) as background_model:
+        assert background_model is None
+    with load_in_background(options, LogOptions(), is_needed=False) as background_model:
+        assert background_model is None
+    monkeypatch.setattr(background, "_MAX_BYTES", 1000)
+    with load_in_background(options, LogOptions()) as background_model:
+        assert background_model is None
     assert loads == []
 
 
@@ -70,15 +72,15 @@ def test_for_a_few_tokens_the_file_is_mapped(tokens, mmap):
 
 
 def test_it_is_dropped_in_the_end(loads, pruned_model):
-    with load_in_background(ModelOptions(model=str(pruned_model)), LogOptions()) as early:
-        assert early.spec.path == pruned_model
+    with load_in_background(ModelOptions(model=str(pruned_model)), LogOptions()) as background_model:
+        assert background_model.spec.path == pruned_model
         assert [plan.path for plan in loads] == [pruned_model]
     assert loads[1:] == ["dropped"]
 
 
 @pytest.mark.parametrize("command", ["run", "next"])
 @pytest.mark.parametrize("model", ["missing.gguf", __file__, None], ids=["missing", "no model", "a model"])
-def test_a_wrong_preset_is_told_before_a_wrong_model(gen, command, model, pruned_model):
+def test_a_wrong_preset_is_reported_before_a_wrong_model(gen, command, model, pruned_model):
     model = str(pruned_model) if model is None else model
     assert "unknown preset" in gen(command, "x", "-m", model, "-P", "no such preset", code=2).err
 

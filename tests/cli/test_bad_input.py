@@ -117,7 +117,7 @@ USAGE = {
     "variables that are no JSON": (["x", "--chat-template-kwargs", "{a}"], "--chat-template-kwargs is not JSON"),
     "variables that are no object": (
         ["x", "--chat-template-kwargs", "[]"],
-        "--chat-template-kwargs is no JSON object",
+        "--chat-template-kwargs is not a JSON object",
     ),
     "variables of a built-in template": (
         ["x", "--chat-template", "chatml", "--chat-template-kwargs", '{"a": 1}'],
@@ -455,7 +455,7 @@ ENDLESS_PIPES = {
     "a prompt": ([], f"gen: stdin: {TEXT_TOO_LARGE}"),
     "a chat": (
         ["chat", "--no-log"],
-        "gen: stdin: a line is larger than 100 MB, so the chat ends; give shorter turns\n",
+        "gen: stdin: a line is larger than 100 MB, so the chat ends; send shorter turns\n",
     ),
     "a run": (["inspect"], f"gen: stdin: {LINE_TOO_LONG}"),
     "requests": (["batch", "-", "-o", "-"], f"gen: stdin: {LINE_TOO_LONG}"),

@@ -55,9 +55,9 @@ with reading_bar() as update:
     {end}
 """
 ENDS = {
-    "in order": "update(20480, 20480)",
+    "at its end": "update(20480, 20480)",
     "by an exception": "raise SystemExit",
-    "at once": "erase_bar(); os._exit(0)",
+    "by an immediate exit": "erase_bar(); os._exit(0)",
 }
 CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 

@@ -287,7 +287,7 @@ def test_a_bad_line_becomes_an_error_with_its_number_and_the_rest_goes_on(gen, w
     assert f"2 answered, {len(BAD)} failed" in done.err
     again = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
     assert read(work / "out.jsonl") == results
-    assert f"0 answered, 0 failed, {len(results)} were there, {len(BAD)} of them failed" in again.err
+    assert f"0 answered, 0 failed, {len(results)} already existed, {len(BAD)} of them failed" in again.err
 
 
 def test_csv_rows_fill_a_template(gen, work):
@@ -411,7 +411,7 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
     once.send_signal(signal.SIGINT)
     _, said = once.communicate(timeout=100)
     assert once.returncode == 130
-    assert b"what is begun is being finished" in said
+    assert b"requests that have started are being finished" in said
     assert b"--resume goes on" in said
     first = len(read(work / "out.jsonl"))
     assert 2 <= first < 14
@@ -468,7 +468,7 @@ def test_a_line_that_was_corrected_is_answered_and_no_other_is_lost(gen, work):
     gen("batch", "in.jsonl", "-o", "out.jsonl", "-n", "2", *CHEAP, code=1)
     write(work / "in.jsonl", {"id": "d", "prompt": "The"}, {"id": "b", "prompt": "The"}, lines[2])
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", "-n", "2", *CHEAP)
-    assert "2 answered, 0 failed, 1 were there" in done.err
+    assert "2 answered, 0 failed, 1 already existed" in done.err
     answered = {line["custom_id"] for line in read(work / "out.jsonl") if line["response"]}
     assert answered == {"a", "b", "c", "d"}
 

@@ -90,10 +90,10 @@ def test_resume_goes_on_with_the_same_only(gen, home, output_format):
     for flags, requests, complaint in RESUMED.values():
         (work / "in.jsonl").write_text(requests)
         done = gen(*arguments, "--resume", *flags, code=0 if complaint is None else 1)
-        assert (complaint or "1 were there") in done.err
+        assert (complaint or "1 already existed") in done.err
         if complaint is not None:
             assert (work / "out.jsonl").read_text().startswith(before)
-            assert "1 were there" in gen(*arguments, "--resume", "--force", *flags).err
+            assert "1 already existed" in gen(*arguments, "--resume", "--force", *flags).err
 
 
 def test_results_of_another_program_are_kept_with_a_note(gen, home):
@@ -103,7 +103,7 @@ def test_results_of_another_program_are_kept_with_a_note(gen, home):
     arguments = ("batch", "in.jsonl", "-o", "out.jsonl", "--format", "jsonl", "-c", "256", "--parallel", "2")
     done = gen(*arguments, "--resume")
     assert "out.jsonl has 1 result without a request_id: what made them cannot be checked" in done.err
-    assert "1 were there" in done.err
+    assert "1 already existed" in done.err
 
 
 def test_a_changed_line_of_a_pipe_is_refused(gen, home):

@@ -216,7 +216,7 @@ def test_the_results_are_those_of_one_machine(gen, home, environment):
     assert worker["threads"] == 1
     assert set(worker) == {"cpu", "build", "threads"}
     again = gen("batch", "in.jsonl", "-o", "there.jsonl", "--resume", *SMALL, code=1)
-    assert "0 answered, 0 failed, 24 were there, 2 of them failed" in again.err
+    assert "0 answered, 0 failed, 24 already existed, 2 of them failed" in again.err
 
 
 @pytest.mark.usefixtures("ray", "with_pruned_model")
@@ -313,7 +313,7 @@ def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments
         else:
             driver.send_signal(end)
         assert driver.wait(60) == (0 if end is None else 128 + end)
-        assert ("what is begun is being finished" in driver.stderr.read()) == (end is not None)
+        assert ("requests that have started are being finished" in driver.stderr.read()) == (end is not None)
 
 
 @pytest.mark.usefixtures("ray", "with_pruned_model")

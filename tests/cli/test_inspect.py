@@ -91,7 +91,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("data", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_no_run(gen, data, message):
+def test_an_input_that_is_not_a_run(gen, data, message):
     assert message in gen("inspect", stdin=data, code=1).err
 
 
@@ -168,7 +168,7 @@ def test_the_most_surprising_tokens_are_listed(gen):
     assert listed[0].rstrip().endswith(f"{first['token']!r} {math.exp(first['logprob']):.4f}")
 
 
-def test_tokens_whose_likeliest_was_dropped_are_marked(gen):
+def test_tokens_are_marked_if_the_most_likely_one_was_dropped(gen):
     events = traced_events(40)
     expected, stages = "", []
     for line in events[1:-1]:
@@ -178,7 +178,9 @@ def test_tokens_whose_likeliest_was_dropped_are_marked(gen):
     out = gen("inspect", stdin=jsonl(events)).out
     assert stages
     assert out.startswith(expected + "\n\n")
-    assert f"▾ {len(stages)} tokens for which a step dropped the likeliest one: temperature {len(stages)}\n" in out
+    assert (
+        f"▾ {len(stages)} tokens for which a step dropped the most likely one: temperature {len(stages)}\n" in out
+    )
     assert "▾" not in gen("inspect", stdin=jsonl(traced_events(40, traced=False))).out
 
 

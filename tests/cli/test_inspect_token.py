@@ -57,10 +57,10 @@ def test_forced_and_certain_tokens(gen, home):
     lines[2]["trace"] |= {"draw": None}
     (home / "work" / "forced.jsonl").write_text(jsonl(lines))
     assert (
-        "forced: the grammar allows one text only, which goes on with"
+        "forced: the grammar allows only one text, which continues with"
         in gen("inspect", "forced.jsonl", "--token", "0").out
     )
-    assert "no random number: dist takes" in gen("inspect", "forced.jsonl", "--token", "1").out
+    assert "no random number: dist selects" in gen("inspect", "forced.jsonl", "--token", "1").out
 
 
 def test_the_token_of_each_of_several_runs(gen, run_file, home):

@@ -126,7 +126,7 @@ def test_a_prefix_is_echoed_and_its_escapes_can_be_left(gen):
 def test_a_prefix_leaves_out_the_system_message_of_a_preset(gen, home):
     (home / "work" / "p.yaml").write_text("chain: [greedy]\nsystem: Be brief.\n")
     result = gen("Hi", *ONE_TOKEN, "-P", "./p.yaml", "--in-suffix", ":")
-    assert notes(result) == ["--in-suffix takes the place of the chat template: the system message is left out"]
+    assert notes(result) == ["--in-suffix replaces the chat template; the system message is left out"]
 
 
 YELLOW_PROMPT = f"\x1b[33m{PROMPT}\x1b[0m"
@@ -378,7 +378,7 @@ FILES = {"g.gbnf": "--grammar-file g.gbnf", "s.json": "-jf s.json", "g.lark": "-
 @pytest.mark.parametrize(("name", "flag"), FILES.items())
 def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
     (home / "work" / name).write_text('root ::= "a"')
-    assert gen("x", "--grammar", name, code=2).err == f"gen: --grammar: {name} is a file; give it by {flag}\n"
+    assert gen("x", "--grammar", name, code=2).err == f"gen: --grammar: {name} is a file; use {flag}\n"
 
 
 OTHER_WAYS = {

@@ -154,12 +154,12 @@ WRONG = {
     "a token with a blank": (["--format", "jsonl", "--logprob-of", "lighthouse"], "write '\" lighthouse\"'"),
     "an empty text": (
         ["--format", "jsonl", "--logprob-of", "yes,"],
-        "an empty text is no token; a comma too many?",
+        "an empty text is not a token; remove a comma",
     ),
-    "an open text": (["--format", "jsonl", "--logprob-of", 'yes, "no'], "'\"no' is not a text"),
+    "an open text": (["--format", "jsonl", "--logprob-of", 'yes, "no'], "'\"no' is not TEXT"),
     "half a pair": (["--format", "jsonl", "--logprob-of", r'"\ud800"'], "half of a surrogate pair is no text"),
     "a long id": (["--format", "jsonl", "--logprob-of", f"<[{'9' * 5000}]>"], "tokens of this model"),
-    "an id beyond": (["--format", "jsonl", "--logprob-of", "<[49152]>"], "token ids go from 0 to 49151"),
+    "an id beyond": (["--format", "jsonl", "--logprob-of", "<[49152]>"], "token ids are 0 to 49151"),
 }
 
 

@@ -115,7 +115,7 @@ def test_a_part_of_the_list(gen, user):
 def test_show(gen, user):
     shown = gen("models", "show", "tiny").out
     assert shown.startswith("lmstudio:maker/Tiny-GGUF\n")
-    for expected in ("licence        mit", "trained with 2,048 tokens", "use them with -P model", "temp 0.6"):
+    for expected in ("license        mit", "trained with 2,048 tokens", "use them with -P model", "temp 0.6"):
         assert expected in shown
     shown = gen("models", "show", "ollama:smol").out
     assert "Ollama's settings for it: temperature 0.3" in shown

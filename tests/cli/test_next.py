@@ -55,12 +55,12 @@ def test_other_chains(gen):
     assert 0 < creative["total_variation"] < 1
 
 
-def test_a_presets_name_goes_before_a_sampler_of_that_name(gen):
+def test_a_presets_name_takes_precedence_over_a_sampler_of_that_name(gen):
     (found,) = gen(*NEXT, "--against", "min-p", "--format", "json").lines
     assert found["against"][0]["chain"][0] == {"min_p": {"p": 0.1, "min_keep": 1}}  # the sampler's default is 0.05
 
 
-def test_the_same_chain_is_no_distance_away(gen):
+def test_the_same_chain_has_the_distance_0(gen):
     (found,) = gen(*NEXT, "--against", "default", "--format", "json").lines
     other = found["against"][0]
     assert (other["total_variation"], other["kl"], other["reverse_kl"]) == (0, 0, 0)
@@ -81,7 +81,7 @@ def test_a_grammar_is_a_stage_and_forces(gen):
     result = gen("next", "A:", "--regex", "hello world", "--top", "2").out
     assert result.splitlines()[0].split()[:2] == ["model", "grammar"]
     assert "\n> 'hello'" in result
-    assert "the grammar allows one text only, which goes on with the token marked >" in result
+    assert "the grammar allows only one text, which continues with the token marked >" in result
     (found,) = gen("next", "A:", "--regex", "hello world", "--format", "json").lines
     assert found["forced"]["token"] == "hello"
     assert "forced" not in gen("next", "A:", "--regex", "hello world", "--no-jump").out

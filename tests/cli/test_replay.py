@@ -1,4 +1,4 @@
-"""The command that a run's first line says makes it again."""
+"""The command that a run's first line names repeats the run."""
 
 import pytest
 from logitsmith.cli.commands.run import replay_command

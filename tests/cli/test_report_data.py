@@ -99,21 +99,22 @@ def test_any_trace_is_packed_without_loss(rows):
             assert same(probs[row], candidate["probs"][stage])
 
 
-def test_a_run_is_packed_in_a_head_and_blocks():
+def test_a_run_is_packed_in_an_overview_and_blocks():
     events = traced_events(BLOCK_TOKENS + 5)
     run = packed_run(events)
-    head = unpack(run.head)
+    overview = unpack(run.overview)
     tokens = events[1:-1]
-    assert run.tokens == len(tokens)
-    assert head["texts"] == [line["text"] for line in tokens]
-    assert head["logprobs"] == [round(line["logprob"], 6) for line in tokens]
-    assert head["entropies"] == [round(line["entropy"], 6) for line in tokens]
-    assert (head["model"], head["seed"], head["finish"], head["isCutOff"]) == ("tiny", 7, "length", False)
-    assert head["command"] == "gen Once --seed 7 --format jsonl"
+    assert run.token_count == len(tokens)
+    assert overview["texts"] == [line["text"] for line in tokens]
+    assert overview["logprobs"] == [round(line["logprob"], 6) for line in tokens]
+    assert overview["entropies"] == [round(line["entropy"], 6) for line in tokens]
+    assert (overview["model"], overview["seed"]) == ("tiny", 7)
+    assert (overview["finish"], overview["isCutOff"]) == ("length", False)
+    assert overview["command"] == "gen Once --seed 7 --format jsonl"
     assert [len(unpack(block)) for block in run.blocks] == [BLOCK_TOKENS, 5]
     assert unpack(run.blocks[1])[0]["ids"] == [item["id"] for item in tokens[BLOCK_TOKENS]["trace"]["candidates"]]
-    pieces = dict(zip(*head["pieces"], strict=True))
-    assert pieces[tokens[3]["id"]] == tokens[3]["token"]
+    contents = dict(zip(*overview["contents"], strict=True))
+    assert contents[tokens[3]["id"]] == tokens[3]["token"]
 
 
 def test_alternatives_that_a_trace_does_not_have_are_kept():
@@ -123,28 +124,28 @@ def test_alternatives_that_a_trace_does_not_have_are_kept():
     traced = {candidate["id"] for candidate in line["trace"]["candidates"]}
     others = [other for other in line["top_logprobs"] if other["id"] not in traced]
     assert others
-    assert details["others"] == [[other["token"], round(other["logprob"], 6)] for other in others]
+    assert details["alternatives"] == [[other["token"], round(other["logprob"], 6)] for other in others]
 
 
 def test_a_run_without_a_trace_has_its_alternatives():
     events = traced_events(3, traced=False)
     run = packed_run(events)
-    assert unpack(run.head)["hasTrace"] is False
-    assert [len(item["others"]) for item in unpack(run.blocks[0])] == [5, 5, 5]
+    assert unpack(run.overview)["hasTrace"] is False
+    assert [len(item["alternatives"]) for item in unpack(run.blocks[0])] == [5, 5, 5]
 
 
 def test_a_run_that_is_cut_off_says_so():
     data = jsonl(traced_events(4)).encode()
     lines = data[: data.rindex(b'"finish_reason"')].splitlines(keepends=True)
-    head = unpack(RunReader("run", None).read(read_stream(lines)).head)
-    assert len(head["ids"]) == 4
-    assert head["isCutOff"]
+    overview = unpack(RunReader("run", None).read(read_stream(lines)).overview)
+    assert len(overview["ids"]) == 4
+    assert overview["isCutOff"]
 
 
 def test_numbers_that_json_does_not_have_become_texts():
     lines = [b'{"event": "start", "model": "m", "x": [NaN, {"y": Infinity}]}\n']
-    head = unpack(RunReader("run", None).read(read_stream(lines)).head)
-    assert head["settings"] == {"x": ["nan", {"y": "inf"}]}
+    overview = unpack(RunReader("run", None).read(read_stream(lines)).overview)
+    assert overview["settings"] == {"x": ["nan", {"y": "inf"}]}
 
 
 HOSTILE = {

@@ -163,7 +163,7 @@ def test_a_token_is_chosen_by_click_and_by_key(open_report):
     press(tab, "ArrowUp")
     assert chosen(tab) in (0, 1)
     press(tab, "Home")
-    tab.click("button[aria-label='The next token']")
+    tab.click("button[aria-label='Next token']")
     settle(tab)
     assert chosen(tab) == 1
 
@@ -235,17 +235,17 @@ def test_keys_go_to_surprises_and_to_dropped_tokens(open_report):
         press(tab, "n")
         seen.append(chosen(tab))
     assert sorted(seen) == surprises
-    likeliest = [max(line["trace"]["candidates"], key=lambda item: item["probs"][0]) for line in tokens]
-    fallen = [index for index, candidate in enumerate(likeliest) if candidate["dropped_by"] is not None]
-    press(tab, "Home", *(["ArrowRight"] if fallen[0] == 0 else []))
+    top = [max(line["trace"]["candidates"], key=lambda item: item["probs"][0]) for line in tokens]
+    dropped = [index for index, candidate in enumerate(top) if candidate["dropped_by"] is not None]
+    press(tab, "Home", *(["ArrowRight"] if dropped[0] == 0 else []))
     press(tab, "f")
-    assert chosen(tab) == next(index for index in fallen if index > 0)
-    stage = tokens[chosen(tab)]["trace"]["stages"][likeliest[chosen(tab)]["dropped_by"]]["name"]
+    assert chosen(tab) == next(index for index in dropped if index > 0)
+    stage = tokens[chosen(tab)]["trace"]["stages"][top[chosen(tab)]["dropped_by"]]["name"]
     assert f"was dropped by {stage}" in tab.inner_text(".verdict")
     press(tab, "End", "F")
-    assert chosen(tab) == max(index for index in fallen if index < 79)
-    marks = tab.evaluate("Array.from(document.querySelectorAll('.texts .fallen'), (span) => span.tokenIndex)")
-    assert marks == fallen
+    assert chosen(tab) == max(index for index in dropped if index < 79)
+    marks = tab.evaluate("Array.from(document.querySelectorAll('.texts .top-dropped'), (span) => span.tokenIndex)")
+    assert marks == dropped
 
 
 def test_search_finds_text_across_tokens(open_report):
@@ -256,8 +256,8 @@ def test_search_finds_text_across_tokens(open_report):
     press(tab, "/")
     tab.keyboard.type(wanted)
     settle(tab)
-    whole = "".join(texts).lower()
-    count = whole.count(wanted.lower())
+    text = "".join(texts).lower()
+    count = text.count(wanted.lower())
     assert tab.inner_text("#matches") == f"1 of {count}"
     assert texts[chosen(tab)][1:] in wanted.lower()
     marked = tab.evaluate("Array.from(document.querySelectorAll('.match'), (span) => span.tokenIndex)")
@@ -324,8 +324,8 @@ def luminance(color):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one, other):
-    bright, dark = sorted([luminance(one), luminance(other)], reverse=True)
+def contrast(first, second):
+    bright, dark = sorted([luminance(first), luminance(second)], reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 
@@ -382,16 +382,16 @@ def test_several_runs_stand_side_by_side_from_the_first_difference_on(open_repor
         press(tab, "]")
     press(tab, "[", "Home")
     check_table(tab, tokens[1][0]["trace"])
-    tab.click("#heads .head:first-child .remove")
+    tab.click("#column-headers .column-header:first-child .remove")
     wait_for_columns(tab, 2)
-    tab.select_option("#heads .head:first-child select", "0")
-    tab.locator("#heads .head:first-child .note", has_text="seed 1").wait_for()
+    tab.select_option("#column-headers .column-header:first-child select", "0")
+    tab.locator("#column-headers .column-header:first-child .note", has_text="seed 1").wait_for()
 
 
 def test_many_runs_are_chosen_from(open_report):
     tab = open_report(*[traced_events(4, seed) for seed in range(6)])
     assert tab.locator("#columns .text").count() == 1
-    tab.click("button[aria-label='Show another run beside it']")
+    tab.click("button[aria-label='Show another run next to this one']")
     wait_for_columns(tab, 2)
 
 
@@ -428,7 +428,7 @@ def test_a_run_without_a_trace_says_what_one_would_add(open_report):
         "Array.from(document.querySelectorAll('.alternatives tbody td:first-of-type'), (cell) => cell.textContent)"
     )
     assert rows == [f"{math.exp(other['logprob']):.4f}" for other in events[1]["top_logprobs"]]
-    assert not tab.is_visible("#next-fallen")
+    assert not tab.is_visible("#next-dropped")
 
 
 def test_a_run_without_logprobs_or_without_tokens_is_shown(open_report):
@@ -441,7 +441,7 @@ def test_a_run_without_logprobs_or_without_tokens_is_shown(open_report):
     assert "without a trace" not in empty.inner_text("#run")
 
 
-def test_a_half_written_file_gives_what_is_whole(open_file, gen, home):
+def test_a_half_written_file_shows_its_complete_lines(open_file, gen, home):
     data = jsonl(traced_events(9))
     cut = data[: data.rindex('"trace"') + 300]
     assert "8 tokens" in gen("inspect", "-", "--html", "report.html", stdin=cut).err
@@ -455,7 +455,7 @@ def test_a_half_written_file_gives_what_is_whole(open_file, gen, home):
     assert "cut off" in tab.inner_text("#run")
 
 
-def test_a_whole_run_is_not_called_cut_off(open_report):
+def test_a_complete_run_is_not_called_cut_off(open_report):
     assert open_report(traced_events(3)).locator(".cut-off").count() == 0
 
 
@@ -484,20 +484,20 @@ def test_the_prompt_is_dimmed_before_the_text(open_report, scheme, with_tokens):
     assert tab.evaluate("document.querySelector('#columns .text').textContent").replace("\u21b5", "") == text
     ((prompt, color),) = prompt_parts(tab)
     assert prompt == "Once"
-    assert color == tab.evaluate("getComputedStyle(document.querySelector('.head .note')).color")
+    assert color == tab.evaluate("getComputedStyle(document.querySelector('.column-header .note')).color")
     low = [(name, ink, ground) for name, ink, ground in tab.evaluate(CONTRASTS) if contrast(ink, ground) < 4.5]
     assert low == []
 
 
 PROMPTS = {
-    "a blank at the joint": ("Once", b" upon", False),
-    "a line end at the joint": ("Once\n", b"upon", False),
+    "a space at the joint": ("Once", b" upon", False),
+    "a newline at the joint": ("Once\n", b"upon", False),
     "an answer of a chat": ("Who?", b"Me", True),
 }
 
 
 @pytest.mark.parametrize(("prompt", "first", "is_apart"), PROMPTS.values(), ids=PROMPTS)
-def test_a_text_that_would_touch_its_prompt_begins_on_a_line_of_its_own(open_report, prompt, first, is_apart):
+def test_a_text_that_would_touch_its_prompt_begins_on_a_new_line(open_report, prompt, first, is_apart):
     events = traced_events(3, pieces={0: first})
     events[0]["prompt"] = prompt
     tab = open_report(events)
@@ -518,7 +518,7 @@ SPLIT_MARKS = """(width) => {
   const column = document.querySelector('#columns .text');
   column.style.width = `${width}px`;
   const tops = (boxes) => Array.from(boxes).filter((box) => box.width > 0).map((box) => Math.round(box.bottom));
-  return Array.from(document.querySelectorAll('.fallen')).filter((span) => {
+  return Array.from(document.querySelectorAll('.top-dropped')).filter((span) => {
     const range = document.createRange();
     range.selectNodeContents(span);
     return Math.max(...tops(span.getClientRects())) > Math.max(...tops(range.getClientRects())) + 4;
@@ -528,7 +528,7 @@ SPLIT_MARKS = """(width) => {
 
 def test_the_mark_stays_with_its_word(open_report):
     tab = open_report(traced_events(400))
-    assert tab.locator(".fallen").count() > 20
+    assert tab.locator(".top-dropped").count() > 20
     assert [tab.evaluate(SPLIT_MARKS, width) for width in range(120, 400, 7)] == [[]] * 40
 
 
@@ -587,7 +587,7 @@ def test_a_dark_page_is_printed_light(open_report):
     assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
 
 
-def test_a_run_of_the_model_is_shown_and_made_again(open_file, gen, home):
+def test_a_run_of_the_model_is_shown_and_repeated(open_file, gen, home):
     command = ["The sea was", "-n", "6", "-t", "1", "--format", "jsonl", "--trace", "--logprobs", "3"]
     run = gen(*command, "--chain", "top_k40 > typical0.9 > min_p0.05 > temp0.9 > dist", stdin="Once upon\n")
     (home / "work" / "run.jsonl").write_text(run.out)

@@ -475,7 +475,8 @@ def test_a_stdin_that_stays_silent_is_named(environment):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **pipes) as process:
         assert process.stderr.readline() == (
-            b"gen: note: waiting for stdin, which goes before the prompt; < /dev/null says that there is none\n"
+            b"gen: note: waiting for stdin, which is placed before the prompt; "
+            b"add < /dev/null if there is no input\n"
         )
         out, _ = process.communicate(b"The sea.", timeout=60)
     assert out.startswith(b"The sea.\nSummary:")
@@ -493,7 +494,7 @@ def test_a_context_that_is_full_is_named(gen):
 
 def test_a_context_longer_than_the_models_is_named(gen):
     assert gen("The sea", "-c", "8192", "-n", "1").err == ""
-    note = "gen: note: -c 8193: the model was trained with 8,192 tokens, and may write nonsense beyond\n"
+    note = "gen: note: -c 8193: the model was trained with 8,192 tokens, and may write nonsense beyond that\n"
     assert gen("The sea", "-c", "8193", "-n", "1").err == note
 
 
@@ -614,15 +615,15 @@ def test_metadata_is_overridden(gen):
 
 NEW_KEYS = {
     "llama.rope.freq_bse=float:5": "did you mean llama.rope.freq_base?",
-    "x.y=int:1": "it counts only if llama.cpp looks for it",
-    "tokenizer.ggml.tokens=str:a": "it counts only if llama.cpp looks for it",
+    "x.y=int:1": "it has an effect only if llama.cpp uses it",
+    "tokenizer.ggml.tokens=str:a": "it has an effect only if llama.cpp uses it",
 }
 
 
 @pytest.mark.parametrize(("override", "hint"), NEW_KEYS.items(), ids=range(3))
 def test_an_override_of_a_key_that_the_file_lacks_is_named(gen, override, hint):
     key = override.partition("=")[0]
-    note = f"gen: note: --override-kv {key}: the file has no such value to override; {hint}\n"
+    note = f"gen: note: --override-kv {key}: the file has no such key; {hint}\n"
     assert gen("Hi", "-n", "0", "--override-kv", override).err == note
 
 

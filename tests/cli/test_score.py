@@ -43,7 +43,7 @@ def test_choices(gen):
     assert "*" not in lines[3]
 
 
-def test_choices_that_overlap_or_join_the_prompt_are_told_of(gen):
+def test_choices_that_overlap_or_join_the_prompt_are_noted(gen):
     err = gen("score", "Is it spel", "--choices", "ling", "--choices", "lingo", *ONE).err
     assert "'ling' begins 'lingo', so their probabilities overlap" in err
     assert "'ling' would join the prompt's last token" in err

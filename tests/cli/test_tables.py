@@ -44,7 +44,7 @@ TABLES_IN_A_PIPE = {
 
 
 @pytest.mark.parametrize("name", TABLES_IN_A_PIPE)
-def test_a_table_in_a_pipe_has_no_trailing_blanks(capsys, name):
+def test_a_table_in_a_pipe_has_no_trailing_spaces(capsys, name):
     print_table(*TABLES_IN_A_PIPE[name])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
@@ -53,11 +53,11 @@ def test_a_table_in_a_pipe_has_no_trailing_blanks(capsys, name):
 
 def test_a_row_without_its_long_cell_leaves_no_empty_line():
     console = Console(file=io.StringIO(), width=30, highlight=False, record=True)
-    _print_blocks(console, [["token", "p", "likeliest"], ["0", "0.5", ""], ["1", "0.1", "was"]], 2)
-    assert console.export_text() == "token  p\n    likeliest\n0  0.5\n1  0.1\n    was\n"
+    _print_blocks(console, [["token", "p", "top"], ["0", "0.5", ""], ["1", "0.1", "was"]], 2)
+    assert console.export_text() == "token  p\n    top\n0  0.5\n1  0.1\n    was\n"
 
 
-def test_a_reader_that_leaves_is_no_failure_of_the_table(monkeypatch):
+def test_a_reader_that_closes_the_pipe_is_not_a_failure(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     stdout = os.fdopen(writer, "w", encoding="utf-8")

@@ -63,7 +63,7 @@ def test_stages_that_do_not_fit_stand_below():
 @pytest.mark.parametrize("stages", [1, 3, 12])
 def test_no_line_is_wider_than_the_terminal(width, stages):
     columns = [COLUMNS[number % 3]._replace(title=f"{COLUMNS[number % 3].title}") for number in range(stages)]
-    lines = list(table_lines(TOKENS, columns, width, marked=1))
+    lines = list(table_lines(TOKENS, columns, width, chosen_row=1))
     assert max(map(cell_len, lines)) <= width
     titles = [title for line in lines if line.startswith("   ") for title in line.split()]
     assert [title for title in titles if not title.startswith("'")] == [column.title for column in columns]
@@ -74,7 +74,7 @@ def test_a_terminal_that_is_too_narrow_gets_one_stage_a_block():
 
 
 def test_the_chosen_token_is_marked():
-    assert list(table_lines([b"a", b"b"], [TraceColumn("model", [0.5, 0.5], 2, 0.7)], 80, marked=1)) == [
+    assert list(table_lines([b"a", b"b"], [TraceColumn("model", [0.5, 0.5], 2, 0.7)], 80, chosen_row=1)) == [
         "        model",
         "  'a'  0.5000  █████",
         "> 'b'  0.5000  █████",

@@ -1,6 +1,7 @@
-"""Runs as a page: one HTML file with the text, and for each token how it was chosen.
+"""The report of runs: one HTML file with the text of each run, and how each of its tokens was chosen.
 
-The parts of the page are files in assets/; the page itself needs no other file.
+The folder assets/ has the page's template, style and scripts. They are copied into the report, which needs no
+other file.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ _SCRIPTS = (
     "keys.js",
     "main.js",
 )
-"""In the order in which each needs those before it."""
+"""The scripts in an order in which each uses only earlier ones."""
 
 
 def page(runs: Sequence[RunData]) -> str:
-    """The HTML of a report of these runs.
+    """Return the HTML of a report of runs.
 
-    All that comes from the runs is compressed and in base64, so that none of it can be markup. The page's policy
-    allows its own script and style by their hashes, and no request.
+    All data of the runs is compressed and base64-encoded, so that no part of it can be markup. The content
+    security policy of the page allows the script and the style by their hashes, and no requests.
     """
-    script = '"use strict";\n' + "".join(_part(name) for name in _SCRIPTS)
-    style = _part("report.css")
-    index = [{"name": run.name, "tokens": run.tokens} for run in runs]
+    script = '"use strict";\n' + "".join(_asset(name) for name in _SCRIPTS)
+    style = _asset("report.css")
+    index = [{"name": run.name, "tokens": run.token_count} for run in runs]
     data = [_data_element("index", pack(index))]
     for number, run in enumerate(runs):
-        data.append(_data_element(f"run-{number}", run.head))
+        data.append(_data_element(f"run-{number}", run.overview))
         data += [_data_element(f"run-{number}-block-{block}", text) for block, text in enumerate(run.blocks)]
-    return Template(_part("report.html")).substitute(
+    return Template(_asset("report.html")).substitute(
         script=script,
         style=style,
         script_hash=_policy_hash(script),
@@ -50,7 +51,7 @@ def page(runs: Sequence[RunData]) -> str:
     )
 
 
-def _part(name: str) -> str:
+def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 

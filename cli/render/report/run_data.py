@@ -1,6 +1,6 @@
-"""A run as the data of a page: a head with what is shown at once, and blocks with the traces of tokens.
+"""The data of a run in a report: an overview that the page needs first, and blocks with the traces of tokens.
 
-A trace is packed in few numbers: the page computes the probabilities from the logits.
+A trace is packed into few numbers, from which the page computes the probabilities.
 """
 
 from __future__ import annotations
@@ -28,48 +28,55 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Column = Sequence[float | None]
 BLOCK_TOKENS = 128
-"""Tokens whose traces are unpacked at once: some 60 KB packed, a few milliseconds in a browser."""
+"""Number of tokens whose traces are in one block. A block has about 60 KB, and is unpacked in milliseconds."""
 _DECIMALS = 6
-"""Of logits, logprobs, entropies: a probability is then right to a millionth; the page shows four digits."""
+"""Decimals of logits, logprobs and entropies. Probabilities are then exact to a millionth."""
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run, ready for a page: ``head`` and ``blocks`` are compressed, in base64.
+    """A run, packed for a page.
 
     Attributes:
-        name: what the page calls the run.
-        head: what is shown at once.
-        blocks: the traces and alternatives of 128 tokens each.
-        tokens: how many tokens it has.
-        is_cut_off: True if its record does not end with a "done" line.
+        name: name of the run on the page.
+        overview: settings, texts and logprobs of the run, compressed and base64-encoded.
+        blocks: traces and alternatives of `BLOCK_TOKENS` tokens each, compressed and base64-encoded; an empty
+            string for a block without any.
+        token_count: number of tokens of the prompt and the text.
+        is_cut_off: True if the record of the run does not end with a "done" line.
     """
 
     name: str
-    head: str
+    overview: str
     blocks: list[str]
-    tokens: int
+    token_count: int
     is_cut_off: bool
 
 
 class RunReader:
-    """Takes the events of a run, and packs them as they come: a long run is never in memory as a whole."""
+    """A reader that packs the events of a run one by one, so that a long run is never in memory completely."""
 
     def __init__(self, name: str, source: LogprobSource | None) -> None:
-        """Name the run. ``source``: the distribution to show if the run has two; None: the first."""
+        """Prepare to read one run.
+
+        Args:
+            name: name of the run's file.
+            source: distribution to show if the run has two; None for the first one.
+        """
         self._name = name
         self._source = source
         self._start: RecordedStart | None = None
         self._done: RecordedDone | None = None
-        self._tokens = _Tokens()
-        self._pieces: dict[int, str | list[int]] = {}
+        self._tokens = _TokenColumns()
+        self._contents: dict[int, str | list[int]] = {}
+        """Content of each token by id: text, or bytes if they are not UTF-8."""
         self._details: list[Json | None] = []
         self._blocks: list[str] = []
         self._sources: set[str] = set()
         self._has_trace = False
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
-        """Pack the events of the run; None if it has none."""
+        """Pack the events of the run. Return None if there are no events."""
         from ....logprobs.recorded import RecordedStart, RecordedTokenLine
 
         is_empty = True
@@ -85,52 +92,58 @@ class RunReader:
             return None
         self._close_block()
         return RunData(
-            self._run_name(), pack(self._head()), self._blocks, len(self._tokens.ids), self._done is None
+            name=self._run_name(),
+            overview=pack(self._overview()),
+            blocks=self._blocks,
+            token_count=len(self._tokens.ids),
+            is_cut_off=self._done is None,
         )
 
     def _add(self, line: RecordedTokenLine) -> None:
         tokens = self._tokens
         source = self._source or line.logprobs_from or "model"
-        shown = line.distribution(source)
-        logprob = None if shown is None else shown.logprob
-        entropy = None if shown is None else shown.entropy
+        distribution = line.distribution(source)
+        logprob = None if distribution is None else distribution.logprob
+        entropy = None if distribution is None else distribution.entropy
         if logprob is not None:
             self._sources.add(source)
         details: Json = {}
         trace = line.trace
-        fallen = None
+        dropped_top: list[Any] | None = None
         if trace is not None:
             self._has_trace = True
-            likeliest = trace.dropped_top_candidate()
-            if likeliest is not None and likeliest.dropped_by is not None:
-                fallen = [likeliest.id, trace.stages[likeliest.dropped_by].name]
+            top = trace.dropped_top_candidate()
+            if top is not None and top.dropped_by is not None:
+                dropped_top = [top.id, trace.stages[top.dropped_by].name]
             details = packed_trace(trace)
             for candidate in trace.candidates:
-                self._add_piece(candidate.id, candidate.data)
-        self._add_piece(line.id, line.data)
-        alternatives = self._alternatives([] if shown is None else shown.top_logprobs, set(details.get("ids", ())))
-        self._details.append({**details, **({"others": alternatives} if alternatives else {})} or None)
+                self._add_content(candidate.id, candidate.data)
+        self._add_content(line.id, line.data)
+        alternatives = self._alternatives(
+            [] if distribution is None else distribution.top_logprobs, set(details.get("ids", ()))
+        )
+        self._details.append({**details, **({"alternatives": alternatives} if alternatives else {})} or None)
         tokens.ids.append(line.id)
         tokens.texts.append(line.text)
         tokens.logprobs.append(_rounded(logprob))
         tokens.entropies.append(_rounded(entropy))
-        tokens.fallen.append(fallen)
-        tokens.prompt += line.event == "prompt"
+        tokens.dropped_top.append(dropped_top)
+        tokens.prompt_count += line.event == "prompt"
         if len(self._details) == BLOCK_TOKENS:
             self._close_block()
 
     @staticmethod
-    def _alternatives(others: Iterable[RecordedToken], traced: set[int]) -> list[list[Any]]:
-        """The likely tokens that the trace does not have: text or bytes, and logprob of each."""
+    def _alternatives(top_tokens: Iterable[RecordedToken], traced_ids: set[int]) -> list[list[Any]]:
+        """Return text or bytes, and logprob, of each likely token that the trace does not contain."""
         return [
-            [_text_or_bytes(other.data), _rounded(other.logprob)]
-            for other in others
-            if other.id is None or other.id not in traced
+            [_text_or_bytes(token.data), _rounded(token.logprob)]
+            for token in top_tokens
+            if token.id is None or token.id not in traced_ids
         ]
 
-    def _add_piece(self, token: int | None, data: list[int]) -> None:
-        if token is not None and token not in self._pieces:
-            self._pieces[token] = _text_or_bytes(data)
+    def _add_content(self, token_id: int | None, data: list[int]) -> None:
+        if token_id is not None and token_id not in self._contents:
+            self._contents[token_id] = _text_or_bytes(data)
 
     def _close_block(self) -> None:
         if self._details:
@@ -141,7 +154,7 @@ class RunReader:
         has_id = self._start is not None and self._start.id is not None
         return f"{self._name}: {self._start.id}" if has_id and self._start is not None else self._name
 
-    def _head(self) -> Json:
+    def _overview(self) -> Json:
         tokens = self._tokens
         start = self._start.model_dump() if self._start is not None else {}
         return {
@@ -160,42 +173,50 @@ class RunReader:
             "source": "/".join(sorted(self._sources)) or None,
             "hasTrace": self._has_trace,
             "blockTokens": BLOCK_TOKENS,
-            "promptTokens": tokens.prompt,
-            "pieces": [list(self._pieces), list(self._pieces.values())],
+            "promptTokens": tokens.prompt_count,
+            "contents": [list(self._contents), list(self._contents.values())],
             "ids": tokens.ids,
             "texts": tokens.texts,
             "logprobs": tokens.logprobs,
             "entropies": tokens.entropies,
-            "fallen": tokens.fallen,
+            "droppedTop": tokens.dropped_top,
         }
 
 
 _START_FIELDS = {"event", "model", "seed", "id", "command", "versions"}
-"""The fields of the first line that do not go into the page's list of settings."""
+"""The fields of the first line that are not part of the page's list of settings."""
 
 
 @dataclass
-class _Tokens:
-    """What the page shows of all tokens at once, a list each."""
+class _TokenColumns:
+    """The values of all tokens that the page needs first, in one list per kind of value.
+
+    Attributes:
+        ids: token ids; None where no id is recorded.
+        texts: text that each token added to the run.
+        logprobs: logprobs in nats; None where none is recorded.
+        entropies: entropies in nats; None where none is recorded.
+        dropped_top: for each token, id of the dropped most likely token and name of the stage that dropped it;
+            None if no stage dropped it.
+        prompt_count: number of tokens that belong to the prompt.
+    """
 
     ids: list[int | None] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
     entropies: list[float | None] = field(default_factory=list)
-    fallen: list[list[Any] | None] = field(default_factory=list)
-    """Of each token the id of the likeliest one and the stage that dropped it; None if none did."""
-    prompt: int = 0
-    """How many of them are the prompt's."""
+    dropped_top: list[list[Any] | None] = field(default_factory=list)
+    prompt_count: int = 0
 
 
 def pack(value: Any) -> str:
-    """A value as JSON, compressed by zlib, in base64."""
+    """Return a value as JSON, compressed by zlib and base64-encoded."""
     data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     return b64encode(zlib.compress(data, 9)).decode()
 
 
 def _finite(value: Any) -> Any:
-    """The value with a text for each number that JSON does not have."""
+    """Return the value with strings instead of numbers that JSON does not support, such as infinity."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, list):
@@ -215,11 +236,17 @@ def _text_or_bytes(data: list[int]) -> str | list[int]:
 
 
 def packed_trace(trace: RecordedTrace) -> Json:
-    """The trace, without what follows from the rest.
+    """Return a trace without the values that can be computed from other values.
 
-    ``stages`` as they are. ``ids`` of the candidates; ``dropped``: the stage that dropped each, -1 for none.
-    ``logits``: one list per stage, null where the remaining candidates keep theirs. ``totals``: one number per
-    stage, with probability = exp(logit - total), or a list of the probabilities where that does not hold.
+    The fields are:
+
+    - ``stages``: the stages of the trace, unchanged. - ``ids``: the token ids of the candidates. - ``dropped``:
+    for each candidate, the index of the stage that dropped it, or -1. - ``logits``: for each stage, the logits of
+    the candidates, or null if the stage changed none. - ``totals``: for each stage, the number ``total`` in
+    probability = exp(logit - total). If that formula does not
+      give the probabilities, a list of them.
+    - ``draw``: the random number and the interval of the chosen token, or null.
+    - ``forced``: true if the grammar forced the token; otherwise missing.
     """
     candidates = trace.candidates
     dropped = [_dropped_by(candidate) for candidate in candidates]
@@ -241,7 +268,7 @@ def packed_trace(trace: RecordedTrace) -> Json:
 
 
 def _dropped_by(candidate: RecordedCandidate) -> int:
-    """The stage after the last one at which it has a probability; -1 if that is the last stage."""
+    """Return the index of the stage that dropped the candidate; -1 if no stage dropped it."""
     if candidate.probs[-1] is not None:
         return -1
     return max((stage + 1 for stage, prob in enumerate(candidate.probs) if prob is not None), default=0)
@@ -252,7 +279,7 @@ def _is_present(dropped: int, stage: int) -> bool:
 
 
 def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int) -> Column | None:
-    """The logits of a stage; None if the candidates that are present have those of the stage before."""
+    """Return the logits of a stage; None if all present candidates have the same logits as in the stage before."""
     if stage == 0:
         return logits[0]
     rows = zip(logits[stage - 1], logits[stage], dropped, strict=True)
@@ -260,11 +287,11 @@ def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int
 
 
 _RELATIVE_ERROR = 5e-6
-"""A probability that differs more from the one that is computed is stored itself."""
+"""Maximum relative error of a computed probability. With a larger error, the probability itself is stored."""
 
 
 def _log_total(logits: Column, probs: Column, dropped: Sequence[int], stage: int) -> float | Column:
-    """The logarithm of the sum of exp(logit); the probabilities themselves if they do not follow from it."""
+    """Return the logarithm of the sum of exp(logit); a list of the probabilities if they do not follow from it."""
     pairs = list(zip(logits, probs, strict=True))
     total = max(((prob, logit - log(prob)) for logit, prob in pairs if logit is not None and prob), default=None)
     if total is not None:

@@ -1,4 +1,4 @@
-"""A person at a terminal: types keys into `gen chat`, and reads the screen."""
+"""A simulated terminal: types keys into `gen chat`, and returns the text on the screen."""
 
 import fcntl
 import os
@@ -15,11 +15,11 @@ import pyte
 ENTER, ALT_ENTER, TAB, UP, LEFT = "\r", "\x1b\r", "\t", "\x1b[A", "\x1b[D"
 CTRL_C, CTRL_D, CTRL_E, CTRL_R, CTRL_X = "\x03", "\x04", "\x05", "\x12", "\x18"
 PROMPT = "> "
-_PATIENCE_SECONDS = 30
+_MAX_WAIT_SECONDS = 30
 
 
 class _Screen(pyte.HistoryScreen):
-    """A screen that tells where its cursor is when it is asked, as terminals do."""
+    """A screen that reports the position of its cursor on request, as terminals do."""
 
     def __init__(self, columns, lines, answer):
         super().__init__(columns, lines, history=10_000)
@@ -27,9 +27,12 @@ class _Screen(pyte.HistoryScreen):
 
 
 class Terminal:
-    """A terminal with `gen chat` on it.
+    """A terminal that runs `gen chat`.
 
-    Attributes: ``pid``; ``raw``, every byte that the terminal got.
+    Attributes:
+        screen: the screen.
+        pid: process id of `gen chat`.
+        raw: all bytes that the terminal has received.
     """
 
     def __init__(self, server, arguments, *, columns=80, lines=24, cwd, env):
@@ -51,7 +54,7 @@ class Terminal:
             self.kill()
 
     def type(self, keys):
-        """Type keys; the terminal goes on to show what comes meanwhile."""
+        """Type keys. The terminal continues to show output while the keys are typed."""
         data = keys.encode()
         while data:
             _, writable, _ = select.select([], [self._leader], [], 0.02)
@@ -60,7 +63,7 @@ class Terminal:
             self._read(0)
 
     def paste(self, text):
-        """Paste a text, as terminals mark it."""
+        """Paste text, with the marks of terminals around it."""
         self.type(f"\x1b[200~{text}\x1b[201~")
 
     def send(self, line):
@@ -70,11 +73,11 @@ class Terminal:
         self.wait_until(lambda: self._prompts() > before and self.is_at_prompt(), line)
 
     def wait_for(self, text):
-        """Wait until a text stands on the screen or above it."""
+        """Wait until a text is on the screen, or has been scrolled off its top."""
         self.wait_until(lambda: text in self.text, text)
 
     def wait_for_answer(self, message):
-        """Wait until the answer to a message is on the screen; the bar of a slow read is not the answer."""
+        """Wait until the answer to a message is on the screen. A progress bar does not count as an answer."""
 
         def is_answered():
             _, is_sent, written = self.text.rpartition(f"> {message}\n")
@@ -82,19 +85,19 @@ class Terminal:
 
         self.wait_until(is_answered, f"an answer to {message!r}")
 
-    def wait_until(self, is_there, what=""):
-        """Wait until the screen is as it should be."""
-        end = time.monotonic() + _PATIENCE_SECONDS
-        while not is_there():
+    def wait_until(self, condition, description=""):
+        """Wait until a condition is true. ``description`` is for the error of a timeout."""
+        end = time.monotonic() + _MAX_WAIT_SECONDS
+        while not condition():
             if not self._read(0.05) or time.monotonic() > end:
-                raise AssertionError(f"{what!r} did not come:\n{self.text}")
+                raise AssertionError(f"{description!r} did not appear:\n{self.text}")
 
     def wait_for_prompt(self):
         """Wait until the chat waits for a turn."""
         self.wait_until(lambda: self._prompts() and self.is_at_prompt(), "a prompt")
 
     def is_at_prompt(self):
-        """True if the cursor stands behind an empty prompt."""
+        """Return whether the cursor is at an empty prompt."""
         line = self.screen.display[self.screen.cursor.y]
         return self.screen.cursor.x == len(PROMPT) and line.strip() == PROMPT.strip()
 
@@ -104,8 +107,8 @@ class Terminal:
         self.screen.resize(lines, columns)
         os.kill(self.pid, signal.SIGWINCH)
 
-    def stop_and_go_on(self):
-        """Do as a shell does after Ctrl-Z and fg: it leaves a terminal that shows what is typed."""
+    def stop_and_continue(self):
+        """Stop and continue the process as a shell does after Ctrl-Z and fg, which turns the echo on."""
         os.kill(self.pid, signal.SIGSTOP)
         modes = termios.tcgetattr(self._leader)
         modes[3] |= termios.ECHO | termios.ICANON
@@ -115,12 +118,12 @@ class Terminal:
 
     @property
     def shown(self):
-        """The screen, without blanks at the ends of lines, and without empty lines at its end."""
+        """The screen, without trailing spaces and trailing empty lines."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
     @property
     def text(self):
-        """The screen, and what has left it at the top."""
+        """The screen, and the lines that have been scrolled off its top."""
         above = ["".join(row[x].data for x in range(self.screen.columns)) for row in self.screen.history.top]
         return "\n".join([*(line.rstrip() for line in above), self.shown])
 
@@ -138,17 +141,17 @@ class Terminal:
 
     def ended(self):
         """Wait for the end of the chat, and return its exit code."""
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + _MAX_WAIT_SECONDS
         while self._read(0.05):
             assert time.monotonic() < end, self.text
-        code = self._server.wait(self.pid, _PATIENCE_SECONDS)
+        code = self._server.wait(self.pid, _MAX_WAIT_SECONDS)
         self._close()
         return code
 
     def kill(self):
         """End the process as kill -9 does."""
         os.kill(self.pid, signal.SIGKILL)
-        self._server.wait(self.pid, _PATIENCE_SECONDS)
+        self._server.wait(self.pid, _MAX_WAIT_SECONDS)
         self._close()
 
     def _close(self):

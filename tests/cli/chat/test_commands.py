@@ -57,7 +57,7 @@ def test_settings_change(chat):
     assert ["[0] greedy", "preset deterministic"] in rows
     assert ["grammar", "none", "/grammar"] in rows
     assert ["7"] in rows
-    assert ["a new one for each answer"] in rows
+    assert ["random: a new seed for each answer"] in rows
     assert ["Be brief."] in rows
     assert done.err == ""
 
@@ -74,38 +74,38 @@ WRONG = {
     "/top_k": "there is no command /top_k; use /set top_k=VALUE; /help lists them",
     "/max_tokens 7": "use /set max_tokens=7",
     "/qqqq": "there is no command /qqqq; /help lists them",
-    "/set": "/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all",
+    "/set": "/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values",
     "/set min_p.p=7": "/set min_p.p: 7 is not within 0..1",
     "/set nothing=1": "/set nothing: ",
     "/chain top-q9": "/chain: ",
     "/chain": "/chain needs steps",
     "/preset nope": "nope",
     "/preset": "/preset needs the name of a preset",
-    "/seed x": "/seed: 'x' is not an integer, nor random",
+    "/seed x": "/seed: 'x' is neither an integer nor random",
     "/grammar": "/grammar needs a name",
     "/grammar root ::= ": "/grammar",
     "/regen": "there is no message of yours to answer",
-    "/regen 0": "/regen: '0' is not a whole number within 1..100",
+    "/regen 0": "/regen: '0' is not an integer from 1 to 100",
     "/edit": "there is no message of yours to edit",
-    "/edit this": "/edit changes your last message, /edit answer the answer; 'this' is neither",
-    "/undo": "there is nothing to take back",
-    "/undo 2": "/undo takes nothing after its name, and '2' came",
-    "/branch": "there is one version of each message; /regen and /edit make further ones",
+    "/edit this": "/edit: 'this' is not answer; /edit changes your last message, /edit answer the answer",
+    "/undo": "there is no message to undo",
+    "/undo 2": "/undo takes no argument, but got '2'",
+    "/branch": "each message has only one version; /regen and /edit add versions",
     "/tree": "there are no messages yet",
-    "/goto": "/goto needs the beginning of a message's name, as /tree shows it",
+    "/goto": "/goto needs the beginning of a message's hash, which /tree shows",
     "/goto abc": "there is no message 'abc' in this conversation",
     "/next": "there is no message of yours to answer",
     "/why": "there is no answer to explain",
     "/save": "/save needs a name",
     "/export": "/export needs a file",
-    "/export x.txt": "/export: x.txt ends neither in .md (Markdown) nor in .jsonl (messages)",
+    "/export x.txt": "/export: x.txt does not end in .md (Markdown) or .jsonl (messages)",
     "/export x.md": "there are no messages yet",
-    "/clear all": "/clear takes nothing after its name, and 'all' came",
-    "/exit now": "/exit takes nothing after its name, and 'now' came",
+    "/clear all": "/clear takes no argument, but got 'all'",
+    "/exit now": "/exit takes no argument, but got 'now'",
 }
 
 
-def test_a_wrong_command_says_why_and_the_chat_goes_on(chat):
+def test_a_wrong_command_prints_the_reason_and_the_chat_continues(chat):
     done = chat(*WRONG, "/seed", code=1)
     assert done.out == "1\n"
     errors = done.err.splitlines()
@@ -118,7 +118,7 @@ def test_a_file_as_the_name_of_a_grammar(chat, home):
     for name in ways:
         (home / "work" / name).write_text('root ::= "a"')
     done = chat(*(f"/grammar {name}" for name in ways), "/grammar file a b.gbnf", "say", code=1)
-    hints = [f"gen: /grammar: {name} is a file; give it by /grammar {kind} {name}" for name, kind in ways.items()]
+    hints = [f"gen: /grammar: {name} is a file; use /grammar {kind} {name}" for name, kind in ways.items()]
     assert (done.err.splitlines(), done.out) == (hints, "a\n")
 
 
@@ -127,7 +127,7 @@ def test_a_chat_begins_again(chat):
     _, second, *tree = done.out.splitlines()
     assert second == chat("/system Be brief.", "two").out.rstrip("\n")
     assert [line[11:].split(":")[0].strip() for line in tree] == ["system", "you", "model", "you", "model"]
-    assert len(re.findall(r"^gen: note: the chat begins again; /goto [0-9a-f]{8} goes back$", done.err, re.M)) == 1
+    assert len(re.findall(r"^gen: note: the chat starts over; /goto [0-9a-f]{8} goes back$", done.err, re.M)) == 1
 
 
 def test_a_path_is_a_message(chat):
@@ -166,9 +166,9 @@ def test_a_message_without_an_answer(chat, home):
     store.close()
     done = chat("/tree", "New", "/tree", flags=["--resume"])
     assert done.err.splitlines() == [
-        "gen: note: the last message has no answer; /regen answers it, and another message takes its place",
-        "gen: note: this message takes the place of the one without an answer; /branch shows both",
-        "gen: note: the answer ends at 6 tokens, see max_tokens in /settings",
+        "gen: note: the last message has no answer; /regen answers it, and a new message replaces it",
+        "gen: note: this message replaces the one without an answer; /branch shows both",
+        "gen: note: the answer ends at 6 tokens, the limit max_tokens in /settings",
     ]
     rows = re.findall(r"^([|* ]) [0-9a-f]{8} +you: (\w+)", done.out, re.MULTILINE)
     assert rows == [("|", "Hello"), ("*", "Open"), ("|", "Hello"), (" ", "Open"), ("|", "New")]
@@ -182,8 +182,8 @@ def test_versions_and_branches(chat):
     assert re.findall(r"^\[.*\]$", done.out, re.MULTILINE) == ["[version 2 of 3]", "[version 3 of 3]"]
     trees = re.findall(r"^([*| ]) ([0-9a-f]{8}) ( *)(you|model): ", done.out, re.MULTILINE)
     assert [mark for mark, *_ in trees] == list("|||*  |*    ")
-    assert "gen: note: version 3 of 3; /branch N goes to another one\n" in done.err
-    assert "gen: note: taken back: you: more; /goto " in done.err
+    assert "gen: note: version 3 of 3; /branch N shows another version\n" in done.err
+    assert "gen: note: undone: you: more; /goto " in done.err
 
 
 def test_versions_have_further_seeds(chat, gen, model_path):
@@ -193,8 +193,8 @@ def test_versions_have_further_seeds(chat, gen, model_path):
     assert done.out.rstrip("\n") == "\n".join(texts)
 
 
-def test_an_answer_with_the_text_of_another_is_no_version(chat):
-    """Each attempt has a seed of its own all the same: here the first two give the same text."""
+def test_an_answer_with_the_text_of_another_is_not_a_new_version(chat):
+    """Each attempt has a different seed, but here the first two give the same text."""
     done = chat("/grammar root ::= [a-b]", "Hello", "/regen 4", "/branch", flags=["--set", "temperature=5"])
     versions = re.findall(r"^[* ] \d  model: ([ab])$", done.out, re.MULTILINE)
     assert len(versions) == len(set(versions)) == 2
@@ -202,9 +202,9 @@ def test_an_answer_with_the_text_of_another_is_no_version(chat):
     assert len(headings) == 4
     assert headings[0] == ("2", "5")
     assert headings[-1] == ("3", "3")
-    repeated = re.findall(r"^gen: note: this is the text of version (\d) again$", done.err, re.MULTILINE)
+    repeated = re.findall(r"^gen: note: the answer has the same text as version (\d)$", done.err, re.MULTILINE)
     assert len(repeated) == 3
-    assert re.search(r"^gen: note: version [12] of 2; /branch N goes to another one$", done.err, re.MULTILINE)
+    assert re.search(r"^gen: note: version [12] of 2; /branch N shows another version$", done.err, re.MULTILINE)
 
 
 def test_a_message_is_edited(chat):
@@ -228,7 +228,7 @@ def test_an_answer_is_explained(chat):
     assert done.out.count("token 2: ") == 1
     assert done.out.count(" lies in ") == 2
     assert done.out.count("\nkept ") == 4
-    assert "gen: /why 99: the answer has 6 tokens, from 0 on\n" in done.err
+    assert "gen: /why 99: the answer has 6 tokens, numbered from 0\n" in done.err
     assert re.search(r"^generation +6 tokens", done.out, re.MULTILINE)
     assert re.search(r"^finish +length, seed 1$", done.out, re.MULTILINE)
     assert re.search(r"^chat +\w+, 2 messages$", done.out, re.MULTILINE)
@@ -242,7 +242,9 @@ def test_the_next_token_is_under_the_grammar(chat):
 
 def test_an_answer_below_another_system_message_has_no_explanation(chat):
     err = chat("Hello", "/system Be kind.", "/why", code=1).err
-    assert "gen: no model made this answer here: it was typed, or made below another system message\n" in err
+    assert (
+        "gen: this answer was not generated here: it was typed, or generated with another system message\n" in err
+    )
 
 
 def test_files(chat, home):
@@ -250,7 +252,7 @@ def test_files(chat, home):
     (line,) = (home / "work" / "out.jsonl").read_text().splitlines()
     assert [message["role"] for message in json.loads(line)["messages"]] == ["user", "assistant"]
     assert (home / "work" / "out.md").read_text().startswith("## User\n\nHello\n")
-    assert "gen: note: out.md: 2 messages\ngen: out.md: there is such a file; give another name\n" in done.err
+    assert "gen: note: out.md: 2 messages\ngen: out.md already exists; choose another name\n" in done.err
 
 
 def test_help_names_every_command(chat):
@@ -261,7 +263,7 @@ def test_help_names_every_command(chat):
     assert "Alt-Enter" in out
 
 
-def test_a_chat_goes_on(chat, gen, home):
+def test_a_chat_is_resumed(chat, gen, home):
     chat("Hello", "/set min-p=0.25", "/save my first", "/exit")
     done = chat("/settings", "/tree", "/exit", flags=["--resume", "my first"])
     assert re.search(r"min_p.p +0.25 +preset of the resumed chat\n", done.out)
@@ -295,8 +297,8 @@ def test_nothing_is_stored(chat, home):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--list", "--no-log"], "--list and --no-log exclude each other; give one"),
-        (["--resume", "x", "--delete", "x"], "--resume and --delete exclude each other; give one"),
+        (["--list", "--no-log"], "--list and --no-log exclude each other; use only one"),
+        (["--resume", "x", "--delete", "x"], "--resume and --delete exclude each other; use only one"),
     ],
 )
 def test_flags_that_exclude_each_other(gen, flags, message):

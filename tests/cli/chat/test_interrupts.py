@@ -15,12 +15,12 @@ CTRL_C, CLEAR = object(), object()
 
 
 class Script(TurnInput):
-    """What a person does, one thing after the other."""
+    """An input with a list of actions of the user."""
 
     def __init__(self, actions):
         self._actions = list(actions)
 
-    def read(self, default="", question=""):
+    def read(self, default="", prompt_mark=""):
         while self._actions and self._actions[0] is CLEAR:
             self._actions.pop(0)
             self.was_cleared = True
@@ -34,7 +34,7 @@ class Script(TurnInput):
 
 
 class InterruptedView(PlainView):
-    """During each of the first answers, so many SIGINT come."""
+    """A view that raises SIGINT during the first answers: this many signals in each."""
 
     def __init__(self, interrupts):
         super().__init__(io.StringIO())
@@ -46,7 +46,7 @@ class InterruptedView(PlainView):
 
 
 class FixedSettings:
-    def for_answer(self):
+    def next_request(self):
         return settings(chain="ignore_eos > temp0.8")
 
 
@@ -56,10 +56,10 @@ CASES = {
     "a blank line between": ([CTRL_C, "", CTRL_C], [], 0, []),
     "a line that is cleared between": ([CTRL_C, CLEAR, CTRL_C], [], 0, []),
     "thrice with a cleared line": ([CTRL_C, CLEAR, CTRL_C, CLEAR, CTRL_C], [], 0, []),
-    "twice behind a cleared line": ([CTRL_C, CLEAR, CTRL_C, CTRL_C, "never"], [], 130, []),
+    "twice after a cleared line": ([CTRL_C, CLEAR, CTRL_C, CTRL_C, "never"], [], 130, []),
     "in the answer": (["Hello", "Again"], [1], 0, ["user", "assistant"] * 2),
-    "in the answer and behind it": (["Hello", CTRL_C, "never"], [1], 130, ["user", "assistant"]),
-    "in the answer and behind the next": (["Hello", "Again", CTRL_C], [1], 0, ["user", "assistant"] * 2),
+    "in the answer and after it": (["Hello", CTRL_C, "never"], [1], 130, ["user", "assistant"]),
+    "in the answer and after the next": (["Hello", "Again", CTRL_C], [1], 0, ["user", "assistant"] * 2),
     "in both answers": (["Hello", "Again"], [1, 1], 0, ["user", "assistant"] * 2),
     "twice in the answer": (["Hello", "never"], [2], 130, ["user", "assistant"]),
     "cleared, then twice in the answer": ([CLEAR, "Hello", "never"], [2], 130, ["user", "assistant"]),

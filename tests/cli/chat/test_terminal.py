@@ -39,12 +39,12 @@ def terminal(gen_server, environment, home, model_path):
 
 
 def of_terminal(environment):
-    """The variables as on a terminal, which has a size and colours of its own."""
+    """Return the environment without variables that override the size and colors of a terminal."""
     return {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
 
 
 def saying(text):
-    """The flags by which a model of random weights says this."""
+    """Return the flags that make a model of random weights write this text."""
     return ("--grammar", f"root ::= {gbnf(text)}", "-n", "-1")
 
 
@@ -175,7 +175,7 @@ def test_an_edited_message_that_does_not_fit(terminal):
 
 
 LONG = (
-    "The captain looked at the grey water for an extraordinarily long time, while the whole crew waited in "
+    "The captain looked at the gray water for an extraordinarily long time, while the whole crew waited in "
     "complete silence for whatever would happen next to them."
 )
 
@@ -299,7 +299,7 @@ def test_ctrl_c_at_the_prompt(terminal):
     chat.type(CTRL_C)
     chat.wait_for_prompt()
     chat.type(CTRL_C)
-    chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")
+    chat.wait_for("gen: note: press Ctrl-C again, or Ctrl-D, to leave the chat")
     assert chat.leave(CTRL_C) == 130
 
 
@@ -308,7 +308,7 @@ def test_ctrl_c_ends_the_answer_and_keeps_it(terminal):
     chat.type(f"Hello{ENTER}")
     chat.wait_for_answer("Hello")
     chat.type(CTRL_C)
-    chat.wait_for("gen: note: the answer was ended, what was written is kept; Ctrl-C again leaves")
+    chat.wait_for("gen: note: the answer was interrupted, its text so far is kept; press Ctrl-C again to leave")
     chat.wait_for_prompt()
     chat.send("/tree")
     assert re.search(r"^\* [0-9a-f]{8} model: ", chat.text, re.MULTILINE)
@@ -320,7 +320,7 @@ def test_what_is_typed_ahead_waits(terminal):
     chat = terminal(*ENDLESS, "-n", "300")
     chat.type(f"Hello{ENTER}")
     chat.wait_for_answer("Hello")
-    chat.stop_and_go_on()
+    chat.stop_and_continue()
     chat.type("typed ahead")
     chat.wait_until(lambda: chat.shown.endswith("\n> typed ahead"))
     assert chat.text.count("typed ahead") == 1, chat.raw[-600:]
@@ -343,7 +343,7 @@ def test_ctrl_c_twice_leaves(terminal):
     chat.type(f"Hello{ENTER}")
     chat.wait_for_answer("Hello")
     chat.type(CTRL_C)
-    time.sleep(0.05)  # the kernel makes one signal of two at once
+    time.sleep(0.05)  # the kernel would merge two simultaneous signals
     assert chat.leave(CTRL_C) == 130
 
 
@@ -360,7 +360,7 @@ def test_a_message_is_edited(terminal):
     chat.wait_for("edit> Well, yes")
     chat.type(CTRL_C)
     chat.type(CTRL_C)
-    chat.wait_for("leaves the chat")
+    chat.wait_for("to leave the chat")
     chat.wait_for_prompt()
     chat.type(f"/edit answer{ENTER}")
     chat.wait_until(lambda: chat.shown.endswith("edit> Well, yes"))
@@ -382,7 +382,7 @@ def test_the_window_changes_its_size(terminal):
     assert chat.shown.endswith("\n1\n>")
 
 
-def test_a_chat_that_is_killed_goes_on(terminal):
+def test_a_chat_that_is_killed_can_be_resumed(terminal):
     chat = terminal(*saying("The first answer"))
     chat.send("Hello")
     chat.send("/grammar none")
@@ -469,7 +469,7 @@ def test_tables_fit(terminal, columns, lines):
     assert chat.leave("/exit\r") == 0
 
 
-def test_without_colours(terminal):
+def test_without_colors(terminal):
     chat = terminal(*saying("Some **bold** `code`"), NO_COLOR="1")
     before = len(chat.raw)
     chat.send("Hello")
@@ -511,7 +511,7 @@ def test_killed_at_any_moment(terminal, seconds):
 
 
 @pytest.mark.slow
-def test_two_chats_at_once(environment, home, model_path, gen):
+def test_two_concurrent_chats(environment, home, model_path, gen):
     """Each chat of one store has its own messages."""
     with GenServer({**os.environ}) as first_server, GenServer({**os.environ}) as second_server:
         arguments = ("chat", "-m", model_path, *FLAGS, *saying("ok"))
@@ -534,7 +534,7 @@ def test_two_chats_at_once(environment, home, model_path, gen):
 
 @pytest.mark.slow
 def test_a_full_disk_does_not_end_the_chat(environment, home, model_path):
-    """The store cannot take another message: the chat says so, goes on, and answers."""
+    """If the store cannot be written, the chat says so, continues and answers."""
     arguments = ("chat", "-m", model_path, *FLAGS, "-c", "4096", "--on-full", "drop", *saying("ok"))
     with Terminal(LimitedProcess(400_000), arguments, cwd=home / "work", env=of_terminal(environment)) as chat:
         chat.wait_for_prompt()
@@ -559,7 +559,7 @@ def test_signals_at_the_prompt(terminal, number, code):
     chat.send("Hello")
     os.kill(chat.pid, number)
     if code is None:
-        chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")
+        chat.wait_for("gen: note: press Ctrl-C again, or Ctrl-D, to leave the chat")
     else:
         assert chat.ended() == code
         assert "Traceback" not in chat.text

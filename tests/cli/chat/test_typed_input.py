@@ -1,4 +1,4 @@
-"""What a person types, without a terminal: SIGINT at moments that no key can be timed for."""
+"""The line editor without a terminal: SIGINT at moments that a test with real keys could not hit."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ WHILE_IT_ENDS = """
     editor._session.prompt = start
 """
 AFTER_ITS_END = WHILE_IT_ENDS.format("\\x03") + "    read()\n"
-BEHIND_A_TEXT = WHILE_IT_ENDS.format("a\\r") + "    print(editor.pop_interrupt())\n"
+AFTER_A_TEXT = WHILE_IT_ENDS.format("a\\r") + "    print(editor.pop_interrupt())\n"
 CLEARED = """
     keys.send_text("half\\x03\\x03")
     read()
@@ -54,9 +54,9 @@ CLEARED = """
 ACTIONS = {
     "a line": (READ, "Hello\n"),
     "while the editor starts": (WHILE_IT_STARTS + READ, "interrupted False\nHello\n"),
-    "behind another one": (AFTER_ITS_END + READ, "interrupted False\ninterrupted False\nHello\n"),
-    "behind a text": (BEHIND_A_TEXT + READ, "a\nTrue\nHello\n"),
-    "behind a text that nobody looks after": (
+    "after another SIGINT": (AFTER_ITS_END + READ, "interrupted False\ninterrupted False\nHello\n"),
+    "after a text": (AFTER_A_TEXT + READ, "a\nTrue\nHello\n"),
+    "after a text, read at the next prompt": (
         WHILE_IT_ENDS.format("a\\r") + "    read()\n" + READ,
         "a\ninterrupted False\nHello\n",
     ),
@@ -70,13 +70,13 @@ import sys
 from logitsmith.cli.chat import loop
 from logitsmith.cli.chat.chat import Chat
 
-def press_again(place):
-    '''Type the keys, and SIGINT at the n-th line that runs after the note; returns the exit code.'''
+def press_again(line_number):
+    '''Send SIGINT at this line of code after the note; return the exit code and the number of lines.'''
     lines = 0
     def trace(frame, event, _):
         nonlocal lines
         lines += event == "line"
-        if event == "line" and lines == place:
+        if event == "line" and lines == line_number:
             sys.settrace(None)
             signal.raise_signal(signal.SIGINT)
             return None
@@ -104,12 +104,13 @@ def press_again(place):
 press_again(0)
 code, lines = press_again(0)
 assert (code, lines > 1000) == (0, True), (code, lines)
-print([place for place in (*range(1, 50), *range(50, lines - 200, lines // 100)) if press_again(place)[0] != 130])
+numbers = (*range(1, 50), *range(50, lines - 200, lines // 100))
+print([number for number in numbers if press_again(number)[0] != 130])
 """
 
 
 def run_program(program):
-    """In a process of its own: another test's browser keeps an event loop in this one."""
+    """Run a program in a separate process, because the browser of another test keeps an event loop in this one."""
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
@@ -122,8 +123,10 @@ def test_what_is_read(actions, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", ["\\x03", "half\\x03\\x03"], ids=["at once", "behind a line that was cleared"])
+@pytest.mark.parametrize(
+    "keys", ["\\x03", "half\\x03\\x03"], ids=["in an empty line", "after a line that was cleared"]
+)
 def test_ctrl_c_again_leaves_whatever_line_runs(keys):
-    """Nothing between the note and the next prompt loses it."""
+    """No line of code between the note and the next prompt loses the second Ctrl-C."""
     done = run_program(START.partition("\nwith ")[0] + AT_EACH_LINE.replace("KEYS", keys))
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,4 +1,4 @@
-// Elements are made one by one, and texts are text nodes: what a model wrote is never markup.
+// Functions that create elements of the page. All text becomes text nodes, so that no output of a model is markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -6,7 +6,8 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-function fill(node, attributes, children) {
+/** Set the attributes of an element, add its children, and return it. */
+function assemble(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -18,23 +19,23 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** An HTML element. An attribute `onclick` and the like is a listener. */
+/** Return a new HTML element. Attributes that begin with `on`, such as `onclick`, are listeners. */
 function element(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+  return assemble(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
-function shape(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
+/** Return a new SVG element. */
+function svgElement(tag, attributes = {}, ...children) {
+  return assemble(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A token in quotes, whose direction of writing does not change what stands around it. */
-function tokenName(piece) {
-  return element("bdi", { class: "name" }, quoted(piece));
+/** Return an element with a token in quotes. Its writing direction does not affect the surrounding text. */
+function tokenName(content) {
+  return element("bdi", { class: "name" }, quoted(content));
 }
 
-/** A list of facts: pairs of a title and a text, element or list of these. */
-function facts(pairs) {
+/** Return a list of facts. Each pair has a title, and a text, an element or a list of texts and elements. */
+function factList(pairs) {
   const rows = pairs.filter(([, value]) => value !== null && value !== undefined);
   return element("dl", { class: "facts" }, rows.map(([title, value]) => [element("dt", {}, title), element("dd", {}, value)]));
 }

@@ -1,14 +1,14 @@
-// What the keys do.
+// The actions of keys.
 
-/** Passes keys on to a report. */
+/** A keyboard handler that calls methods of a report. */
 class Keyboard {
   constructor(report) {
     this.report = report;
   }
 
-  pressed(event) {
+  handle(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("help-dialog").open) return;
-    if (event.target === byId("query")) return this.pressedInSearch(event);
+    if (event.target === byId("query")) return this.handleInSearch(event);
     if (event.target.closest("select, input")) return;
     if (event.target.closest("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
       const name = byId("token").hidden ? "token" : "run";
@@ -23,20 +23,20 @@ class Keyboard {
     action();
   }
 
-  pressedInSearch(event) {
+  handleInSearch(event) {
     if (event.key === "Enter") this.report.search.next(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape") this.report.view(this.report.active, this.report.token).container.focus();
     else return;
     event.preventDefault();
   }
 
-  /** What each key does. The keys that scroll do so in the panel. */
+  /** Return the action of each key. Keys that scroll select tokens in the text, but scroll in the panel. */
   actions(isReading) {
     const { report } = this;
     const last = report.columns[report.active].run.length - 1;
     const inText = {
-      ArrowUp: () => report.otherLine(-1),
-      ArrowDown: () => report.otherLine(1),
+      ArrowUp: () => report.moveToLine(-1),
+      ArrowDown: () => report.moveToLine(1),
       Home: () => report.select(report.active, 0),
       End: () => report.select(report.active, last),
       ArrowLeft: () => report.select(report.active, report.token - 1),
@@ -46,11 +46,11 @@ class Keyboard {
       ...(isReading ? inText : {}),
       n: () => report.nextSurprise(1),
       N: () => report.nextSurprise(-1),
-      f: () => report.nextFallen(1),
-      F: () => report.nextFallen(-1),
+      f: () => report.nextDropped(1),
+      F: () => report.nextDropped(-1),
       d: () => report.nextDifference(),
-      "[": () => report.otherColumn(-1),
-      "]": () => report.otherColumn(1),
+      "[": () => report.moveToColumn(-1),
+      "]": () => report.moveToColumn(1),
       "/": () => {
         byId("query").focus();
         byId("query").select();

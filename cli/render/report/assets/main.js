@@ -1,28 +1,30 @@
-// The page's state, and what the reader does with it.
+// The state of the page, and the reactions to the reader's clicks and keys.
 
-const MOST_COLUMNS_AT_FIRST = 4;
+const MAX_INITIAL_COLUMNS = 4;
 const THEMES = ["light dark", "light", "dark"];
 
+/** The page: columns of runs, the selected token, and the panel with its details. */
 class Report {
   constructor(index) {
     this.index = index;
     this.loaded = new Map();
-    this.columns = []; // of each column: its run, its view, its timeline
-    this.active = 0;
-    this.token = 0;
-    this.sharedTokens = 0;
+    this.columns = []; // for each column: run, view and timeline
+    this.active = 0; // index of the column with the selected token
+    this.token = 0; // index of the selected token in its run
+    this.sharedTokens = 0; // number of tokens after the prompt that all runs begin with
     this.tokenPanel = new TokenPanel(byId("token"), (token) => this.select(this.active, token));
     this.search = new Search(this);
     this.keyboard = new Keyboard(this);
     this.listen();
   }
 
+  /** Return a run; load it at the first call. */
   async run(number) {
     if (!this.loaded.has(number)) this.loaded.set(number, Run.load(number));
     return this.loaded.get(number);
   }
 
-  /** Show these runs side by side. */
+  /** Show runs next to each other. `numbers` are indices of runs. */
   async show(numbers) {
     const runs = await Promise.all(numbers.map((number) => this.run(number)));
     this.active = Math.min(this.active, runs.length - 1);
@@ -30,36 +32,36 @@ class Report {
     this.difference = runs.length > 1 ? difference : null;
     this.sharedTokens = difference ?? Math.min(...runs.map((run) => run.length - run.promptTokens));
     if (runs.length === 1) this.sharedTokens = 0;
-    const heads = byId("heads");
+    const headers = byId("column-headers");
     const texts = byId("columns");
-    for (const grid of [heads, texts]) {
+    for (const grid of [headers, texts]) {
       grid.replaceChildren();
       grid.style.setProperty("--columns", String(runs.length));
     }
-    this.columns = runs.map((run, column) => this.makeColumn(run, column, heads, texts));
+    this.columns = runs.map((run, column) => this.makeColumn(run, column, headers, texts));
     this.showShared();
     byId("next-difference").hidden = runs.length < 2;
-    byId("next-fallen").hidden = !runs.some((run) => run.hasTrace);
-    byId("legend-fallen").hidden = byId("next-fallen").hidden;
+    byId("next-dropped").hidden = !runs.some((run) => run.hasTrace);
+    byId("legend-dropped").hidden = byId("next-dropped").hidden;
     const title = this.index.length === 1 ? visible(runs[0].name) : `${countText(this.index.length)} runs`;
     byId("title").textContent = title;
     document.title = `${title} – gen inspect`;
     this.search.mark(byId("query").value);
   }
 
-  makeColumn(run, column, heads, texts) {
-    const line = timeline(run, (token) => this.select(column, token));
-    heads.append(element("div", { class: "head" }, this.runChooser(run, column), line.chart));
+  makeColumn(run, column, headers, texts) {
+    const timeline = makeTimeline(run, (token) => this.select(column, token));
+    headers.append(element("div", { class: "column-header" }, this.runChooser(run, column), timeline.chart));
     const container = element("div", { class: "text", role: "listbox", tabindex: "0" });
     const ending = run.isCutOff ? element("p", { class: "note cut-off" }, "The run was cut off here: its record does not end with a “done” line.") : null;
     texts.append(element("div", { class: "column" }, container, ending));
     const first = this.sharedTokens ? this.sharedTokens + run.promptTokens : 0;
     const view = new TextView(container, run, first, run.length, `c${column}`);
     container.addEventListener("click", (event) => this.clicked(event, column));
-    return { run, view, line };
+    return { run, view, timeline };
   }
 
-  /** What stands above a column: the run's name, or a choice of runs. */
+  /** Return the header of a column: a summary of the run, and a choice of runs if there are several. */
   runChooser(run, column) {
     if (this.index.length === 1) return element("p", { class: "note" }, runSummary(run));
     const choice = element("select", { "aria-label": `Run of column ${column + 1}` },
@@ -70,7 +72,7 @@ class Report {
       this.change(numbers);
     });
     const buttons = element("span", { class: "buttons" },
-      element("button", { type: "button", "aria-label": "Show another run beside it", title: "Another run beside it", onclick: () => this.addColumn(column) }, "+"),
+      element("button", { type: "button", "aria-label": "Show another run next to this one", title: "Show another run next to this one", onclick: () => this.addColumn(column) }, "+"),
       element("button", { type: "button", class: "remove", "aria-label": "Remove this column", title: "Remove this column", onclick: () => this.removeColumn(column) }, "\u00d7"));
     return element("div", { class: "chooser" }, choice, buttons, element("p", { class: "note" }, runSummary(run)));
   }
@@ -93,27 +95,28 @@ class Report {
     this.select(this.active, this.token);
   }
 
-  /** The tokens that all runs begin with stand once, above the columns. */
+  /** Show the tokens that all runs begin with once, above the columns. */
   showShared() {
     const { run } = this.columns[this.active];
     const end = this.sharedTokens ? run.promptTokens + this.sharedTokens : 0;
     const shared = byId("shared");
     this.shared = new TextView(shared, run, 0, end, "shared");
-    const words = byId("shared-note");
-    words.hidden = this.columns.length < 2;
-    words.textContent = this.difference === null ? "The runs are the same."
-      : end ? `The same in all runs up to here: ${countText(this.sharedTokens)} tokens.` : "The runs differ from the first token on.";
+    const note = byId("shared-note");
+    note.hidden = this.columns.length < 2;
+    note.textContent = this.difference === null ? "The runs are the same."
+      : end ? `The same in all runs up to here: ${countText(this.sharedTokens)} tokens.` : "The runs differ from their first token.";
     for (const { view } of this.columns) view.container.hidden = view.spans.length === 0;
   }
 
+  /** Return the view that shows a token: the view of the shared tokens, or the view of the column. */
   view(column, token) {
     return this.shared.has(token) ? this.shared : this.columns[column].view;
   }
 
-  /** Choose a token: mark it, bring it into view, and fill the panel. */
+  /** Select a token: mark it, scroll to it, and show its details in the panel. */
   select(column, token, { focus = true } = {}) {
     const { run } = this.columns[column];
-    if (!run.length) return this.showRun();
+    if (!run.length) return this.showRunPanel();
     if (column !== this.active) {
       this.active = column;
       if (this.sharedTokens) this.showShared();
@@ -133,9 +136,9 @@ class Report {
     span.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (focus && !byId("query").matches(":focus")) view.container.focus({ preventScroll: true });
     else byId("status").textContent = spokenToken(run, this.token);
-    this.columns.forEach(({ line, run: other }, number) => line.mark(number === column ? this.token : Math.min(this.token, other.length - 1)));
+    this.columns.forEach(({ timeline, run: other }, number) => timeline.mark(number === column ? this.token : Math.min(this.token, other.length - 1)));
     byId("columns").childNodes.forEach((node, number) => node.classList.toggle("active", number === column));
-    byId("heads").childNodes.forEach((node, number) => node.classList.toggle("active", number === column));
+    byId("column-headers").childNodes.forEach((node, number) => node.classList.toggle("active", number === column));
     if (this.runInPanel !== run) this.fillRunPanel(run);
     return this.tokenPanel.show(run, this.token);
   }
@@ -148,7 +151,7 @@ class Report {
     }).filter(Boolean));
   }
 
-  showRun() {
+  showRunPanel() {
     byId("token").replaceChildren(element("p", { class: "note" }, "The run has no tokens."));
     this.fillRunPanel(this.columns[this.active].run);
     this.openTab("run");
@@ -162,16 +165,20 @@ class Report {
     }
   }
 
-  /** Go to the next of these indices, or the one before; around the end. */
-  jump(indices, step, words) {
-    if (!indices.length) return this.say(`There is no ${words}.`);
+  /**
+   * Select the next token of a list (`step` 1) or the previous one (-1). After the last token comes the first one.
+   * If the list is empty, a screen reader says that there is no token of this description.
+   */
+  jump(indices, step, description) {
+    if (!indices.length) return this.announce(`There is no ${description}.`);
     const next = step > 0 ? indices.find((index) => index > this.token) ?? indices[0]
       : indices.findLast((index) => index < this.token) ?? indices[indices.length - 1];
     this.openTab("token");
     return this.select(this.active, next);
   }
 
-  say(text) {
+  /** Let screen readers say a text. */
+  announce(text) {
     byId("status").textContent = text;
   }
 
@@ -179,24 +186,26 @@ class Report {
     this.jump(this.columns[this.active].run.surprises, step, "token with a logprob");
   }
 
-  nextFallen(step) {
-    this.jump(this.columns[this.active].run.fallenAt, step, "token whose likeliest was dropped");
+  nextDropped(step) {
+    this.jump(this.columns[this.active].run.droppedTopIndices, step, "token for which a step dropped the most likely one");
   }
 
   nextDifference() {
-    if (this.columns.length < 2 || this.difference === null) return this.say("The runs are the same.");
+    if (this.columns.length < 2 || this.difference === null) return this.announce("The runs are the same.");
     const { run } = this.columns[this.active];
     return this.select(this.active, this.difference + run.promptTokens);
   }
 
-  otherColumn(step) {
+  /** Select the token at the same position in the column to the right (`step` 1) or to the left (-1). */
+  moveToColumn(step) {
     const column = this.active + step;
     if (column < 0 || column >= this.columns.length) return;
-    const from = this.columns[this.active].run.promptTokens;
-    this.select(column, this.token - from + this.columns[column].run.promptTokens);
+    const { promptTokens } = this.columns[this.active].run;
+    this.select(column, this.token - promptTokens + this.columns[column].run.promptTokens);
   }
 
-  otherLine(step) {
+  /** Select the nearest token in the next line (`step` 1) or the previous one (-1). */
+  moveToLine(step) {
     const view = this.view(this.active, this.token);
     const position = tokenOnNextLine(view.spans, this.token - view.first, step);
     if (position !== this.token - view.first) this.select(this.active, view.first + position);
@@ -221,7 +230,7 @@ class Report {
   listen() {
     const click = (id, action) => byId(id).addEventListener("click", action);
     click("next-surprise", () => this.nextSurprise(1));
-    click("next-fallen", () => this.nextFallen(1));
+    click("next-dropped", () => this.nextDropped(1));
     click("next-difference", () => this.nextDifference());
     click("theme", () => this.changeTheme());
     click("help", () => byId("help-dialog").showModal());
@@ -230,29 +239,31 @@ class Report {
     click("shared", (event) => this.clicked(event, this.active));
     byId("query").addEventListener("input", () => this.search.mark(byId("query").value));
     byId("search").addEventListener("submit", (event) => event.preventDefault());
-    document.addEventListener("keydown", (event) => this.keyboard.pressed(event));
+    document.addEventListener("keydown", (event) => this.keyboard.handle(event));
   }
 }
 
+/** Return model, seed and length of a run in one line. */
 function runSummary(run) {
   const seed = run.seed === null ? "" : `, seed ${run.seed}`;
   return `${visible(String(run.model))}${seed} · ${countText(run.length)} tokens${run.isCutOff ? " (cut off)" : ""}`;
 }
 
-/** A token in words, for those who hear the page. */
+/** Return a description of a token for screen readers. */
 function spokenToken(run, index) {
   const logprob = run.logprobs[index];
-  const chance = logprob === null ? "" : `, probability ${probabilityText(Math.exp(logprob))}`;
-  const fallen = run.fallen[index];
-  const fall = fallen ? `, the likeliest, ${quoted(run.piece(fallen[0]))}, was dropped by ${visible(fallen[1])}` : "";
-  return `${quoted(run.pieceAt(index))}, ${run.placeOf(index)}${chance}${fall}`;
+  const probability = logprob === null ? "" : `, probability ${probabilityText(Math.exp(logprob))}`;
+  const dropped = run.droppedTop[index];
+  const drop = dropped ? `, the most likely token, ${quoted(run.contentOf(dropped[0]))}, was dropped by ${visible(dropped[1])}` : "";
+  return `${quoted(run.contentAt(index))}, ${run.positionText(index)}${probability}${drop}`;
 }
 
+/** Unpack the index, and show the first runs. */
 async function open() {
   if (typeof DecompressionStream === "undefined") throw new Error("it is too old to unpack the data (DecompressionStream)");
   const index = await unpacked("index");
   const report = new Report(index);
-  const count = index.length <= MOST_COLUMNS_AT_FIRST ? index.length : 1;
+  const count = index.length <= MAX_INITIAL_COLUMNS ? index.length : 1;
   await report.show(Array.from({ length: count }, (_, number) => number));
   await report.select(0, 0, { focus: false });
   document.documentElement.dataset.state = "ready";

@@ -1,22 +1,22 @@
-// What there is to know about a run: how it was made, its means, and its most surprising tokens.
+// The panel of a run: its origin and settings, its means, and its most surprising tokens.
 
 const LISTED_SURPRISES = 10;
 
-/** The panel of a run; `select` gets the index of a token. */
+/** Return the elements of the panel. A click on a token calls `select` with its index. */
 function runPanel(run, select) {
   return [
     element("h2", {}, visible(run.name)),
-    facts([
+    factList([
       ["Model", visible(String(run.model))],
       ["Seed", run.seed === null ? "not recorded" : String(run.seed)],
       ["Tokens", tokenCounts(run)],
-      ["Ended", run.isCutOff ? "the run was cut off: its record does not end with a “done” line" : visible(run.finish ?? "whole")],
+      ["Ended", run.isCutOff ? "the run was cut off: its record does not end with a “done” line" : visible(run.finish ?? "complete")],
       ["Logprobs of", run.source],
       ...means(run),
     ]),
-    section("Make it again", commandLine(run)),
+    section("Repeat this run", commandLine(run)),
     section("Most surprising", surpriseList(run, select)),
-    run.hasTrace ? section("Likeliest token dropped", fallenList(run, select)) : run.length ? withoutTrace() : null,
+    run.hasTrace ? section("Most likely token dropped", droppedTopList(run, select)) : run.length ? withoutTrace() : null,
     section("Settings", settings(run)),
   ];
 }
@@ -37,7 +37,7 @@ function means(run) {
 }
 
 function commandLine(run) {
-  if (run.command === null) return element("p", { class: "note" }, "The run does not say by which command it was made.");
+  if (run.command === null) return element("p", { class: "note" }, "The run does not record its command.");
   const code = element("code", { class: "command", tabindex: "0" }, visible(run.command));
   const copy = element("button", { type: "button", class: "copy" }, "Copy");
   copy.addEventListener("click", async () => {
@@ -52,22 +52,23 @@ function commandLine(run) {
   return element("div", { class: "command-line" }, code, copy);
 }
 
-function jump(run, index, select) {
-  return element("button", { type: "button", class: "jump", onclick: () => select(index) }, tokenName(run.pieceAt(index)));
+/** Return a button that selects a token. */
+function tokenButton(run, index, select) {
+  return element("button", { type: "button", class: "jump", onclick: () => select(index) }, tokenName(run.contentAt(index)));
 }
 
 function surpriseList(run, select) {
   const listed = run.bySurprise().slice(0, LISTED_SURPRISES);
   if (!listed.length) return element("p", { class: "note" }, "The run has no logprobs.");
   return element("ol", { class: "jumps" }, listed.map((index) => element("li", {},
-    jump(run, index, select), element("span", { class: "note" }, ` ${probabilityText(Math.exp(run.logprobs[index]))}, ${run.placeOf(index)}`))));
+    tokenButton(run, index, select), element("span", { class: "note" }, ` ${probabilityText(Math.exp(run.logprobs[index]))}, ${run.positionText(index)}`))));
 }
 
-function fallenList(run, select) {
-  if (!run.fallenAt.length) return element("p", { class: "note" }, "No step dropped the likeliest token.");
+function droppedTopList(run, select) {
+  if (!run.droppedTopIndices.length) return element("p", { class: "note" }, "No step dropped the most likely token.");
   const byStage = new Map();
-  for (const index of run.fallenAt) {
-    const stage = run.fallen[index][1];
+  for (const index of run.droppedTopIndices) {
+    const stage = run.droppedTop[index][1];
     byStage.set(stage, [...(byStage.get(stage) ?? []), index]);
   }
   return element("ul", { class: "jumps" }, Array.from(byStage, ([stage, indices]) => element("li", {},
@@ -80,7 +81,7 @@ function settings(run) {
   const shown = entries.map(([name, value]) => [visible(name), name === "chain" && Array.isArray(value) ? chainList(value) : settingText(value)]);
   const versions = Object.entries(run.versions ?? {}).map(([name, version]) => `${visible(name)} ${visible(String(version))}`).join(", ");
   const pairs = [...shown, ["versions", versions || null]];
-  return pairs.length > 1 || versions ? facts(pairs) : element("p", { class: "note" }, "The run does not say its settings.");
+  return pairs.length > 1 || versions ? factList(pairs) : element("p", { class: "note" }, "The run does not record its settings.");
 }
 
 function chainList(chain) {

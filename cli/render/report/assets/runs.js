@@ -1,5 +1,6 @@
-// The data of the page: unpacked when it is needed.
+// The data of the page, which is unpacked when it is needed.
 
+/** Return the data in an element of the page; null if the element is empty. */
 async function unpacked(id) {
   const packed = byId(id).textContent;
   if (!packed) return null;
@@ -8,27 +9,27 @@ async function unpacked(id) {
   return JSON.parse(await new Response(stream).text());
 }
 
-const KEPT_BLOCKS = 16;
+const MAX_CACHED_BLOCKS = 16;
 
-/** A run: the columns of its head, and the details of its tokens on request. */
+/** A run: its overview, and the details of its tokens, which are unpacked in blocks. */
 class Run {
-  constructor(number, head) {
-    Object.assign(this, head);
+  constructor(number, overview) {
+    Object.assign(this, overview);
     this.number = number;
-    this.length = head.texts.length;
-    this.pieceOf = new Map(head.pieces[0].map((id, position) => [id, head.pieces[1][position]]));
+    this.length = overview.texts.length;
+    this.contentById = new Map(overview.contents[0].map((id, position) => [id, overview.contents[1][position]]));
     this.blocks = new Map();
     this.surprises = this.mostSurprising();
-    this.fallenAt = head.fallen.flatMap((fallen, index) => (fallen ? [index] : []));
+    this.droppedTopIndices = overview.droppedTop.flatMap((dropped, index) => (dropped ? [index] : []));
   }
 
-  /** The prompt as it was typed; null if it is not recorded. */
+  /** The prompt without a chat template; null if it is not recorded. */
   get prompt() {
     const prompt = this.settings?.prompt;
     return typeof prompt === "string" ? prompt : null;
   }
 
-  /** The prompt, if its tokens are not recorded; null otherwise. */
+  /** The prompt if its tokens are not recorded; otherwise null. */
   get promptText() {
     return this.promptTokens > 0 ? null : this.prompt;
   }
@@ -37,46 +38,46 @@ class Run {
     return new Run(number, await unpacked(`run-${number}`));
   }
 
-  /** The piece of a token: a text, or bytes that are not UTF-8. */
-  piece(id) {
-    return this.pieceOf.get(id) ?? "\ufffd";
+  /** Return the content of a token: a string, or a list of bytes that are not UTF-8. */
+  contentOf(id) {
+    return this.contentById.get(id) ?? "\ufffd";
   }
 
-  /** The piece of the token at this index. */
-  pieceAt(index) {
-    return this.ids[index] === null ? this.texts[index] : this.piece(this.ids[index]);
+  /** Return the content of the token at an index. */
+  contentAt(index) {
+    return this.ids[index] === null ? this.texts[index] : this.contentOf(this.ids[index]);
   }
 
-  /** Which token it is, counted from 0 as `gen inspect --token` counts; in the prompt or among those written. */
-  placeOf(index) {
+  /** Return the number of a token in words, counted from 0 as in `gen inspect --token`. */
+  positionText(index) {
     return index < this.promptTokens ? `prompt, token ${countText(index)}` : `token ${countText(index - this.promptTokens)}`;
   }
 
-  /** The tokens that `n` goes to, in the order of the text: ten, or two in a hundred of a long run. */
+  /** Return the indices of the ten most surprising tokens, or of 2 % of a long run, in the order of the text. */
   mostSurprising() {
     const count = Math.max(10, Math.ceil(this.length * 0.02));
-    return this.bySurprise().slice(0, count).sort((one, other) => one - other);
+    return this.bySurprise().slice(0, count).sort((first, second) => first - second);
   }
 
-  /** The indices of the tokens with a logprob, the most surprising first. */
+  /** Return the indices of the tokens with a logprob, the most surprising first. */
   bySurprise() {
-    const known = this.logprobs.flatMap((logprob, index) => (logprob === null ? [] : [index]));
-    return known.sort((one, other) => this.logprobs[one] - this.logprobs[other]);
+    const indices = this.logprobs.flatMap((logprob, index) => (logprob === null ? [] : [index]));
+    return indices.sort((first, second) => this.logprobs[first] - this.logprobs[second]);
   }
 
-  /** What is recorded of a token beside its logprob: its trace, and alternatives. Null if there is nothing. */
+  /** Return the trace and the alternatives of a token; null if neither is recorded. */
   async details(index) {
     const number = Math.floor(index / this.blockTokens);
     if (!this.blocks.has(number)) {
       this.blocks.set(number, unpacked(`run-${this.number}-block-${number}`));
-      if (this.blocks.size > KEPT_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
+      if (this.blocks.size > MAX_CACHED_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
     }
     const block = await this.blocks.get(number);
     return block === null ? null : block[index % this.blockTokens];
   }
 }
 
-/** A packed trace, with its columns computed. */
+/** The trace of a token, computed from its packed form. */
 class Trace {
   constructor(packed, chosenId) {
     this.stages = packed.stages;
@@ -94,11 +95,11 @@ class Trace {
       logits = packed.logits[stage] ?? logits;
       const total = packed.totals[stage];
       this.candidates.forEach((candidate, row) => {
-        const isGone = candidate.droppedBy >= 0 && stage >= candidate.droppedBy;
+        const isDropped = candidate.droppedBy >= 0 && stage >= candidate.droppedBy;
         const logit = logits[row];
-        candidate.logits.push(isGone ? null : logit);
+        candidate.logits.push(isDropped ? null : logit);
         if (typeof total !== "number") candidate.probs.push(total[row]);
-        else candidate.probs.push(isGone ? null : logit === null ? 0 : Math.exp(logit - total));
+        else candidate.probs.push(isDropped ? null : logit === null ? 0 : Math.exp(logit - total));
       });
     });
   }
@@ -107,45 +108,46 @@ class Trace {
     return this.candidates.find((candidate) => candidate.isChosen) ?? null;
   }
 
-  /** The model's likeliest token. */
-  get likeliest() {
+  /** The candidate with the highest probability of the model. */
+  get topCandidate() {
     return this.byProbability(0)[0] ?? null;
   }
 
-  /** The candidates of a stage, the likeliest first. */
+  /** Return the candidates after a stage, the most likely first. */
   byProbability(stage) {
     const present = this.candidates.filter((candidate) => candidate.probs[stage] !== null);
-    return present.sort((one, other) => other.probs[stage] - one.probs[stage]);
+    return present.sort((first, second) => second.probs[stage] - first.probs[stage]);
   }
 
   /**
-   * The intervals of the last stage's candidates in the order of the draw; only the drawn one's if that is unknown.
-   * A trace does not have the order. Those that samplers leave are tried: the drawn token's interval tells which it is.
+   * Return the intervals of the candidates after the last stage; only one, for the drawn token, if the order is unknown.
+   * A trace does not record the order of the candidates. So the usual orders are tried until one of them gives the
+   * recorded interval of the drawn token.
    */
   intervals() {
     const { low, high } = this.draw;
     for (const order of this.possibleOrders()) {
-      const known = [];
+      const intervals = [];
       let sum = 0;
       for (const candidate of order) {
-        known.push({ candidate, low: sum, high: (sum += candidate.probs.at(-1)) });
+        intervals.push({ candidate, low: sum, high: (sum += candidate.probs.at(-1)) });
       }
-      const drawn = known.find((interval) => interval.candidate.isChosen);
-      if (drawn && Math.abs(drawn.low - low) < 1e-4 && Math.abs(drawn.high - high) < 1e-4) return known;
+      const drawn = intervals.find((interval) => interval.candidate.isChosen);
+      if (drawn && Math.abs(drawn.low - low) < 1e-4 && Math.abs(drawn.high - high) < 1e-4) return intervals;
     }
     return [{ candidate: this.chosen, low, high }];
   }
 
-  /** By probability; by id; and by how near a token's surprise was to the entropy, as `typical` leaves them. */
+  /** Return the candidates in the orders in which samplers leave them: by probability, by id, and as `typical`. */
   possibleOrders() {
     const present = this.candidates.filter((candidate) => candidate.probs.at(-1) !== null);
-    const by = (key) => present.toSorted((one, other) => key(one) - key(other));
+    const by = (key) => present.toSorted((first, second) => key(first) - key(second));
     const typical = this.stages.map((stage, number) => by((candidate) => Math.abs(-Math.log(candidate.probs[number]) - stage.entropy)));
     return [by((candidate) => -candidate.probs.at(-1)), by((candidate) => candidate.id), ...typical];
   }
 }
 
-/** The index from which the runs differ, counted without their prompts; null if they are the same. */
+/** Return the index of the first different token, counted after the prompts; null if the runs are the same. */
 function firstDifference(runs) {
   const lengths = runs.map((run) => run.length - run.promptTokens);
   const isSameAt = (index) => {
@@ -159,7 +161,7 @@ function firstDifference(runs) {
   return lengths.every((length) => length === shortest) ? null : shortest;
 }
 
-/** True if no two of the runs have different prompts; a run may be without its prompt's tokens, or without its text. */
+/** Return whether the prompts of the runs are the same, as far as their tokens or texts are recorded. */
 function havePromptInCommon(runs) {
   const prompts = runs.filter((run) => run.promptTokens > 0).map((run) => run.texts.slice(0, run.promptTokens).join(""));
   const texts = runs.filter((run) => run.prompt !== null).map((run) => run.prompt);

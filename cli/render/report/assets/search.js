@@ -1,6 +1,6 @@
-// Search in the texts of the runs that are shown.
+// The search in the texts of the runs on the page.
 
-/** The matches of a text in a run, as lists of the indices of tokens. Upper and lower case are alike. */
+/** Return the matches of a query in a run, each as a list of token indices. Upper and lower case are equal. */
 function matchesIn(run, query) {
   const wanted = query.toLowerCase();
   if (!wanted) return [];
@@ -20,16 +20,16 @@ function matchesIn(run, query) {
   return matches;
 }
 
-/** The matches in the runs of a report, and the one that the reader is at. */
+/** The matches of a query in the runs of a report, and the current match. */
 class Search {
   constructor(report) {
     this.report = report;
     this.matches = [];
-    this.match = -1;
+    this.current = -1; // index in `matches`; -1 if there is none
   }
 
-  /** Mark the matches of a text, and go to the first one from the chosen token on if `goes`. */
-  mark(query, goes = true) {
+  /** Mark all matches of a query. If `moves` is true, go to the first match at or after the selected token. */
+  mark(query, moves = true) {
     for (const old of document.querySelectorAll(".t.match")) old.classList.remove("match");
     this.matches = this.report.columns.flatMap(({ run }, column) => matchesIn(run, query)
       .map((indices) => ({ column, indices }))
@@ -37,22 +37,25 @@ class Search {
     for (const { column, indices } of this.matches) {
       for (const index of indices) this.report.view(column, index).span(index)?.classList.add("match");
     }
-    this.match = -1;
+    this.current = -1;
     byId("matches").textContent = query ? (this.matches.length ? countText(this.matches.length) : "none") : "";
-    if (query && goes) this.next(1, true);
+    if (query && moves) this.next(1, true);
   }
 
-  /** Go to the next match, or the one before; the first time to the first one from the chosen token on. */
+  /**
+   * Go to the next match (`step` 1) or the previous one (-1). If `isFirst` is true, go to the first match at or after
+   * the selected token.
+   */
   next(step, isFirst = false) {
     if (!this.matches.length) return;
     if (isFirst) {
-      const here = this.matches.findIndex(({ column, indices }) => column === this.report.active && indices.at(-1) >= this.report.token);
-      this.match = Math.max(here, 0);
-    } else this.match = (this.match + step + this.matches.length) % this.matches.length;
-    const { column, indices } = this.matches[this.match];
-    const number = this.match;
+      const nearest = this.matches.findIndex(({ column, indices }) => column === this.report.active && indices.at(-1) >= this.report.token);
+      this.current = Math.max(nearest, 0);
+    } else this.current = (this.current + step + this.matches.length) % this.matches.length;
+    const { column, indices } = this.matches[this.current];
+    const number = this.current;
     this.report.select(column, indices[0], { focus: false });
-    this.match = number;
+    this.current = number; // select() may have marked the matches again
     byId("matches").textContent = `${countText(number + 1)} of ${countText(this.matches.length)}`;
   }
 }

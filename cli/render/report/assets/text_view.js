@@ -1,8 +1,8 @@
-// The text of a run: an element per token, tinted and marked.
+// The text of a run, with a tinted element for each token.
 
-const LEAST_CHUNK_TOKENS = 48;
+const MIN_CHUNK_TOKENS = 48;
 
-/** The tokens of a run from `first` to before `end`, in an element with the role of a list of options. */
+/** A view of the tokens of a run from index `first` to `end` (exclusive), as options of a listbox. */
 class TextView {
   constructor(container, run, first, end, idPrefix) {
     this.container = container;
@@ -15,14 +15,14 @@ class TextView {
     container.hidden = first === end;
   }
 
-  /** Parts that end at line ends, so that a browser lays out only those that are seen. */
+  /** Return the text in chunks that end with a newline, so that a browser lays out only the visible chunks. */
   chunks(first, end) {
     const chunks = [];
     let chunk = element("div", { class: "chunk", dir: "auto", role: "presentation" });
     if (first === 0 && this.run.promptText) chunk.append(this.promptSpan());
     for (let index = first; index < end; index += 1) {
       chunk.append(this.tokenSpan(index));
-      const isFull = chunk.childNodes.length >= LEAST_CHUNK_TOKENS && this.run.texts[index].endsWith("\n");
+      const isFull = chunk.childNodes.length >= MIN_CHUNK_TOKENS && this.run.texts[index].endsWith("\n");
       if (isFull || index === end - 1) {
         chunks.push(chunk);
         chunk = element("div", { class: "chunk", dir: "auto", role: "presentation" });
@@ -31,7 +31,7 @@ class TextView {
     return chunks;
   }
 
-  /** The prompt of a run that was recorded without the tokens of its prompt. */
+  /** Return an element with the prompt, for a run without the tokens of its prompt. */
   promptSpan() {
     const { promptText, texts } = this.run;
     const touchesText = !/\s$/.test(promptText) && !/^\s/.test(texts[0] ?? "");
@@ -40,9 +40,9 @@ class TextView {
 
   tokenSpan(index) {
     const run = this.run;
-    const names = ["t", `h${heat(run.logprobs[index])}`];
+    const names = ["t", `h${heatLevel(run.logprobs[index])}`];
     if (index < run.promptTokens) names.push("prompt");
-    if (run.fallen[index]) names.push("fallen");
+    if (run.droppedTop[index]) names.push("top-dropped");
     const span = document.createElement("span");
     const [text, kind] = shownText(run, index);
     if (kind) names.push(kind);
@@ -65,18 +65,21 @@ class TextView {
   }
 }
 
-/** The text of a token's element, and the kind of element if the text is not the model's own. */
+/** Return the text that is shown for a token, and a CSS class if the text is not the token's text. */
 function shownText(run, index) {
   const text = visible(run.texts[index]);
   if (text !== "") {
-    const withEnds = text.replace(/\n/g, "\u21b5\n");
-    return [withEnds, text.trim() === "" && text.includes("\n") ? "line-end" : ""];
+    const withNewlineMarks = text.replace(/\n/g, "\u21b5\n");
+    return [withNewlineMarks, text.trim() === "" && text.includes("\n") ? "line-end" : ""];
   }
-  const piece = run.pieceAt(index);
-  return typeof piece === "string" && piece !== "" ? [visible(piece), "hidden-token"] : ["\u25ab", "hidden-token"];
+  const content = run.contentAt(index);
+  return typeof content === "string" && content !== "" ? [visible(content), "hidden-token"] : ["\u25ab", "hidden-token"];
 }
 
-/** The token above or below another one, at the same place of the line; itself if there is no such line. */
+/**
+ * Return the position of the token below a token (`step` 1) or above it (-1), at about the same place of the line.
+ * If there is no such line, return `position`.
+ */
 function tokenOnNextLine(spans, position, step) {
   const start = spans[position].getClientRects()[0];
   if (!start) return position;

@@ -1,6 +1,6 @@
-// What there is to know about one token. It is built when the token is chosen.
+// The panel with the details of the selected token.
 
-/** Fills the panel with a token of a run. */
+/** The panel of the selected token. A click on a neighbor calls `select` with its index. */
 class TokenPanel {
   constructor(container, select) {
     this.container = container;
@@ -13,7 +13,7 @@ class TokenPanel {
   async show(run, index) {
     this.shown = { run, index };
     const details = await run.details(index);
-    if (this.shown.run !== run || this.shown.index !== index) return; // another one was chosen meanwhile
+    if (this.shown.run !== run || this.shown.index !== index) return; // another token was selected in the meantime
     const trace = details?.stages ? new Trace(details, run.ids[index]) : null;
     this.container.replaceChildren(
       ...[
@@ -22,7 +22,7 @@ class TokenPanel {
         trace?.draw && drawSection(trace, run, this.container.clientWidth),
         trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
         trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
-        details?.others && section(trace ? "Further likely tokens" : "Alternatives", alternatives(details.others)),
+        details?.alternatives && section(trace ? "Other likely tokens" : "Alternatives", alternativeTable(details.alternatives)),
         run.hasTrace ? null : withoutTrace(),
       ].filter(Boolean),
     );
@@ -34,21 +34,21 @@ class TokenPanel {
   }
 
   heading(run, index) {
-    const piece = run.pieceAt(index);
+    const content = run.contentAt(index);
     const isPrompt = index < run.promptTokens;
     const count = isPrompt ? run.promptTokens : run.length - run.promptTokens;
-    const place = `${run.placeOf(index)} of 0 \u2026 ${countText(count - 1)}`;
+    const position = `${run.positionText(index)} of 0 \u2026 ${countText(count - 1)}`;
     const id = run.ids[index] === null ? "" : ` · id ${run.ids[index]}`;
     const logprob = run.logprobs[index];
     return element("header", { class: "token-heading" },
-      element("button", { type: "button", class: "step", "aria-label": "The token before", onclick: () => this.select(index - 1), disabled: index === 0 }, "‹"),
+      element("button", { type: "button", class: "step", "aria-label": "Previous token", onclick: () => this.select(index - 1), disabled: index === 0 }, "‹"),
       element("div", {},
-        element("h2", { id: "token-name" }, tokenName(piece)),
-        element("p", { class: "note" }, `${place}${id} · bytes ${hexadecimal(bytesOf(piece))}`),
+        element("h2", { id: "token-name" }, tokenName(content)),
+        element("p", { class: "note" }, `${position}${id} · bytes ${hexadecimal(bytesOf(content))}`),
         element("p", { class: "numbers" }, logprob === null ? "no logprob is recorded"
           : [element("b", { id: "probability" }, probabilityText(Math.exp(logprob))), ` probability · surprise ${numberText(-logprob)} nats`,
             run.entropies[index] === null ? null : ` · entropy ${numberText(run.entropies[index])} nats`])),
-      element("button", { type: "button", class: "step", "aria-label": "The next token", onclick: () => this.select(index + 1), disabled: index === run.length - 1 }, "›"));
+      element("button", { type: "button", class: "step", "aria-label": "Next token", onclick: () => this.select(index + 1), disabled: index === run.length - 1 }, "›"));
   }
 
   unitButtons() {
@@ -58,11 +58,11 @@ class TokenPanel {
   }
 
   candidateTable(run, trace) {
-    const stageHead = (stage) => element("th", { scope: "col" }, element("span", { class: "number" }, placeInChain(stage)), breakable(stage.name));
+    const stageHeader = (stage) => element("th", { scope: "col" }, element("span", { class: "number" }, stepLabel(stage)), breakable(stage.name));
     const foot = (title, values) => element("tr", {}, element("th", { scope: "row" }, title), values.map((value) => element("td", {}, value)));
     const table = element("table", { class: "candidates" },
       element("caption", { class: "hidden" }, `${this.showsLogits ? "Logit" : "Probability"} of each candidate after each stage`),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "token"), trace.stages.map(stageHead))),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "token"), trace.stages.map(stageHeader))),
       element("tbody", {}, trace.candidates.map((candidate) => this.candidateRow(run, trace, candidate))),
       element("tfoot", {},
         foot("kept", trace.stages.map((stage) => countText(stage.kept))),
@@ -73,15 +73,15 @@ class TokenPanel {
   candidateRow(run, trace, candidate) {
     const cells = trace.stages.map((stage, number) => {
       if (candidate.probs[number] === null) {
-        const isFall = number === candidate.droppedBy;
-        return element("td", { class: isFall ? "gone falls" : "gone", title: isFall ? `dropped by ${visible(stage.name)}` : null }, isFall ? "\u00d7" : "\u00b7");
+        const isDropStage = number === candidate.droppedBy;
+        return element("td", { class: isDropStage ? "gone dropped-here" : "gone", title: isDropStage ? `dropped by ${visible(stage.name)}` : null }, isDropStage ? "\u00d7" : "\u00b7");
       }
       const cell = element("td", {}, this.showsLogits ? numberText(candidate.logits[number]) : probabilityText(candidate.probs[number]));
       cell.style.setProperty("--share", candidate.probs[number].toFixed(4));
       return cell;
     });
     return element("tr", { class: candidate.isChosen ? "chosen" : null, "data-id": candidate.id },
-      element("th", { scope: "row" }, candidate.isChosen ? element("span", { class: "hidden" }, "chosen: ") : null, tokenName(run.piece(candidate.id))), cells);
+      element("th", { scope: "row" }, candidate.isChosen ? element("span", { class: "hidden" }, "chosen: ") : null, tokenName(run.contentOf(candidate.id))), cells);
   }
 }
 
@@ -92,61 +92,62 @@ function section(title, ...children) {
 function drawSection(trace, run, width) {
   const intervals = trace.intervals();
   const isAlone = intervals.length === 1 && trace.stages.at(-1).kept > 1;
-  const words = isAlone ? "Only the drawn token’s place is known: the run does not have the order of the others." : null;
-  return section("Draw", drawBar(trace, run, intervals, width), words && element("p", { class: "note" }, words));
+  const note = isAlone ? "Only the interval of the drawn token is known, because the run does not record the order of the candidates." : null;
+  return section("Draw", drawBar(trace, run, intervals, width), note && element("p", { class: "note" }, note));
 }
 
-/** A name that may break behind its underscores. */
+/** Return a name that may be wrapped after its underscores. */
 function breakable(name) {
   return visible(name).split(/(?<=_)/).flatMap((part) => [part, element("wbr")]);
 }
 
-/** What decided the token, in sentences. */
+/** Return sentences on why the token was chosen; null without a trace. */
 function verdict(run, index, trace) {
   if (trace === null) return null;
   const sentences = [element("p", { class: "decision" }, decision(run, index, trace))];
-  const { likeliest, chosen } = trace;
-  if (likeliest && likeliest === chosen) {
-    sentences.push(element("p", {}, "It is the model’s likeliest token."));
-  } else if (likeliest) {
-    const fallen = likeliest.droppedBy >= 0 ? [" was dropped by ", element("b", {}, visible(trace.stages[likeliest.droppedBy].name)), "."]
+  const { topCandidate, chosen } = trace;
+  if (topCandidate && topCandidate === chosen) {
+    sentences.push(element("p", {}, "It is the model’s most likely token."));
+  } else if (topCandidate) {
+    const isDropped = topCandidate.droppedBy >= 0;
+    const outcome = isDropped ? [" was dropped by ", element("b", {}, visible(trace.stages[topCandidate.droppedBy].name)), "."]
       : [" was still a candidate for the draw."];
-    sentences.push(element("p", { class: likeliest.droppedBy >= 0 ? "fell" : null },
-      "The model’s likeliest token ", tokenName(run.piece(likeliest.id)), ` (${probabilityText(likeliest.probs[0])})`, fallen));
+    sentences.push(element("p", { class: isDropped ? "was-dropped" : null },
+      "The model’s most likely token ", tokenName(run.contentOf(topCandidate.id)), ` (${probabilityText(topCandidate.probs[0])})`, outcome));
   }
   return element("div", { class: "verdict" }, sentences);
 }
 
 function decision(run, index, trace) {
   const last = trace.stages[trace.stages.length - 1];
-  if (trace.isForced) return "Forced: the grammar allowed one text only, which went on with this token.";
-  if (trace.draw === null) return `No random number: ${visible(last.name)} took it.`;
+  if (trace.isForced) return "Forced: the grammar allowed only one text, which continues with this token.";
+  if (trace.draw === null) return `No random number: ${visible(last.name)} selected this token.`;
   const { u, low, high } = trace.draw;
-  return [`u = ${u.toFixed(4)} lies in ${low.toFixed(4)} … ${high.toFixed(4)}: `, tokenName(run.pieceAt(index))];
+  return [`u = ${u.toFixed(4)} lies in ${low.toFixed(4)} … ${high.toFixed(4)}: `, tokenName(run.contentAt(index))];
 }
 
 function stageTable(trace) {
   const rows = trace.stages.map((stage, number) => element("tr", {},
-    element("td", { class: "number" }, placeInChain(stage)),
+    element("td", { class: "number" }, stepLabel(stage)),
     element("th", { scope: "row" }, breakable(stage.name)),
     element("td", {}, countText(stage.kept)),
     element("td", {}, numberText(stage.entropy)),
-    element("td", { class: "what" }, stage.note ? visible(stage.note) : unchanged(trace, number))));
+    element("td", { class: "what" }, stage.note ? visible(stage.note) : defaultNote(trace, number))));
   return element("div", { class: "scroll" }, element("table", { class: "stages" },
-    element("thead", {}, element("tr", {}, ["", "stage", "kept", "entropy", "what it did"].map((title) => element("th", { scope: "col" }, title)))),
+    element("thead", {}, element("tr", {}, ["", "stage", "kept", "entropy", "effect"].map((title) => element("th", { scope: "col" }, title)))),
     element("tbody", {}, rows)));
 }
 
-/** Words for a stage without a note of its own. */
-function unchanged(trace, number) {
-  if (number === 0) return "what the model computed";
-  const gone = trace.stages[number - 1].kept - trace.stages[number].kept;
-  return gone > 0 ? `dropped ${countText(gone)}` : "";
+/** Return a note for a stage that has none. */
+function defaultNote(trace, number) {
+  if (number === 0) return "computed by the model";
+  const droppedCount = trace.stages[number - 1].kept - trace.stages[number].kept;
+  return droppedCount > 0 ? `dropped ${countText(droppedCount)}` : "";
 }
 
-function alternatives(others) {
-  const rows = others.map(([piece, logprob]) => element("tr", {},
-    element("th", { scope: "row" }, tokenName(piece)),
+function alternativeTable(alternatives) {
+  const rows = alternatives.map(([content, logprob]) => element("tr", {},
+    element("th", { scope: "row" }, tokenName(content)),
     shareCell(logprob),
     element("td", {}, numberText(logprob))));
   return element("table", { class: "alternatives" },
