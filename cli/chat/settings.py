@@ -141,7 +141,8 @@ class ChatSettings:
         if settings.has_default_length:
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
         self._grammar_options = options.grammar
-        self.settings, self.spec = settings, grammar_spec(options.grammar, settings)
+        self.settings = settings
+        self.spec = grammar_spec(options.grammar, settings)
 
     @staticmethod
     def needs_model(options: ConversationOptions) -> bool:

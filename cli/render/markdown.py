@@ -469,7 +469,8 @@ class _Scan:
     """
 
     def __init__(self, source: str) -> None:
-        self.source, self.position = source, 0
+        self.source = source
+        self.position = 0
         self.openers: list[_Opener] = []
         self.unsettled_from: int | None = None
 

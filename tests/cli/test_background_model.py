@@ -33,8 +33,8 @@ def loads(monkeypatch):
         def __init__(self, plan):
             loads.append(plan)
 
-        def drop(self):
-            loads.append("dropped")
+        def cancel(self):
+            loads.append("canceled")
 
     monkeypatch.setattr("logitsmith.engine.native.model.BackgroundLoad", Load)
     return loads
@@ -56,7 +56,7 @@ def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_mo
         assert background_model is None
     with load_in_background(options, LogOptions(), is_needed=False) as background_model:
         assert background_model is None
-    monkeypatch.setattr(background, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(background, "_MAX_BACKGROUND_BYTES", 1000)
     with load_in_background(options, LogOptions()) as background_model:
         assert background_model is None
     assert loads == []
@@ -65,17 +65,17 @@ def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_mo
 TOKENS = {None: None, -1: None, 15: True, 16: None}
 
 
-@pytest.mark.parametrize(("tokens", "mmap"), TOKENS.items(), ids=str)
-def test_for_a_few_tokens_the_file_is_mapped(tokens, mmap):
-    assert load_arguments(ModelOptions(), {}, print, tokens)["mmap"] is mmap
-    assert load_arguments(ModelOptions(mmap=False), {}, print, tokens)["mmap"] is False
+@pytest.mark.parametrize(("max_tokens", "mmap"), TOKENS.items(), ids=str)
+def test_for_a_few_tokens_the_file_is_mapped(max_tokens, mmap):
+    assert load_arguments(ModelOptions(), {}, print, max_tokens)["mmap"] is mmap
+    assert load_arguments(ModelOptions(mmap=False), {}, print, max_tokens)["mmap"] is False
 
 
-def test_it_is_dropped_in_the_end(loads, pruned_model):
+def test_it_is_canceled_in_the_end(loads, pruned_model):
     with load_in_background(ModelOptions(model=str(pruned_model)), LogOptions()) as background_model:
         assert background_model.spec.path == pruned_model
         assert [plan.path for plan in loads] == [pruned_model]
-    assert loads[1:] == ["dropped"]
+    assert loads[1:] == ["canceled"]
 
 
 @pytest.mark.parametrize("command", ["run", "next"])
