@@ -43,8 +43,8 @@ class DamagedError(Exception):
 class GgufHeader:
     """What the header of a GGUF file holds, as far as it is read.
 
-    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``bytes_without_token``, the bytes that the
-    vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
+    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``bytes_without_token``, the bytes
+    that the vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
     """
 
     values: Values

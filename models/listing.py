@@ -40,8 +40,8 @@ class ModelEntry:
         source: The tool, such as ``Ollama``; ``bundled``; or the folder of the user's config.
         path: The GGUF file; of a split model, the first part.
         parts: All its files that exist; none if the file is missing that a tool names.
-        ollama_settings_file: JSON file with the sampling settings that Ollama keeps for the model; None if there is
-            none.
+        ollama_settings_file: JSON file with the sampling settings that Ollama keeps for the model; None if there
+            is none.
     """
 
     name: str
@@ -78,7 +78,8 @@ def list_models(
         folders: The user's own model folders.
         report: Called with a sentence for each folder that cannot be read.
         includes_all_names: True: a file that two tools name is listed under each of the names.
-        includes_missing: True: models of Ollama whose file is missing are listed, too; see `ModelEntry.is_missing`.
+        includes_missing: True: models of Ollama whose file is missing are listed, too; see
+            `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Presets: YAML files of settings, the search path, and the settings of a run; presets of other tools."""
+"""Presets (YAML files of settings), the search path, the settings of a run, and presets of other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the user's config.yaml, and what is said of wrong ones."""
+"""The keys of the user's config.yaml, with messages for wrong keys and values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .errors import PresetError
 from .preset import check_keys, field_message
 
-_NEEDED = {
+_ALLOWED_VALUES = {
     "model": "a path or a model's name",
     "preset": "a name or a path",
     "model_folders": "a list of folders",
 }
-"""What each key takes, in words, for messages."""
+"""The allowed values of each key, as noun phrases for messages."""
 
 
 class ConfigTable(BaseModel):
-    """The keys and values of config.yaml, as they are written."""
+    """The keys and values of config.yaml, as the file gives them; see `UserConfig`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -29,11 +29,11 @@ class ConfigTable(BaseModel):
 
     @classmethod
     def checked(cls, table: Mapping[Any, Any], origin: str) -> ConfigTable:
-        """Return the table of a file. Raises ``PresetError`` that begins with ``origin``."""
+        """Return the validated table of a file. Raises ``PresetError`` that begins with ``origin``."""
         try:
             check_keys(cls, table)
             return cls.model_validate(table)
         except ValidationError as error:
-            raise PresetError(f"{origin}: {field_message(error, table, _NEEDED)}") from None
+            raise PresetError(f"{origin}: {field_message(error, table, _ALLOWED_VALUES)}") from None
         except PresetError as error:
             raise PresetError(f"{origin}: {error}") from None

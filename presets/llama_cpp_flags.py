@@ -1,11 +1,12 @@
-"""The table of flags of llama.cpp's programs, each with its meaning there and the advice of `gen`.
+"""The table of flags of llama.cpp's programs, with the meaning of each flag and advice for users of `gen`.
 
-llama_cpp_flags.tsv has a line for each flag, or for several alike. Its columns:
+llama_cpp_flags.tsv has a line for each flag, or for several similar flags. The columns of a line:
 
-- ``names``: all names, separated by spaces; one that ends in ``*`` is the beginning of names.
-- ``option``: the setting that an import of a command line reads; empty for flags that an import leaves out.
-- ``meaning``: noun phrase for the flag in llama.cpp; empty if `gen` has the flag, or is unlike the program.
-- ``advice``: what to do in `gen`.
+- ``names``: all names, separated by spaces. A name that ends in ``*`` stands for all names with this start.
+- ``option``: the setting that an import of a command line reads; empty for flags that an import ignores.
+- ``meaning``: noun phrase for the meaning in llama.cpp; empty for a flag that `gen` has as well, and for flags of
+  programs that have no counterpart in `gen`.
+- ``advice``: what to use in `gen` instead.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = Path(__file__).with_name("llama_cpp_flags.tsv")
-"""Names are those of llama.cpp's common/arg.cpp of October 2026, and former ones that people still type."""
+"""The table. Its names are those of llama.cpp's common/arg.cpp of October 2026, and older names still in use."""
 
 
 class LlamaCppFlag(NamedTuple):
-    """A line of the table; the fields are its columns."""
+    """A line of the table.
+
+    Attributes:
+        names: all names of the flag; a name that ends in ``*`` stands for all names with this start.
+        option: the setting that an import of a command line reads; empty for flags that an import ignores.
+        meaning: noun phrase for the meaning in llama.cpp; may be empty.
+        advice: what to use in `gen` instead; empty if ``meaning`` is empty.
+    """
 
     names: tuple[str, ...]
     option: str = ""
@@ -29,7 +37,7 @@ class LlamaCppFlag(NamedTuple):
 
 @cache
 def llama_cpp_flags() -> tuple[LlamaCppFlag, ...]:
-    """Return the table. The file is read at the first call, because few runs need a flag of llama.cpp."""
+    """Return the lines of the table. The file is read at the first call, because few runs need the table."""
     _, *lines = _FILE.read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines)
     return tuple(LlamaCppFlag(tuple(names.split()), *values) for names, *values in rows)
@@ -41,16 +49,16 @@ def _flags_by_name() -> dict[str, LlamaCppFlag]:
 
 
 def find_llama_cpp_flag(name: str) -> LlamaCppFlag | None:
-    """Return the flag that llama.cpp has by this name; None if it has none."""
+    """Return llama.cpp's flag with this name, given with dashes; None if there is none."""
     by_name = _flags_by_name()
     if name in by_name:
         return by_name[name]
-    beginnings = (known for known in by_name if known.endswith("*"))
-    return next((by_name[known] for known in beginnings if name.startswith(known[:-1])), None)
+    patterns = (known_name for known_name in by_name if known_name.endswith("*"))
+    return next((by_name[pattern] for pattern in patterns if name.startswith(pattern[:-1])), None)
 
 
 @cache
 def options_without_dashes() -> dict[str, str]:
-    """Return the option of each flag by its name without dashes; empty for flags that an import leaves out."""
+    """Return the option of each flag by the flag's name without dashes; empty for flags that imports ignore."""
     names = ((name, flag) for flag in llama_cpp_flags() for name in flag.names if not name.endswith("*"))
     return {name.lstrip("-"): flag.option for name, flag in names}

@@ -1,4 +1,4 @@
-"""A preset: its fields, what is wrong with one, and reading one by name or path."""
+"""A preset: its fields, their validation, and loading a preset by name or path."""
 
 from __future__ import annotations
 
@@ -35,46 +35,46 @@ DEFAULT_CHAIN: tuple[Any, ...] = (
     {"temperature": 0.8},
     "dist",
 )
-"""llama.cpp's own chain, with its defaults."""
+"""llama.cpp's default chain, without the steps that are off in it."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]})]
 
 
 class Preset(BaseModel):
-    """Settings for a generation, as a preset file holds them; its fields are the keys of the file.
+    """Settings for a generation. The fields are the keys of a preset file.
 
-    `name` and `source` say where it came from; they are not keys. The constructor raises pydantic's
-    ``ValidationError`` for a preset that is wrong; `from_table` raises ``PresetError`` instead.
+    The properties `name`, `source` and `origin` are not keys; they identify the file. For values that are not
+    allowed, the constructor raises pydantic's ``ValidationError``, and `from_table` raises ``PresetError``.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title="logitsmith preset")
 
     needed: ClassVar[Mapping[str, str]] = {
-        "description": "a text",
-        "chain": "a list of steps, or a text such as 'top_k40 > temp0.8'",
-        "seed": f"a whole number within 0..{SEED_MAX}",
-        "max_tokens": "a whole number ≥ 1, or -1 for no limit",
-        "stop": "a text or a list of texts",
-        "system": "a text",
-        "grammar": "a text or an object",
+        "description": "a string",
+        "chain": "a list of steps, or a string such as 'top_k40 > temp0.8'",
+        "seed": f"an integer within 0..{SEED_MAX}",
+        "max_tokens": "an integer ≥ 1, or -1 for no limit",
+        "stop": "a string or a list of strings",
+        "system": "a string",
+        "grammar": "a string or a table",
     }
-    """What each key takes, in words."""
+    """The allowed values of each key, as noun phrases for messages."""
 
     description: str = Field(default="", description="what the preset is for, in one line")
     chain: list[Any] | str = Field(
-        default=list(DEFAULT_CHAIN), description="the samplers, in the order in which they work"
+        default=list(DEFAULT_CHAIN), description="the samplers, in the order in which they are applied"
     )
     seed: int | None = Field(
-        default=None, ge=0, le=SEED_MAX, description="seed of the random numbers; none: a new one each run"
+        default=None, ge=0, le=SEED_MAX, description="seed of the random numbers; none: a new seed for each run"
     )
     max_tokens: Annotated[int, Field(ge=1)] | Literal[-1] | None = Field(
-        default=None, description="tokens to make at most; -1: no limit"
+        default=None, description="maximum number of tokens; -1: no limit"
     )
-    stop: _Stop = Field(default=[], description="texts that end the generation; they are not part of it")
+    stop: _Stop = Field(default=[], description="strings that end the generation; they are not part of the output")
     system: str | None = Field(default=None, description="system message of a chat")
     grammar: str | dict[str, Any] | None = Field(
-        default=None, description="what the text must match: a grammar as text, or a table"
+        default=None, description="the grammar that the output must match: a name, GBNF text, or a table"
     )
 
     _name: str = PrivateAttr(default="")
@@ -84,32 +84,32 @@ class Preset(BaseModel):
 
     @property
     def name(self) -> str:
-        """The name that it was found by; empty if it comes from no file."""
+        """The name of the preset; empty if the preset does not come from a file."""
         return self._name
 
     @property
     def source(self) -> str:
-        """The path of its file as text, or ``built-in``; empty if it comes from no file."""
+        """The path of the file as a string, or ``built-in``; empty if the preset does not come from a file."""
         return self._source
 
     @property
     def origin(self) -> str:
-        """What a message about it begins with, such as ``mine.yaml``; empty if it comes from no file."""
+        """The start of messages about the preset, such as ``mine.yaml``; empty if it does not come from a file."""
         return self._origin
 
     @classmethod
     def from_table(
         cls, table: Mapping[Any, Any], origin: str = "preset", name: str = "", source: str = ""
     ) -> Preset:
-        """Return the preset of a table of keys.
+        """Return the preset with these keys and values.
 
         Args:
             table: the keys and values.
-            origin: what a message begins with, such as ``mine.yaml``.
-            name: the name that it was found by.
-            source: the path of its file, or ``built-in``.
+            origin: the start of messages, such as ``mine.yaml``.
+            name: name of the preset, for `name`.
+            source: the path of the file, or ``built-in``, for `source`.
 
-        Raises ``PresetError`` that names the key, what is allowed and what came.
+        Raises ``PresetError`` that names the key, the value and the allowed values.
         """
         try:
             check_keys(cls, table)
@@ -122,7 +122,7 @@ class Preset(BaseModel):
         return preset
 
     def samplers(self) -> list[Sampler]:
-        """Return the samplers that `chain` names, not yet part of a chain. They were checked with the preset."""
+        """Return the samplers of `chain`, with validated parameters. They are not part of a chain yet."""
         return list(_default_samplers() if self._samplers is None else self._samplers)
 
     @model_validator(mode="after")
@@ -147,9 +147,9 @@ class Preset(BaseModel):
         for number, text in enumerate(texts):
             origin = "stop" if isinstance(value, str) else f"stop[{number}]"
             if not isinstance(text, str):
-                raise ValueError(f"{origin}: {short_repr(text)} is not a text")
+                raise ValueError(f"{origin}: {short_repr(text)} is not a string")
             if not text:
-                raise ValueError(f"{origin}: '' is empty, and would stop at once")
+                raise ValueError(f"{origin}: '' is empty; a stop string has at least one character")
         return texts
 
 
@@ -159,9 +159,9 @@ def _default_samplers() -> tuple[Sampler, ...]:
 
 
 def load_preset(name_or_path: str) -> Preset:
-    """Return the preset of a name on the search path, or of a path.
+    """Load a preset by its name on the search path, or by the path of its file.
 
-    Raises ``PresetError`` that names the file, the place in it, what is allowed and what came.
+    Raises ``PresetError`` that names the file, the place in it, the value and the allowed values.
     """
     entry = find_preset(name_or_path)
     origin = name_or_path if entry.origin == "path" else entry.path.name
@@ -173,35 +173,38 @@ def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str 
     """Return a sampler with these parameters.
 
     Args:
-        name: the sampler.
-        params: its parameters.
-        origin: the flag or key that gave one of them, or asked for the sampler.
-        parameter: the one that it gave; None: none of them.
+        name: name of the sampler.
+        params: parameters of the sampler.
+        origin: the flag or key that set one of the parameters, or that inserted the sampler.
+        parameter: the parameter that ``origin`` set; None if it set none.
 
     Raises ``PresetError`` that begins with the origin: ``--top-p: 1.5 is not within 0..1``.
     """
     try:
         return make_sampler({name: dict(params)}, origin="")
     except SamplingError as error:
-        # The origin stands for sampler and parameter; what follows them (a key of a table) stays.
+        # The origin replaces the names of sampler and parameter; the rest, such as the key of a table, is kept.
         message = str(error).removeprefix(f".{name}").removeprefix(f".{parameter}")
         raise PresetError(f"{origin}{message}") from None
 
 
 def check_keys(model: type[BaseModel], table: Mapping[Any, Any]) -> None:
-    """Raise ``PresetError`` for the first key that is no field of the model, with the nearest that is."""
+    """Raise ``PresetError`` for the first key that is not a field of the model; suggest the most similar field."""
     for key in table:
         if key not in model.model_fields:
             raise PresetError(f"unknown key {short_repr(key)}; {name_hint(str(key), model.model_fields)}")
 
 
-def field_message(error: ValidationError, table: Mapping[str, Any], needed: Mapping[str, str]) -> str:
-    """Return one sentence for the first problem that pydantic found; ``needed``: what each field takes, in words.
+def field_message(error: ValidationError, table: Mapping[str, Any], allowed_values: Mapping[str, str]) -> str:
+    """Return a sentence for the first problem that pydantic found.
 
-    A validator of this room writes the whole sentence itself.
+    Args:
+        error: the error; if a validator of this package raised it, its message is the whole sentence.
+        table: the keys and values that were validated.
+        allowed_values: the allowed values of each key, as noun phrases.
     """
     first = error.errors()[0]
     if first["type"] == "value_error":
         return problem_message(first)
     key = str(first["loc"][0])
-    return f"{key}: {wrong_value(table[key], needed[key])}"
+    return f"{key}: {wrong_value(table[key], allowed_values[key])}"

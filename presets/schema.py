@@ -1,4 +1,4 @@
-"""The JSON Schema of a preset file, for editors, from the fields of `Preset` and of every sampler."""
+"""The JSON Schema of a preset file, for editors, made from the fields of `Preset` and of every sampler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _spellings(cls: type[Sampler]) -> list[str]:
 
 
 def _step(spelling: str, cls: type[Sampler]) -> dict[str, Any]:
-    """Return the schema of ``{name: main value}``, ``{name: {parameters}}`` and ``{name: null}``, all defaults."""
+    """Return the schema of a step: ``{name: main value}``, ``{name: {parameters}}`` or ``{name: null}``."""
     about = cls.about
     forms: list[dict[str, Any]] = [{"$ref": f"#/$defs/{about.name}"}, {"type": "null"}]
     if about.main_parameter is not None:

@@ -1,4 +1,4 @@
-"""Presets by name or path."""
+"""Finding presets by name or path."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BUILT_IN = Path(__file__).parent / "builtin"
 
 _SUFFIXES = (".yaml", ".yml")
 _FOREIGN_SUFFIXES = (".json", ".ini", ".presets", ".settings", ".gguf", ".txt", ".modelfile")
-"""Of other tools' presets, besides those of YAML files."""
+"""Suffixes of other tools' presets, in addition to the YAML suffixes."""
 _SECTION_MARK = "#"
-"""Stands between the path of a file and the name of one of its presets."""
+"""The character between the path of a file and the name of a preset in it."""
 
 
 @supports_old_names
@@ -27,10 +27,10 @@ class PresetEntry:
     """A preset file.
 
     Attributes:
-        name: the name of the file without its suffix.
-        origin: its folder as text, ``built-in``, or ``path`` if the user gave its path.
-        path: the file.
-        is_shadowed: True if a file of the same name comes earlier on the search path.
+        name: name of the file without its suffix.
+        origin: path of the folder as a string; ``built-in``; or ``path`` if the user gave the path of the file.
+        path: path of the file.
+        is_shadowed: True if a file with the same name comes earlier on the search path.
     """
 
     name: str
@@ -40,10 +40,13 @@ class PresetEntry:
 
 
 def find_preset(name_or_path: str) -> PresetEntry:
-    """Return the preset of a name, or of a path: what has a separator or ends in ``.yaml`` or ``.yml``.
+    """Return the file of a preset, given by name or path; the file is not opened.
 
-    A name is looked for in ``./presets``, then in the user's folder, then among the built-in presets. A path
-    is not opened. Raises ``PresetError`` for an unknown name, with the nearest and the known ones.
+    Args:
+        name_or_path: a path if it contains a separator or ends in ``.yaml`` or ``.yml``; otherwise the name of a
+            preset in ``./presets``, in the user's folder, or among the built-in presets, searched in this order.
+
+    Raises ``PresetError`` for an unknown name, with the most similar name and the known names.
     """
     if is_path(name_or_path):
         path = Path(name_or_path)
@@ -52,19 +55,19 @@ def find_preset(name_or_path: str) -> PresetEntry:
     if name_or_path in known:
         return known[name_or_path]
     if _looks_like_file(split_section(name_or_path)[0]):
-        raise PresetError(f"{name_or_path}: there is no such file; gen presets lists what has a name")
+        raise PresetError(f"{name_or_path}: there is no such file; gen presets lists all presets with a name")
     raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(known))}")
 
 
 def names_file(text: str) -> bool:
-    """True if ``-P TEXT`` is a file, and no name: a path, or an existing file while no preset has this name."""
+    """Return True if ``-P TEXT`` names a file: a path, or an existing file whose name no preset has."""
     if is_path(text):
         return True
     return _is_file(split_section(text)[0]) and all(entry.name != text for entry in list_presets())
 
 
 def split_section(text: str) -> tuple[str, str | None]:
-    """Return the file and the section of ``FILE#SECTION``; the section is None if no such file exists."""
+    """Return the file and the section of ``FILE#SECTION``; the whole text and None if no such file exists."""
     start = 0
     while not _is_file(text) and (start := text.find(_SECTION_MARK, start) + 1):
         if _is_file(text[: start - 1]):
@@ -73,20 +76,21 @@ def split_section(text: str) -> tuple[str, str | None]:
 
 
 def is_path(text: str) -> bool:
-    """True if the text is a path: it has a separator or a suffix of YAML files."""
+    """Return True if the text contains a separator of paths, or ends in a YAML suffix."""
     return text.lower().endswith(_SUFFIXES) or "/" in text
 
 
 def _looks_like_file(text: str) -> bool:
-    """True if the text ends as files of other tools' presets do."""
+    """Return True if the text, without a section, has a suffix or name of other tools' preset files."""
     name = text.partition(_SECTION_MARK)[0].lower()
     return name.endswith(_FOREIGN_SUFFIXES) or name == "modelfile"
 
 
 def list_presets() -> list[PresetEntry]:
-    """Return every preset on the search path, in its order, then by name; of equal names the first one counts.
+    """Return every preset on the search path, by folder and then by name.
 
-    Raises ``PresetError`` for a folder that may not be read.
+    Of several files with one name, only the first is not shadowed. Raises ``PresetError`` for a folder without
+    read permission.
     """
     entries: list[PresetEntry] = []
     seen: set[str] = set()
@@ -102,13 +106,13 @@ def config_folder() -> Path:
     try:
         home = Path.home()
     except RuntimeError:
-        home = Path("~")  # a user without a home folder: this one does not exist either
+        home = Path("~")  # the user has no home folder; Path("~") does not exist, either
     return _config_home(os.environ, home) / "logitsmith"
 
 
 def _config_home(environment: Mapping[str, str], home: Path) -> Path:
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
-    # The XDG specification has relative paths ignored.
+    # By the XDG specification, relative paths are ignored.
     return configured if configured.is_absolute() else home / ".config"
 
 
@@ -119,15 +123,15 @@ def _folders() -> list[SearchFolder]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the preset files of a folder, by name; of the same name, .yaml before .yml."""
+    """Return the preset files of a folder, sorted by name; X.yaml comes before X.yml."""
     try:
         return find_named_files(folder, _SUFFIXES)
     except OSError as error:
-        raise PresetError(f"{folder}: the folder may not be read ({error.strerror})") from None
+        raise PresetError(f"{folder}: the folder cannot be read ({error.strerror})") from None
 
 
 def _is_file(path: str) -> bool:
     try:
         return bool(path) and Path(path).exists() and not Path(path).is_dir()
-    except (OSError, ValueError):  # longer than a name may be, or with a NUL in it
+    except (OSError, ValueError):  # the name is too long, or contains a NUL
         return False

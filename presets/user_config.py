@@ -1,6 +1,6 @@
-"""The user's defaults: config.yaml in the user's configuration folder.
+"""The user's defaults, from config.yaml in the user's configuration folder.
 
-Completion in shells imports this module, and few users have the file: YAML and pydantic are imported only if
+Completion in shells imports this module, and few users have the file. So PyYAML and pydantic are imported only if
 the file exists.
 """
 
@@ -15,10 +15,12 @@ from .search import config_folder, is_path
 
 @dataclass(frozen=True)
 class UserConfig:
-    """The user's config.yaml; its fields are the keys of the file.
+    """The values of the user's config.yaml. The fields are the keys of the file.
 
-    Attributes: ``model``, the path or name of the model, if none is given; ``preset``, the name of the preset, if
-    none is given; ``model_folders``, in which models are looked for, besides other tools'.
+    Attributes:
+        model: path or name of the model to use if no flag names one; None if not set.
+        preset: path or name of the preset to use if no flag names one; None if not set.
+        model_folders: folders that are searched for models, in addition to the folders of other tools.
     """
 
     model: str | None = None
@@ -27,18 +29,17 @@ class UserConfig:
 
 
 def user_config() -> UserConfig:
-    """Return the user's configuration; an empty one if there is no file.
+    """Return the user's configuration, with absolute paths; without values if there is no file.
 
-    A path may begin with ``~``; a relative one counts from the file's folder. A ``model`` that looks like no path
-    is a name, and left as it is. Raises ``PresetError`` that names
-    the file and the key, for an unknown key and for a value that is not allowed, and if the file cannot
-    be read.
+    A path may begin with ``~``. A relative path counts from the folder of the file. A ``model`` that does not look
+    like a path is kept as a name. Raises ``PresetError`` if the file cannot be read. Raises ``PresetError`` with
+    the file and the key for an unknown key, and for a value that is not allowed.
     """
     path = config_file()
     table = _read_config()
     if not table:
         return UserConfig()
-    from .config_table import ConfigTable  # noqa: PLC0415 - few have a file, and pydantic takes 40 ms
+    from .config_table import ConfigTable  # noqa: PLC0415 - few users have the file, and importing pydantic takes 40 ms
 
     config = ConfigTable.checked(table, str(path))
     preset = config.preset
@@ -51,22 +52,28 @@ def user_config() -> UserConfig:
 
 
 def config_file() -> Path:
-    """The file of the user's configuration, which need not exist."""
+    """Return the path of the user's config.yaml, which need not exist."""
     return config_folder() / "config.yaml"
 
 
 def _read_config() -> dict[Any, Any]:
-    """Return the file's keys and values, unchecked; none if there is no file. Raises ``PresetError``."""
+    """Return the unchecked keys and values of config.yaml; an empty table if there is no file.
+
+    Raises ``PresetError`` if the file cannot be read.
+    """
     path = config_file()
     if _is_missing(path):
         return {}
-    from .yaml_reader import read_table  # noqa: PLC0415 - few have a file, and PyYAML takes 10 ms
+    from .yaml_reader import read_table  # noqa: PLC0415 - few users have the file, and importing PyYAML takes 10 ms
 
     return read_table(path, str(path), empty={})
 
 
 def configured_model_folders() -> list[str]:
-    """Return the folders under ``model_folders``, those that are texts. Raises ``PresetError``."""
+    """Return the folders of ``model_folders``, without values that are not strings.
+
+    Raises ``PresetError`` if the file cannot be read.
+    """
     folders = _read_config().get("model_folders")
     return (
         [_absolute_path(folder) for folder in folders if isinstance(folder, str)]
@@ -76,25 +83,28 @@ def configured_model_folders() -> list[str]:
 
 
 def _absolute_path(text: str) -> str:
-    """Return a path of the file: it may begin with ``~``, and a relative one counts from the file's folder."""
+    """Return the absolute path of a value, which may begin with ``~``, or count from the configuration folder."""
     try:
         return str(config_folder() / Path(text).expanduser())
-    except RuntimeError:  # ~name of an unknown user: opening the file reports it
+    except RuntimeError:  # the user in ~name is unknown; opening the file will report it
         return text
 
 
 def _is_missing(path: Path) -> bool:
-    """True if there is no such file. A file in a folder without permission is not missing."""
+    """Return True if there is no such file.
+
+    A file in a folder without read permission does not count as missing.
+    """
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # reading reports it
+        return False  # reading the file will report the error
     return False
 
 
 def _is_model_path(text: str, folder: Path) -> bool:
-    """True for a path of a model; False for a name such as ``ollama:llama3.2:1b``."""
+    """Return True for the path of a model; False for a name such as ``ollama:llama3.2:1b``."""
     looks_like_path = text.lower().endswith(".gguf") and not text.startswith("hf:")
     return looks_like_path or text.startswith((".", "/", "~")) or (folder / text).exists()

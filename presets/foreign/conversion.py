@@ -562,9 +562,8 @@ class PresetExporter:
 
     def report_plain_draw(self) -> None:
         """Report that the tool cannot select tokens as the chain does."""
-        self.report_unsupported(
-            self.selector_name, f"{self.tool} does not support it; a plain draw was written instead"
-        )
+        reason = f"{self.tool} does not support it; a plain draw was written instead"
+        self.report_unsupported(self.selector_name, reason)
 
     def remove_steps(self, samplers: Container[str], reason: str) -> None:
         """Remove the steps of these samplers before they are written, and report each."""

@@ -1,4 +1,4 @@
-"""Presets of other tools: which tool a file belongs to, its import, and export to another tool."""
+"""Import of other tools' presets, with recognition of the tool, and export to their formats."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OBJECTS: Mapping[str, _Convert] = {
     "lmstudio": lmstudio.convert,
 }
 _UNKNOWN_KEY = "does not know this key"
-"""In the sentences about keys that a tool does not have."""
+"""Part of every sentence about a key that the tool does not have."""
 _ALIASES = {
     "text-generation-webui": "webui",
     "oobabooga": "webui",
@@ -68,11 +68,11 @@ def import_preset(path: str | Path, format: str | None = None, section: str | No
 
     Args:
         path: the file.
-        format: one of `FORMATS`; None: it is recognized by the content.
-        section: which preset of a file with several.
+        format: the format, one of `FORMATS`; None: the format is recognized by the content.
+        section: name of the preset, if the file holds several presets.
 
-    Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
-    format or two, holds several presets while none is named, or has a value that no sampler takes.
+    Raises ``PresetError`` that names the file, if the file cannot be read, is broken (with the line), fits no
+    format or two formats, holds several presets and no section is named, or has a value that a sampler rejects.
     """
     origin = str(path)
     return import_text(read_lines(Path(path), origin), origin, format, section)
@@ -84,13 +84,15 @@ def import_text(
     format: str | None = None,  # noqa: A002
     section: str | None = None,
 ) -> ImportedPreset:
-    """Return the preset that a text describes, such as the content of a file; see `import_preset`.
+    """Return the preset that a text describes, such as the content of a file.
 
     Args:
         text: the text.
-        origin: the path of the file, or what else messages call the text.
-        format: one of `FORMATS`; None: it is recognized by the content.
-        section: which preset of a text with several.
+        origin: the path of the file, or another name of the text for messages.
+        format: the format, one of `FORMATS`; None: the format is recognized by the content.
+        section: name of the preset, if the text holds several presets.
+
+    Raises ``PresetError`` as `import_preset` does.
     """
     text = unify_newlines(text)
     name = _recognize(text, origin) if format is None else format_name(format)
@@ -108,11 +110,16 @@ def import_text(
 
 
 def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
-    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF.
+    """Return the preset that a model's author recommends in the metadata of the GGUF file.
 
-    They are the ``general.sampling.*`` keys among the metadata; None if there are none that llama.cpp knows. The
-    result equals what llama.cpp samples with for this model, if no flag is given. Raises ``PresetError`` that
-    names the key, for a value that cannot be used.
+    The preset is llama.cpp's complete chain with the values of the ``general.sampling.*`` keys. llama.cpp samples
+    in the same way for this model if no flag is given.
+
+    Args:
+        metadata: the metadata of the GGUF file, by key.
+
+    Returns None if the metadata has no ``general.sampling.*`` key that llama.cpp knows. Raises ``PresetError``
+    that names the key, for a value that cannot be used.
     """
     if not llama_cpp.has_settings(metadata):
         return None
@@ -121,17 +128,16 @@ def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
 
 
 def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
-    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF, or None.
+    """Return the preset of `import_metadata` without the unsupported settings; None if there is no preset.
 
-    It is the preset of `import_metadata`, which also returns what could not be carried over. Raises
-    ``PresetError`` that names the key, for a value that cannot be used.
+    Raises ``PresetError`` that names the key, for a value that cannot be used.
     """
     imported = import_metadata(metadata)
     return None if imported is None else imported.preset
 
 
 def _other_format(text: str, name: str) -> str | None:
-    """Return the format that a text has by its content, if it is another one than ``name``."""
+    """Return the format that the content of a text looks like, if it differs from the format ``name``."""
     try:
         recognized = _recognize(text, "")
     except PresetError:
@@ -140,7 +146,7 @@ def _other_format(text: str, name: str) -> str | None:
 
 
 def format_name(text: str) -> str:
-    """Return the format of a name or of an alias; raises ``PresetError`` for another, with the known ones."""
+    """Return the format with this name or alias; raise ``PresetError`` with the known names if there is none."""
     name = text.strip().lower().replace("_", "-")
     name = _ALIASES.get(name, name)
     if name in FORMATS:
@@ -153,13 +159,13 @@ def format_name(text: str) -> str:
 def _read_chosen_preset(
     name: str, text: str, section: str | None, origin: str
 ) -> tuple[ImportedChainBuilder, list[str]]:
-    """Return the builder of the chosen preset, and the names of all if there are several.
+    """Return the builder of the chosen preset, and the names of all presets if the file holds several.
 
     Args:
-        name: the format.
-        text: the content of the file.
-        section: which preset of a file with several.
-        origin: what a message begins with.
+        name: name of the format.
+        text: content of the file.
+        section: name of the preset, if the file holds several presets.
+        origin: path of the file, which begins each message.
     """
     if name in ("koboldai", "koboldcpp"):
         return _kobold(name, parse_json(text, origin), section, origin)
@@ -171,12 +177,12 @@ def _read_chosen_preset(
 
 
 def _read_only_preset(name: str, text: str, origin: str) -> ImportedChainBuilder:
-    """The builder of a file that holds one preset."""
+    """Return the builder of a file that holds one preset."""
     if name == "ollama":
         return ollama.convert(ollama.parse_modelfile(text, origin), origin)
     if name in ("webui", "tabbyapi"):
         value = parse_yaml_1_1(text, origin)
-        values = _object({} if value is None else value, origin)  # an empty file is a preset of defaults
+        values = _object({} if value is None else value, origin)  # in an empty file, all values are defaults
         return webui.convert(values, origin) if name == "webui" else tabbyapi.convert(values, origin)
     if name == "llama.cpp" and is_command(text):
         return llama_cpp.convert_command(text, origin)
@@ -211,7 +217,7 @@ def _ini(text: str, section: str | None, origin: str) -> tuple[ImportedChainBuil
 
 
 def _holds_version_only(name: str, entries: IniSection) -> bool:
-    """True for what stands before the first header if it is the version of the format only."""
+    """Return True for the keys before the first header if the only key is the version of the format."""
     return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
@@ -236,10 +242,15 @@ def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Im
 
 
 def _choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
-    """Return which preset of a file is meant: the only one, or the one of that name.
+    """Return the index of the chosen preset.
 
-    Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
-    not there. Both list the names.
+    Args:
+        names: names of the presets in the file.
+        section: name of the chosen preset; None if the file must hold one preset only.
+        origin: path of the file, which begins each message.
+
+    Raises ``MissingSectionError`` if the file holds several presets and ``section`` is None. Raises
+    ``PresetError`` if no preset has this name. Both messages list the names.
     """
     if section is None:
         if len(names) == 1:
@@ -251,18 +262,19 @@ def _choose_section(names: Sequence[str], section: str | None, origin: str) -> i
 
 
 def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
-    """Return the index of the preset of a name; several may share it if they have the same settings.
+    """Return the index of the chosen preset. Presets with the same settings may share a name.
 
     Args:
         entries: the presets of the file.
-        labels: a unique name for each.
-        section: the name; None: the file must hold one preset only.
-        origin: what a message begins with.
+        labels: a unique name for each preset.
+        section: name of the chosen preset; None if the file must hold one preset only.
+        origin: path of the file, which begins each message.
     """
     same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
     if len(same) > 1 and section not in labels:
         settings = [
-            {key: value for key, value in entries[number].items() if key not in kobold.LABELS} for number in same
+            {key: value for key, value in entries[number].items() if key not in kobold.LABEL_KEYS}
+            for number in same
         ]
         if all(setting == settings[0] for setting in settings):
             return same[0]
@@ -272,7 +284,7 @@ def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | 
 
 
 def _unique_names(entries: list[Mapping[Any, Any]]) -> list[str]:
-    """A name for each preset; those that share one get the model type behind it, and then a number."""
+    """Return a unique name for each preset. The model type, and then a number, is appended to ambiguous names."""
     titles = [_title(entry) for entry in entries]
     typed = [
         title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
@@ -288,7 +300,7 @@ def _title(entry: Mapping[Any, Any]) -> str:
     return str(entry.get("preset") or entry.get("name") or "")
 
 
-# Keys that only one tool's JSON has.
+# Keys that occur in the JSON of a tool, and with some exceptions in no other tool's JSON.
 _SILLYTAVERN = {
     *("typical_p", "freq_pen", "presence_pen", "encoder_rep_pen", "temperature_last", "sampler_priority"),
     *("samplers_priorities", "mirostat_mode", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample"),
@@ -302,11 +314,11 @@ _KOBOLDCPP = {
 _ONLY_SILLYTAVERN = _SILLYTAVERN - {
     *("typical_p", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample", "num_beams", "samplers"),
 }
-"""What no other tool's JSON has, whatever else is in the file."""
+"""Keys that occur in no other tool's JSON, whatever other keys the file has."""
 _SHARED = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
 _FAMILY = {"temp", "rep_pen", "rep_pen_range", "genamt"}
 _KOBOLD_REQUEST = _FAMILY | {"sampler_order", "max_context_length"}
-"""Keys that tell a request to KoboldCpp, which may say ``temperature`` too, from one to llama-server."""
+"""Keys that distinguish a request to KoboldCpp from one to llama-server; both may have the key ``temperature``."""
 _HUGGINGFACE = {
     *("temperature", "do_sample", "top_k", "top_p", "min_p", "repetition_penalty", "transformers_version"),
     *("eos_token_id", "bos_token_id", "pad_token_id", "max_new_tokens", "max_length", "_from_model_config"),
@@ -335,14 +347,14 @@ _INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(ollama.INSTRUCTIONS)})[ \t]+\S",
 
 
 class AmbiguousFormatError(PresetError):
-    """The content fits two formats."""
+    """The content of a file fits two formats, so that the user must name the format."""
 
 
 def _recognize(text: str, origin: str) -> str:
     """Return the format of a text.
 
-    Raises ``AmbiguousFormatError`` if two fit (the message names both, and the keys that would decide), and
-    ``PresetError`` if it is none of them, and for JSON or YAML that is broken.
+    Raises ``AmbiguousFormatError`` if the text fits two formats; the message names both, and the keys that would
+    decide. Raises ``PresetError`` if the text fits no format, or is broken JSON or YAML.
     """
     first = _first_line(text)
     if first is None:
@@ -359,13 +371,13 @@ def _recognize(text: str, origin: str) -> str:
 
 
 def is_command(text: str) -> bool:
-    """True if the text is a command line of llama.cpp's, such as ``llama-cli --top-k 40``."""
+    """Return True if the text is a command line of llama.cpp, such as ``llama-cli --top-k 40``."""
     first = _first_line(text)
     return first is not None and _COMMAND.match(first) is not None
 
 
 def _first_line(text: str) -> str | None:
-    """The first line that is neither blank nor a comment."""
+    """Return the first line that is neither blank nor a comment; None if there is no such line."""
     lines = (line for line in text.split("\n") if line.strip())
     return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
 
@@ -391,12 +403,12 @@ def _recognize_json(value: Any, origin: str) -> str:
 
 
 def _recognize_json_keys(keys: set[str], origin: str) -> str:
-    """The format of a flat JSON object."""
+    """Return the format of a flat JSON object with these keys."""
     if keys & _ONLY_SILLYTAVERN and not keys & _FAMILY:
         return "sillytavern"
     if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _KOBOLD_REQUEST:
         return "llama.cpp"
-    if keys & set(kobold.OWN_KEYS) and keys & _FAMILY:
+    if keys & set(kobold.SETTINGS_FILE_KEYS) and keys & _FAMILY:
         return "koboldai"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
         return _recognize_kobold_family(keys, origin)
@@ -404,7 +416,7 @@ def _recognize_json_keys(keys: set[str], origin: str) -> str:
         return "koboldcpp"
     if "architectures" in keys:
         raise PresetError(
-            f"{origin}: this is a model's config.json; the settings of its author stand in generation_config.json"
+            f"{origin}: this is a model's config.json; the settings of its author are in generation_config.json"
         )
     if keys & _HUGGINGFACE:
         return "huggingface"
@@ -412,7 +424,7 @@ def _recognize_json_keys(keys: set[str], origin: str) -> str:
 
 
 def _recognize_kobold_family(keys: set[str], origin: str) -> str:
-    """SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
+    """Return the format of a JSON object of SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
     sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
     if sillytavern and koboldcpp:
         raise AmbiguousFormatError(
@@ -451,32 +463,39 @@ def _webui_keys(text: str, origin: str) -> list[str]:
     """Return the keys of a YAML text that text-generation-webui knows, in the file's order."""
     value = parse_yaml_1_1(text, origin)
     return (
-        [key for key in value if key in webui.KNOWN or key in webui.FORMER_KEYS]
+        [key for key in value if key in webui.KNOWN_KEYS or key in webui.FORMER_KEYS]
         if isinstance(value, Mapping)
         else []
     )
 
 
-# Keys of ours that a preset of text-generation-webui may have too.
-_SHARED_KEYS = {"seed"}
+_WEBUI_KEYS_OF_PRESETS = {"seed"}
+"""Keys of logitsmith's presets that a preset of text-generation-webui may have, too."""
 
 
 @supports_old_names
 class LoadedPreset(NamedTuple):
-    """A preset, and what its import could not carry over."""
+    """A preset, and the settings that its import could not carry over.
+
+    Attributes:
+        preset: the preset.
+        format: the format of the other tool, one of `FORMATS`; None for a preset of logitsmith.
+        unsupported_settings: a sentence for each setting that could not be carried over as it is.
+    """
 
     preset: Preset
     format: str | None = None
-    """The tool's format; None: the file is a preset of ours."""
     unsupported_settings: tuple[str, ...] = ()
-    """A sentence for each thing that could not be carried over."""
 
 
 def load_any_preset(name_or_path: str) -> LoadedPreset:
-    """Return the preset of a name, or of a file: ours or another tool's, which the content shows.
+    """Return the preset with a name, or the preset in a file. The file may be another tool's.
 
-    A name on the search path goes before a file. ``FILE#SECTION`` names one preset of a file with several. Raises
-    ``PresetError`` as `load_preset` and `import_preset` do.
+    Args:
+        name_or_path: name of a preset on the search path, which takes precedence; path of a file; or
+            ``FILE#SECTION`` for one of several presets in a file.
+
+    Raises ``PresetError`` as `load_preset` and `import_preset` do.
     """
     if not names_file(name_or_path):
         return LoadedPreset(load_preset(name_or_path))
@@ -492,7 +511,7 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
 
 
 def is_foreign(text: str, origin: str) -> bool:
-    """True if a text is another tool's preset; False if it is a preset of gen, or faulty.
+    """Return True if a text is another tool's preset; False if it is a preset of logitsmith, or broken.
 
     Raises ``AmbiguousFormatError`` for a text that several tools could have written.
     """
@@ -505,53 +524,60 @@ def is_foreign(text: str, origin: str) -> bool:
 
 
 def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
-    """Return the keys and values of a preset of ours; None if the text is another tool's.
+    """Return the keys and values of a preset of logitsmith; None if the text is another tool's preset.
 
-    Raises ``PresetError`` for a text that is neither, and for one that could be both.
+    Raises ``PresetError`` for a text that is no preset, and for one that could be either kind of preset.
     """
-    value, fault = _parse(text, origin)
+    value, error = _parse(text, origin)
     if isinstance(value, dict):
         own = set(value) & set(Preset.model_fields)
         if "chain" in own or (own and len(own) == len(value)):
             return value
     if _is_foreign(value, text, origin):
         return None
-    if fault is not None:
-        raise fault
+    if error is not None:
+        raise error
     return check_table(value, origin)
 
 
 def _is_foreign(value: Any, text: str, origin: str) -> bool:
-    """True if the text is another tool's; ``value``: what it holds as YAML, None if it is no YAML."""
+    """Return True if the text is another tool's preset.
+
+    Args:
+        value: value of the text as YAML; None if the text is not YAML.
+        text: content of the file.
+        origin: path of the file, which begins each message.
+    """
     try:
         format_name = _recognize(text, origin)
     except AmbiguousFormatError:
         raise
     except PresetError:
-        if is_path(Path(origin).name):  # a YAML file; the faults of ours say more
+        if is_path(Path(origin).name):  # for a .yaml file, the error about a preset of logitsmith is more helpful
             return False
         raise
     if format_name != "webui":
         return True
-    theirs = _webui_keys(text, origin)
-    ours = sorted((set(value) & set(Preset.model_fields)) - _SHARED_KEYS) if isinstance(value, dict) else []
-    if theirs and ours:
+    webui_keys = _webui_keys(text, origin)
+    keys = set(value) if isinstance(value, dict) else set()
+    own_keys = sorted((keys & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
+    if webui_keys and own_keys:
         raise PresetError(
-            f"{origin}: {ours[0]} is a key of our presets, {theirs[0]} one of text-generation-webui's; for the"
-            f" latter: gen presets import {origin} --from webui"
+            f"{origin}: {own_keys[0]} is a key of logitsmith's presets, {webui_keys[0]} is one of"
+            f" text-generation-webui's; for the latter: gen presets import {origin} --from webui"
         )
-    return bool(theirs)
+    return bool(webui_keys)
 
 
 def _parse(text: str, origin: str) -> tuple[Any, PresetError | None]:
-    """The value of a YAML or JSON text, or what is wrong with it. A list is no preset of ours, and is not read."""
+    """Return the value of a YAML or JSON text, or the error. A list is not read, since no preset is a list."""
     first = text.lstrip()[:1]
     if first == "[":
         return [], None
     try:
         if first == "{":
             try:
-                return parse_json(text, origin), None  # much faster than YAML
+                return parse_json(text, origin), None  # PyYAML would read it, too, but much more slowly
             except PresetError:
                 pass
         return parse_yaml(text, origin), None
@@ -579,12 +605,12 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
     """Return a preset in another tool's format.
 
     Args:
-        preset: a preset, or a chain: its steps as in a preset, as ``[name, {parameter: value}]``, or as one
-            text.
+        preset: a preset; or a chain, as a list of steps or in the compact notation. A step is written as in a
+            preset, or as ``[name, {parameter: value}]``.
         format: one of `EXPORT_FORMATS`.
 
-    An import of the text gives the same chain, except for what is reported. Raises ``PresetError`` for an unknown
-    format and for a chain that is wrong.
+    An import of the text gives the same chain, except for the unsupported settings. Raises ``PresetError`` for an
+    unknown format, and for a chain that cannot be used.
     """
     name = format.strip().lower().replace("_", "-")
     if name not in _EXPORTERS:
@@ -612,6 +638,6 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
 
 
 def _as_step(step: Any) -> Any:
-    """``[name, {parameter: value}]`` as a preset writes it."""
+    """Return a step as a preset writes it; the step may be ``[name, {parameter: value}]``."""
     is_pair = isinstance(step, (list, tuple)) and len(step) == 2 and isinstance(step[0], str)
     return {step[0]: step[1]} if is_pair else step

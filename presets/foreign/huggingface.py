@@ -1,4 +1,4 @@
-"""Hugging Face transformers' ``generation_config.json``.
+"""Import and export of ``generation_config.json`` of Hugging Face's transformers.
 
 Without ``do_sample: true``, transformers takes the most likely token, whatever the temperature; only the penalties
 have an effect. The steps always have the order of transformers 5.23's logits processors. With ``do_sample: true``,
@@ -46,29 +46,29 @@ _SAMPLER_KEYS = by_sampler(
     SamplerKeys("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
     SamplerKeys("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
 )
-SLOTS_BEFORE = (
+SLOTS_BEFORE_SAMPLING = (
     *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
     *("min_new_tokens", "suppress_tokens"),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _DEFAULTS = {"top_k": 50}
-"""transformers' defaults that act (GenerationConfig)."""
+"""The defaults of transformers with which a step is on (GenerationConfig)."""
 
-# Keys that sample, what they would have to be to change nothing, and what they do.
-_UNMATCHED = {
+# Keys that affect sampling, but are not supported: the value without an effect, and the effect of other values.
+_UNSUPPORTED_KEYS = {
     "min_length": (0, "it counts the prompt; min_new_tokens would carry over"),
     "encoder_no_repeat_ngram_size": (0, "it would have kept the prompt's n-grams out"),
     "begin_suppress_tokens": (None, "it would have banned tokens at the start only"),
     "forced_bos_token_id": (None, "it would have forced the first token"),
     "forced_eos_token_id": (None, "it would have forced the last token"),
     "forced_decoder_ids": (None, "it would have forced tokens at the start"),
-    "exponential_decay_length_penalty": (None, "it would have raised the end token more and more"),
-    "watermarking_config": (None, "it would have marked the text by favouring some tokens"),
+    "exponential_decay_length_penalty": (None, "it would have made the end token more and more likely"),
+    "watermarking_config": (None, "it would have marked the text by favoring some tokens"),
     "constraints": (None, "it would have constrained a beam search"),
     "force_words_ids": (None, "it would have forced words in a beam search"),
     "dola_layers": (None, "it would have contrasted layers of the model"),
 }
-_SILENT = (
+_IGNORED_KEYS = (
     *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),
     *("prefill_chunk_size", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores"),
     *("output_logits", "return_dict_in_generate", "num_assistant_tokens", "num_assistant_tokens_schedule"),
@@ -81,27 +81,27 @@ _SILENT = (
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a configuration; raises ``PresetError``."""
+    """Return the builder for a configuration; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
-    _read_before(builder)
-    _read_sampling(builder)
-    before = builder.steps_in_order(SLOTS_BEFORE)
+    _read_penalties_and_bans(builder)
+    _read_sampling_steps(builder)
+    first_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING)
     if table.boolean("do_sample", False):
-        builder.set_chain([*before, *builder.steps_in_order(SAMPLING_SLOTS)])
+        builder.set_chain([*first_steps, *builder.steps_in_order(SAMPLING_SLOTS)])
     else:
         builder.report_inactive_steps(builder.steps_in_order(SAMPLING_SLOTS), "do_sample is not true")
         keys = ("do_sample",) if table.is_set("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
-        builder.set_chain([*before, ForeignStep("greedy", comment=comment, keys=keys)])
+        builder.set_chain([*first_steps, ForeignStep("greedy", comment=comment, keys=keys)])
     builder.read_max_tokens("max_new_tokens")
     builder.read_strings("stop_strings", "stop")
     report_unsupported_decoding(builder)
-    _report_unmatched(builder)
+    _report_unsupported_keys(builder)
     return builder
 
 
-def _read_before(builder: ImportedChainBuilder) -> None:
+def _read_penalties_and_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.put_step("logit_bias", "logit_bias", {"bias": _sequence_bias(builder)}, ["sequence_bias"])
     builder.read_steps(_SAMPLER_KEYS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
@@ -123,18 +123,18 @@ def _read_before(builder: ImportedChainBuilder) -> None:
     )
 
 
-def _read_sampling(builder: ImportedChainBuilder) -> None:
+def _read_sampling_steps(builder: ImportedChainBuilder) -> None:
     temperature = _SAMPLER_KEYS["temperature"]
     builder.read_temperature(temperature)
     if builder.read_value(temperature.key_by_parameter["t"]) == 0 and builder.table.boolean("do_sample", False):
-        builder.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
+        builder.report_changed("temperature", "transformers rejects 0; here the most likely token is taken")
     builder.read_steps(
         _SAMPLER_KEYS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff"
     )
 
 
 def _sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
-    """The biases of single tokens; longer sequences are reported."""
+    """Return the biases of single tokens. Biases of longer sequences are reported."""
     entries = builder.table.raw_value("sequence_bias") or []
     bias: dict[int, float] = {}
     if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
@@ -148,7 +148,7 @@ def _sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
             )
         else:
             builder.unsupported_settings.append(
-                f"sequence_bias {ids}: a bias on several tokens in a row has no counterpart"
+                f"sequence_bias {ids}: a bias on a sequence of tokens is not supported"
             )
     return bias
 
@@ -164,19 +164,26 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and all(type(token) is int for token in value)
 
 
-def _report_unmatched(builder: ImportedChainBuilder) -> None:
+def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    for key, (neutral, effect) in _UNMATCHED.items():
-        if table.is_set(key) and table.raw_value(key) not in (neutral, [], {}):
+    for key, (neutral_value, effect) in _UNSUPPORTED_KEYS.items():
+        if table.is_set(key) and table.raw_value(key) not in (neutral_value, [], {}):
             builder.report_unsupported(key, effect)
-    keys = ("do_sample", "max_new_tokens", "stop_strings", "sequence_bias", *SAMPLING_SLOTS, *SLOTS_BEFORE)
-    known = {*keys, *_SILENT, *_UNMATCHED, *DECODING_KEYS}
+    keys = (
+        "do_sample",
+        "max_new_tokens",
+        "stop_strings",
+        "sequence_bias",
+        *SAMPLING_SLOTS,
+        *SLOTS_BEFORE_SAMPLING,
+    )
+    known = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
     known |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
     builder.report_unknown(known)
 
 
 def to_config(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON; biases and bans of texts are reported, since the file holds token ids."""
+    """Return the JSON. Biases and bans of strings are reported, because the file holds token ids only."""
     name = exporter.selector_name
     if name == "greedy":
         sampling = [keys.sampler for keys in _SAMPLER_KEYS.values() if keys.slot in SAMPLING_SLOTS]
@@ -184,7 +191,7 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
     elif name != "dist":
         exporter.report_plain_draw()
     exporter.write_steps(_SAMPLER_KEYS)
-    exporter.report_order([*SLOTS_BEFORE, *SAMPLING_SLOTS])
+    exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS])
     values: dict[str, Any] = {"do_sample": name != "greedy"}
     if name != "greedy":
         values["top_k"] = 0  # 50 where it is absent

@@ -1,22 +1,23 @@
-"""KoboldAI's ``*.presets`` and ``*.settings``, SillyTavern's presets for it, KoboldCpp and KoboldAI Lite.
+"""Import and export of presets of KoboldAI and KoboldCpp.
 
-Both tools say the order of samplers as a list of the numbers 0 to 6, and both apply them in any order, each of
-them once. In KoboldCpp some numbers stand for several steps in a fixed order. Where a key is missing, KoboldAI
-takes a default that acts (koboldai_settings.py, ``default_settings``), and so does KoboldCpp (koboldcpp.py,
-``generate``). So an export writes every key, also of what is off.
+These are KoboldAI's ``*.presets`` and ``*.settings`` files, SillyTavern's presets for KoboldAI, and the JSON
+objects of KoboldCpp and KoboldAI Lite. Both tools give the order of the samplers as a list of the numbers 0 to 6,
+in any order, each of them once. In KoboldCpp some numbers stand for several steps in a fixed order. An absent key
+has a default with which its step is on, in KoboldAI (koboldai_settings.py, ``default_settings``) and in KoboldCpp
+(koboldcpp.py, ``generate``). So an export writes every key, even of steps that are off.
 
-**KoboldAI**: the PyTorch code is followed: top-p keeps the token that crosses the limit, tfs pads, the
-repetition penalty may rise along a curve over its range. SillyTavern sends min_p, mirostat and a grammar, which
-it adds to the presets, to KoboldCpp alone; their steps are where KoboldCpp applies them.
+**KoboldAI**: the chain follows the PyTorch code. Top-p keeps the token that crosses the limit, tfs pads, and the
+repetition penalty may rise along a curve over its range. SillyTavern adds min_p, mirostat and a grammar to these
+presets, but sends them to KoboldCpp only. Their steps are placed where KoboldCpp applies them.
 
-**KoboldCpp** has objects with ``preset``, ``temp``, ``sampler_order`` and so on. The order follows its
-gpttype_adapter.cpp: biases and DRY first, then sampler_order, where 2 is top-p and then min-p, and 5 is the
-temperature, the smoothing and top-n-sigma; XTC and adaptive-p come last. A fixed top-k of 3000, which only
-makes it faster, is left out.
+**KoboldCpp**: the presets are JSON objects with the keys ``preset``, ``temp``, ``sampler_order`` and so on. The
+order follows gpttype_adapter.cpp. Biases and DRY come first, then the steps of sampler_order, where 2 is top-p and
+then min-p, and 5 is the temperature, the smoothing and top-n-sigma. XTC and adaptive-p come last. A fixed top-k of
+3000, which only saves time, is left out.
 
-KoboldCpp's rep_pen_slope is not KoboldAI's curve: the far half of rep_pen_range gets 1 + (rep_pen - 1) * slope.
-It is flat for a slope above 1 or up to 0, and for a rep_pen up to 1. A rep_pen_range below 1 is 1: the last
-token.
+KoboldCpp's rep_pen_slope is not KoboldAI's curve. The older half of rep_pen_range gets the penalty
+1 + (rep_pen - 1) * slope. The penalty is flat if the slope is above 1 or not above 0, or if rep_pen is at most 1.
+A rep_pen_range below 1 is read as 1, the last token.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter, has_halves
+from .conversion import GUIDANCE, ExportedPreset, ImportedChainBuilder, PresetExporter, has_halves
 from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 
@@ -80,68 +81,80 @@ _PRESET_DEFAULTS: Mapping[str, float] = {
 _SILLYTAVERN_DEFAULTS: Mapping[str, float] = {"top_a": 1.0, "rep_pen_range": 0, "rep_pen_slope": 0.9}
 _PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
 _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
-_KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
+_KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 
-OWN_KEYS = (
+SETTINGS_FILE_KEYS = (
     *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
     *("rngpersist", "nogenmod", "autosave", "welcome", "newlinemode", "output_streaming", "show_probs"),
     *("show_budget", "numseqs", "widepth", "formattriminc", "formatrmblln", "formatrmspch", "formataddsptl"),
     *("formatoptns", "actionmode", "fulldeterminism", "userscripts", "corescript", "softprompt"),
 )
-"""Keys of KoboldAI's own settings file that do not sample; with one of them, KoboldAI's defaults hold."""
+"""Keys of KoboldAI's settings file that do not affect sampling.
 
-LABELS = (
+If one is present, KoboldAI's defaults are used.
+"""
+
+LABEL_KEYS = (
     *("preset", "name", "description", "Preset Category", "Model Type", "Model Size", "Model Name"),
     *("Model Category", "Author", "uid"),
 )
-"""Keys that tell presets apart, and set nothing."""
+"""Keys that identify a preset, and do not affect sampling."""
 
-_SILENT_KOBOLDAI_KEYS = (
-    *LABELS,
+_IGNORED_KOBOLDAI_KEYS = (
+    *LABEL_KEYS,
     *("max_length", "ikgen", "single_line", "use_stop_sequence"),
     *("streaming_kobold", "use_default_badwordsids", "api_server", "preset_settings", "extensions", "n"),
-    *OWN_KEYS,
+    *SETTINGS_FILE_KEYS,
 )
 KOBOLDAI_KEYS = (*off_values(_KOBOLDAI_SAMPLER_KEYS), "sampler_order", "genamt", "grammar")
 
 
 def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> ImportedChainBuilder:
-    """Return the builder of one preset; ``is_preset_list``: it stands in a ``*.presets`` file."""
+    """Return the builder for a preset of KoboldAI.
+
+    Args:
+        values: keys and values of the preset.
+        origin: path of the file, which begins each message.
+        is_preset_list: True if the preset is in a ``*.presets`` file.
+
+    Raises ``PresetError`` for a value that cannot be read.
+    """
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(KOBOLDAI, table)
-    if is_preset_list or any(key in table.values for key in OWN_KEYS):
+    if is_preset_list or any(key in table.values for key in SETTINGS_FILE_KEYS):
         builder.defaults, order, builder.tool = _PRESET_DEFAULTS, _PRESET_ORDER, "KoboldAI"
     else:
         builder.defaults, order, builder.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
     builder.defaults_owner = builder.tool
     _read_steps(builder)
-    order = _order(builder, order)
+    order = _read_order(builder, order)
     builder.read_max_tokens("genamt")
     builder.read_string("grammar", "grammar")
     if _read_mirostat(builder, "as KoboldCpp applies it"):
-        change = "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat"
+        change = "KoboldAI has no mirostat; the chain is KoboldCpp's: penalty, temperature, mirostat"
         builder.report_changed("mirostat", change)
-        builder.set_mirostat_chain(_KOBOLDAI_UNDER_MIROSTAT)
+        builder.set_mirostat_chain(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     else:
         _arrange_by_numbers(builder, order, (), _KOBOLDAI_SLOTS)
-    builder.report_unknown({*KOBOLDAI_KEYS, *_SILENT_KOBOLDAI_KEYS})
+    builder.report_unknown({*KOBOLDAI_KEYS, *_IGNORED_KOBOLDAI_KEYS})
     return builder
 
 
 def _read_steps(builder: ImportedChainBuilder) -> None:
     temperature, penalty = _KOBOLDAI_SAMPLER_KEYS["temperature"], _KOBOLDAI_SAMPLER_KEYS["repetition_penalty"]
-    builder.read_temperature(temperature, "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
+    builder.read_temperature(temperature, "KoboldAI rejects temperature 0; KoboldCpp takes the most likely token")
     if builder.read_value(temperature.key_by_parameter["t"]) == 0:
-        builder.report_changed("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
+        builder.report_changed("temp", "KoboldAI rejects 0; as in KoboldCpp, the most likely token is taken")
     builder.read_steps(_KOBOLDAI_SAMPLER_KEYS, "top_k", "top_a", "top_p", "tfs", "typical")
     is_unlimited = builder.read_value(penalty.key_by_parameter["range"]) == 0
     builder.read_step(penalty, "range 0: all tokens, and no slope" if is_unlimited else "")
     builder.read_steps(_KOBOLDAI_SAMPLER_KEYS, "min_p")
     if "min_p" in builder.step_by_slot and builder.table.integer("mirostat", 0) not in (1, 2):
-        builder.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
+        builder.report_changed("min_p", "KoboldAI has no min-p; it comes after top_p, where KoboldCpp applies it")
 
 
-def _order(builder: ImportedChainBuilder, default: list[int]) -> list[int]:
+def _read_order(builder: ImportedChainBuilder, default: list[int]) -> list[int]:
+    """Return the numbers of ``sampler_order``, or the default order if the file has none."""
     order = _read_numbers(builder, "sampler_order")
     if order is None:
         builder.notes.append(f"order: {builder.tool}'s default")
@@ -153,7 +166,7 @@ def _order(builder: ImportedChainBuilder, default: list[int]) -> list[int]:
 
 
 def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
-    """Put mirostat into its slot; False if it is off."""
+    """Read mirostat into its slot. Return False if it is off."""
     version = builder.table.integer("mirostat", 0)
     if version not in (1, 2):
         return False
@@ -162,10 +175,10 @@ def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
 
 
 ORDER = [6, 0, 1, 3, 4, 2, 5]
-_FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
-_PENALTIES = ("repetition_penalty", "presence_penalty")
-_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
-_UNDER_MIROSTAT = (*_FRONT, *_PENALTIES, "temperature", "quadratic")
+_LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
+_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
+_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
+_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 SPELLINGS = {
     "temp": ("temp", "temperature"),
@@ -249,7 +262,7 @@ KOBOLDCPP_KEYS = (
     *off_values(_KOBOLDCPP_SAMPLER_KEYS),
     *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale"),
 )
-_SILENT_KOBOLDCPP_KEYS = (
+_IGNORED_KOBOLDCPP_KEYS = (
     *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
     *("trim_stop", "render_special", "use_default_badwordsids", "negative_prompt", "images", "logprobs"),
     *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
@@ -258,7 +271,7 @@ _SILENT_KOBOLDCPP_KEYS = (
 
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a preset; raises ``PresetError``."""
+    """Return the builder for a preset of KoboldCpp; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin, SPELLINGS)
     builder = ImportedChainBuilder(KOBOLDCPP, table)
     _read_biases_and_dry(builder)
@@ -274,10 +287,10 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
         builder.notes.append(f"order: KoboldCpp's default{reason}")
         order = ORDER
     if is_mirostat_on:
-        builder.set_mirostat_chain(_UNDER_MIROSTAT)
+        builder.set_mirostat_chain(_SLOTS_BEFORE_MIROSTAT)
     else:
-        _arrange_by_numbers(builder, order, _FRONT, _SLOTS)
-    builder.report_unknown({*KOBOLDCPP_KEYS, *_SILENT_KOBOLDCPP_KEYS})
+        _arrange_by_numbers(builder, order, _LEADING_SLOTS, _SLOTS)
+    builder.report_unknown({*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS})
     return builder
 
 
@@ -292,7 +305,7 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
 
 
 def _read_penalty(builder: ImportedChainBuilder) -> None:
-    """Put the repetition penalty; a slope that acts needs a step of its own before the presence penalty."""
+    """Read the penalties. A slope with an effect needs a separate step before the presence penalty."""
     table = builder.table
     repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
     window = table.integer("rep_pen_range", 320)
@@ -318,21 +331,19 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_max_tokens("genamt")
     if table.is_set("max_context_length") or "temperature" in table.values:
-        # A request or Lite's settings: max_length is what is generated, and no context as in a preset.
+        # In a request, and in Lite's settings, max_length limits the answer. In a preset, it is the context size.
         builder.read_max_tokens("max_length")
     builder.read_seed("seed", min_fixed_seed=1)
     builder.read_strings("stop", "stop")
     builder.read_string("grammar", "grammar")
     if table.number("guidance_scale", 1) != 1:
-        builder.report_unsupported(
-            "guidance_scale", "guidance would have run the model twice, with a negative prompt"
-        )
+        builder.report_unsupported("guidance_scale", GUIDANCE)
 
 
 def _read_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
-    """The order of an entry: a list of numbers, or one text such as ``5, 0, 2, 3, 1, 4``; None if it is absent.
+    """Return the numbers of a list, or of a string such as ``5, 0, 2, 3, 1, 4``; None if the key is absent.
 
-    Raises ``PresetError`` for anything else, and for a number above 6.
+    Raises ``PresetError`` for a value of another type, and for a number above 6.
     """
     value = builder.table.raw_value(key)
     if value is None:
@@ -350,60 +361,63 @@ def _read_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
 
 
 def _arrange_by_numbers(
-    builder: ImportedChainBuilder, order: list[int], front: Sequence[str], slots: Mapping[int, Sequence[str]]
+    builder: ImportedChainBuilder,
+    order: list[int],
+    leading_slots: Sequence[str],
+    slots: Mapping[int, Sequence[str]],
 ) -> None:
-    """End the chain: the slots in front, then those of each number.
+    """Set the chain: the leading slots, then the slots of each number, then XTC and adaptive-p.
 
-    Steps whose number the order lacks are reported; the tool leaves them exporter.
+    Steps whose number is not in the order are left out, as in the tool, and reported.
 
     Args:
-        builder: the builder.
+        builder: the builder, with all steps read.
         order: the numbers.
-        front: slots that come first.
+        leading_slots: slots that come first.
         slots: the slots of each number.
     """
     names = [slot for number in order for slot in slots[number]]
     missing = [slot for number, unlisted in slots.items() if number not in order for slot in unlisted]
     builder.report_inactive_steps(builder.steps_in_order(missing), "sampler_order leaves it out")
-    builder.set_chain(builder.steps_in_order([*front, *names, "xtc", "adaptive_p"]))
+    builder.set_chain(builder.steps_in_order([*leading_slots, *names, "xtc", "adaptive_p"]))
 
 
-_SILLYTAVERN_ALONE = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
+_ONLY_FOR_SILLYTAVERN = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
-"""KoboldAI compares them with the model (aiserver.py, ``load_model``), and fails where one is missing."""
+"""Keys that KoboldAI compares with the model (aiserver.py, ``load_model``). It fails if one of them is missing."""
 
 _KOBOLDCPP_SETTINGS_OFF = {"ban_eos_token": False, "sampler_seed": -1, "stop_sequence": [], "grammar": ""}
 
 
 def to_presets(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON list with the one preset."""
+    """Return KoboldAI's JSON list of presets, which holds this preset only."""
     exporter.steps = [
         kept for step in exporter.steps if (kept := _as_repetition_penalty(exporter, step)) is not None
     ]
     if exporter.selector_name == "greedy":
         exporter.report_unsupported(
-            "greedy", "KoboldAI refuses temperature 0; top_k 1 was written, which takes the same token"
+            "greedy", "KoboldAI rejects temperature 0; top_k 1 was written, which takes the same token"
         )
         exporter.steps = [step for step in exporter.steps if step.about.name != "top_k"]
         exporter.steps.append(make_step("top_k", {"k": 1}, "greedy"))
     elif exporter.selector_name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(exporter, _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_UNDER_MIROSTAT)
+        _leave_out_under_mirostat(exporter, _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     elif exporter.selector_name != "dist":
         exporter.report_plain_draw()
     exporter.write_steps(_KOBOLDAI_SAMPLER_KEYS)
     if "min_p" in exporter.order:
-        exporter.report_unsupported("min_p", _SILLYTAVERN_ALONE)
+        exporter.report_unsupported("min_p", _ONLY_FOR_SILLYTAVERN)
     if exporter.write_selector(_KOBOLDAI_SAMPLER_KEYS) is not None:
         exporter.values["mirostat"] = _MIROSTAT_VERSIONS[exporter.selector_name]
-        exporter.report_unsupported(exporter.selector_name, _SILLYTAVERN_ALONE)
-        exporter.report_order(_KOBOLDAI_UNDER_MIROSTAT)
+        exporter.report_unsupported(exporter.selector_name, _ONLY_FOR_SILLYTAVERN)
+        exporter.report_order(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     values = {**off_values(_KOBOLDAI_SAMPLER_KEYS), "grammar": "", **exporter.values}
     values["sampler_order"] = _order_by_numbers(exporter, _KOBOLDAI_SLOTS, _PRESET_ORDER)
     exporter.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
     settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
     _write_grammar(exporter, settings, "SillyTavern")
     if "grammar" in settings:
-        exporter.report_unsupported("grammar", _SILLYTAVERN_ALONE)
+        exporter.report_unsupported("grammar", _ONLY_FOR_SILLYTAVERN)
     preset = {
         "preset": exporter.name,
         "description": exporter.description,
@@ -415,14 +429,14 @@ def to_presets(exporter: PresetExporter) -> ExportedPreset:
 
 
 def _as_repetition_penalty(exporter: PresetExporter, step: Sampler) -> Sampler | None:
-    """Return the step; for ``penalties`` KoboldAI's penalty without a slope, or None if that would be off."""
+    """Return the step. Convert ``penalties`` to KoboldAI's flat penalty; return None if that would be off."""
     if step.about.name != "penalties":
         return step
     repeat, window = getattr(step, "repeat", 1.0), getattr(step, "last_n", 0)
     for name in ("presence", "frequency"):
         if getattr(step, name) != 0:
             exporter.report_unsupported(
-                f"penalties.{name} {getattr(step, name):g}", "KoboldAI has a repetition penalty only"
+                f"penalties.{name} {getattr(step, name):g}", "KoboldAI has only a repetition penalty"
             )
     if not getattr(step, "penalize_newline", True):
         exporter.report_unsupported("penalties.penalize_newline false", "KoboldAI always has true there")
@@ -432,10 +446,13 @@ def _as_repetition_penalty(exporter: PresetExporter, step: Sampler) -> Sampler |
 
 
 def to_request(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON body, without a prompt; a system message is reported, since it is a part of the prompt."""
+    """Return the JSON body of a request to KoboldCpp, without a prompt.
+
+    A system message would be a part of the prompt, so it is reported.
+    """
     exporter.flatten_repetition_penalty(keeps_halves=True)
-    presence = _take_presence(exporter)
-    _end(exporter)
+    presence = _pop_presence(exporter)
+    _remove_unapplied_steps(exporter)
     exporter.write_steps(_KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
     exporter.write_selector(_KOBOLDCPP_SAMPLER_KEYS)
@@ -454,8 +471,11 @@ def to_request(exporter: PresetExporter) -> ExportedPreset:
     return exporter.make_result(json.dumps({**values, **_settings(exporter)}, indent=4, ensure_ascii=False) + "\n")
 
 
-def _take_presence(exporter: PresetExporter) -> float:
-    """Return the presence penalty right after KoboldCpp's slope, which KoboldCpp applies in the same step."""
+def _pop_presence(exporter: PresetExporter) -> float:
+    """Remove the presence penalty that follows a slope, and return it; 0 if there is none.
+
+    KoboldCpp applies the presence penalty together with the slope. So a separate step would not be exportable.
+    """
     for sloped, step in zip(exporter.steps, exporter.steps[1:], strict=False):
         is_same_window = getattr(step, "last_n", 0) == getattr(sloped, "range", -1)
         if has_halves(sloped) and step.about.name == "penalties" and is_same_window:
@@ -466,21 +486,21 @@ def _take_presence(exporter: PresetExporter) -> float:
     return 0.0
 
 
-def _end(exporter: PresetExporter) -> None:
-    """Remove the steps that KoboldCpp does not apply before the one that selects."""
+def _remove_unapplied_steps(exporter: PresetExporter) -> None:
+    """Remove the steps that KoboldCpp does not apply before the step that selects the token."""
     name = exporter.selector_name
     if name == "greedy":
-        reason = "the most likely token is taken, which is temperature 0 there"
+        reason = "the most likely token is taken, which is temperature 0 in KoboldCpp"
         exporter.remove_steps(("temperature", "dynatemp"), reason)
     elif name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(exporter, _KOBOLDCPP_SAMPLER_KEYS, _UNDER_MIROSTAT)
+        _leave_out_under_mirostat(exporter, _KOBOLDCPP_SAMPLER_KEYS, _SLOTS_BEFORE_MIROSTAT)
         exporter.steps = [_with_fixed_temperature(exporter, step) for step in exporter.steps]
     elif name not in ("dist", "adaptive_p"):
         exporter.report_plain_draw()
 
 
 def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
-    """Return the step; for ``dynatemp`` the temperature in its middle, which KoboldCpp applies before mirostat."""
+    """Return the step. Replace ``dynatemp`` by its middle temperature, as KoboldCpp does before mirostat."""
     if step.about.name != "dynatemp":
         return step
     middle = getattr(step, "temperature", 1.0)
@@ -491,44 +511,56 @@ def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
 
 
 def _leave_out_under_mirostat(
-    exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], acting: Sequence[str]
+    exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], active_slots: Sequence[str]
 ) -> None:
-    """Remove the steps that KoboldCpp does not apply before mirostat; ``acting``: the slots of the others."""
-    idle = [keys.sampler for keys in sampler_keys.values() if keys.slot not in acting]
-    exporter.remove_steps(idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
+    """Remove the steps that KoboldCpp does not apply before mirostat.
+
+    Args:
+        exporter: the exporter.
+        sampler_keys: the keys of all samplers of the format.
+        active_slots: slots of the steps that KoboldCpp applies before mirostat.
+    """
+    inactive = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
+    exporter.remove_steps(inactive, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
 
 def _numbers(exporter: PresetExporter) -> list[int]:
-    """Return ``sampler_order``; an order that its numbers cannot say is reported."""
+    """Return the numbers for ``sampler_order``, and report an order that these numbers cannot express."""
     numbers = _order_by_numbers(exporter, _SLOTS, ORDER)
     if exporter.selector_name in _MIROSTAT_VERSIONS:
-        exporter.report_order(_UNDER_MIROSTAT)
+        exporter.report_order(_SLOTS_BEFORE_MIROSTAT)
     else:
-        exporter.report_order([*_FRONT, *(slot for number in numbers for slot in _SLOTS[number]), "xtc"])
+        exporter.report_order([*_LEADING_SLOTS, *(slot for number in numbers for slot in _SLOTS[number]), "xtc"])
     return numbers
 
 
 def _order_by_numbers(
     exporter: PresetExporter, slots: Mapping[int, Sequence[str]], default: Sequence[int]
 ) -> list[int]:
-    """Return the numbers in the order of the steps, and after them the others in the default order."""
+    """Return the numbers in the order of the steps, followed by all other numbers in the default order."""
     number_of = {slot: number for number, names in slots.items() for slot in names}
     return list(dict.fromkeys([*(number_of[slot] for slot in exporter.order if slot in number_of), *default]))
 
 
 def _settings(exporter: PresetExporter) -> dict[str, Any]:
-    """Return the settings beside the chain by KoboldCpp's keys."""
+    """Return the settings other than the chain, by KoboldCpp's keys."""
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
     settings = exporter.convert_other_settings(keys)
     if settings.get("sampler_seed") == 0:
         del settings["sampler_seed"]
-        exporter.report_unsupported("seed 0", "KoboldCpp takes it for a random one")
+        exporter.report_unsupported("seed 0", "KoboldCpp reads 0 as a random seed")
     _write_grammar(exporter, settings, "KoboldCpp")
     return settings
 
 
 def _write_grammar(exporter: PresetExporter, settings: dict[str, Any], reader: str) -> None:
-    """Write a grammar as text; one that has none is reported, as what ``reader`` does not take."""
+    """Replace the grammar in the settings by its text. A grammar that is not given as text is reported.
+
+    Args:
+        exporter: the exporter.
+        settings: the settings, which this function changes.
+        reader: name of the program that reads the grammar, for the report.
+    """
     if "grammar" in settings:
         text = exporter.grammar_text(settings.pop("grammar"))
         if text is None:

@@ -1,19 +1,18 @@
-"""llama.cpp: command lines, requests to llama-server, INI files, the keys of a GGUF; and back.
+"""Import of llama.cpp's settings from four kinds of files, and export to two of them.
 
-Settings have the names of llama.cpp's options here, without the dashes, in every form that they are read from:
+- a command line (import and export)
+- the JSON body of a request to llama-server (import and export)
+- a section of an INI file (``--models-preset``); its keys are long or short option names, or environment variables
+- the ``general.sampling.*`` keys of a GGUF file
 
-- a command line
-- the JSON body of a request to llama-server
-- a section of an INI file (``--models-preset``), whose keys are option names, long or short, or environment names
-- the ``general.sampling.*`` keys of a GGUF
+This module calls a setting by the name of llama.cpp's option without dashes, whatever the kind of file. An absent
+setting has llama.cpp's default, so an imported chain is complete. llama.cpp rejects an INI file with a name that
+it does not know, such as top_p. Here such a name is read as the option that it probably means, and reported.
 
-What is absent keeps llama.cpp's default, so a chain is complete. llama.cpp refuses an INI file with a name that
-it does not know, such as top_p; here such a name is read as the option that it means, and reported.
-
-Order and switches follow common/sampling.cpp: biases, then the listed samplers in any order, each of them once,
-the temperature last by default. Mirostat leaves only the temperature before it. A temperature of 0 and below
-takes the most likely token, which is how a greedy end is exported. adaptive-p draws in the end, if it is
-listed. Ollama and LM Studio run this chain, too.
+The order of the steps follows common/sampling.cpp. Biases come first. Then come the listed samplers, in any order,
+each of them once; by default the temperature is the last one. Mirostat keeps only the temperature before it. A
+temperature of 0 or less takes the most likely token, so a greedy step is exported as temperature 0. adaptive-p
+selects the token if it is listed. Ollama and LM Studio run this chain, too.
 """
 
 from __future__ import annotations
@@ -35,20 +34,25 @@ from .table import BREAKERS, ForeignTable, IniSection
 
 TOOL = "llama.cpp"
 PREFIX = "general.sampling."
+"""Start of the metadata keys with which a model's author recommends settings."""
 GLOBAL_SECTION = "*"
+"""The section of an INI file that applies to all other sections."""
 
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
-_FRONT = ("ignore_eos", "ban", "logit_bias")
+_LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias")
 
 
 def _read_xtc_probability(table: ForeignTable, key: str, default: float) -> float:
-    """Return the probability of xtc, which a threshold above 0.5 switches off."""
+    """Return the probability of xtc; 0 if the threshold is above 0.5, which turns xtc off."""
     probability = table.number(key, default)
     return probability if table.number("xtc-threshold", 0.1) <= 0.5 else 0.0
 
 
 def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
-    """Return DRY's breakers. One text is the one breaker that an INI file can give; ``none`` is none."""
+    """Return DRY's sequence breakers.
+
+    A single string, as in an INI file, is one breaker; ``none`` means no breaker.
+    """
     text = table.raw_value(key)
     if text is None:
         return list(default)
@@ -118,19 +122,25 @@ SAMPLER_KEYS = by_sampler(
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 
 OFF: Mapping[str, Any] = off_values(SAMPLER_KEYS)
-"""Values with which no step acts, and the other parameters' usual ones."""
+"""For each option of a step, the value that turns the step off, or the usual value if there is no such value."""
 
 OPTIONS = (
     *OFF,
     *("sampler-seq", "seed", "n-predict", "reverse-prompt", "json-schema", "json-schema-file", "grammar"),
     *("grammar-file", "system-prompt", "samplers", "ignore-eos"),
 )
-"""The options that are read; `llama_cpp_flags` has all names of each."""
+"""The options that are imported; `llama_cpp_flags` has all names of each option."""
 
 
 @dataclass(frozen=True)
 class _LlamaEntry:
-    """A value, and how and where the file spells its key."""
+    """The value of an option.
+
+    Attributes:
+        key_in_file: the key or flag as the file writes it.
+        value: the value, unchecked.
+        line: line number in an INI file, counted from 1; 0 if unknown.
+    """
 
     key_in_file: str
     value: Any
@@ -138,11 +148,14 @@ class _LlamaEntry:
 
 
 def convert_command(text: str, origin: str) -> ImportedChainBuilder:
-    """Return the builder of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
+    """Return the builder for a command line such as ``llama-cli --top-k 40``.
+
+    Raises ``PresetError`` for a command line or a value that cannot be read.
+    """
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
-        raise PresetError(f"{origin}: no command line: {error}") from None
+        raise PresetError(f"{origin}: not a command line: {error}") from None
     entries: dict[str, _LlamaEntry] = {}
     unknown = []
     while words:
@@ -158,26 +171,26 @@ def convert_command(text: str, origin: str) -> ImportedChainBuilder:
         elif not words:
             raise PresetError(f"{origin}: {word} has no value")
         else:
-            _add(entries, option, word, words.pop(0))
+            _add_option(entries, option, word, words.pop(0))
     builder = _convert_entries(entries, origin)
     builder.unsupported_settings += unknown
     return builder
 
 
-_ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
-_REPEATED = ("logit-bias", *_ESCAPED)
+_OPTIONS_WITH_ESCAPES = ("dry-sequence-breaker", "reverse-prompt")
+_REPEATABLE_OPTIONS = ("logit-bias", *_OPTIONS_WITH_ESCAPES)
 
 
-def _add(entries: dict[str, _LlamaEntry], option: str, word: str, value: str) -> None:
-    """Set an option; add to one that may be given several times.
+def _add_option(entries: dict[str, _LlamaEntry], option: str, word: str, value: str) -> None:
+    """Set an option. The value of a repeatable option is appended to the earlier values.
 
     Args:
-        entries: the options so far.
-        option: llama.cpp's name of the option.
-        word: the option as written.
-        value: its value.
+        entries: the options read so far, which this function changes.
+        option: llama.cpp's name of the option, without dashes.
+        word: the option as it is written in the command line.
+        value: the value of the option.
     """
-    if option not in _REPEATED:
+    if option not in _REPEATABLE_OPTIONS:
         entries[option] = _LlamaEntry(word, value)
         return
     earlier: Any = entries[option].value if option in entries else []
@@ -200,10 +213,10 @@ BODY_KEYS: Mapping[str, str] = {
     "adaptive-target": "adaptive_target",
     "dry-sequence-breaker": "dry_sequence_breakers",
 }
-"""The key of a request's body, by option."""
+"""The key of each option in the body of a request."""
 
 _OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
-_SILENT_KEYS = (
+_IGNORED_KEYS = (
     *("prompt", "messages", "model", "stream", "cache_prompt", "n_keep", "n_probs", "id_slot", "t_max_predict_ms"),
     *("return_tokens", "timings_per_token", "post_sampling_probs", "lora", "n_indent", "response_fields", "tools"),
     *("grammar_lazy", "chat_format", "logprobs", "top_logprobs", "n", "user", "stream_options"),
@@ -212,7 +225,7 @@ _SILENT_KEYS = (
 
 
 def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a request's body; raises ``PresetError``."""
+    """Return the builder for the body of a request; raise ``PresetError`` for a value that cannot be read."""
     entries = {}
     for key, value in body.items():
         option = _OPTION_BY_KEY.get(key)
@@ -222,22 +235,30 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     builder = _convert_entries(entries, origin)
     if body.get("min_keep") not in (None, 0, 1):
         builder.unsupported_settings.append(
-            f"min_keep {body['min_keep']}: each step would have kept at least so many tokens"
+            f"min_keep {body['min_keep']}: each step would have kept at least this many tokens"
         )
     for key in body:
-        if key not in (*_OPTION_BY_KEY, *_SILENT_KEYS, "min_keep"):
+        if key not in (*_OPTION_BY_KEY, *_IGNORED_KEYS, "min_keep"):
             builder.unsupported_settings.append(f"{key}: llama-server does not know this key; it was left out")
     return builder
 
 
 def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> ImportedChainBuilder:
-    """Return the builder of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
+    """Return the builder for a section of an INI file, which takes precedence over ``[*]``.
+
+    Args:
+        sections: all sections, by name.
+        chosen: name of the section; None to read only ``[*]``.
+        origin: path of the file, which begins each message.
+
+    Raises ``PresetError`` for a value that cannot be read.
+    """
     entries: dict[str, _LlamaEntry] = {}
     unsupported_settings: list[str] = []
     changed: list[str] = []
     for name in (GLOBAL_SECTION, chosen):
         if name is not None and name in sections:
-            entries.update(_entries(sections[name], unsupported_settings, changed))
+            entries.update(_read_section(sections[name], unsupported_settings, changed))
     builder = _convert_entries(entries, origin)
     builder.unsupported_settings[:0] = unsupported_settings
     builder.changed_settings[:0] = changed
@@ -247,17 +268,22 @@ def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str)
 
 
 _MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
-_SILENT_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
-"""How the environment names begin that an INI file may use instead."""
+_IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
+"""Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
+
+A variable that is no option of a sampler is left out of an import without a report.
+"""
 
 
-def _entries(section: IniSection, unsupported_settings: list[str], changed: list[str]) -> dict[str, _LlamaEntry]:
-    """Return the options of a section. Of two names for one option, the last by the alphabet counts, as there.
+def _read_section(
+    section: IniSection, unsupported_settings: list[str], changed: list[str]
+) -> dict[str, _LlamaEntry]:
+    """Return the options of a section. As in llama.cpp, the alphabetically last of two names of an option counts.
 
     Args:
         section: the section of the file.
-        unsupported_settings: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
-        changed: receives those of the sentences whose value is carried over.
+        unsupported_settings: a sentence is appended for each key that llama.cpp reads differently, or not at all.
+        changed: the sentences whose value is carried over are appended here, too.
     """
     entries: dict[str, _LlamaEntry] = {}
     for key in sorted(section.values):
@@ -267,27 +293,27 @@ def _entries(section: IniSection, unsupported_settings: list[str], changed: list
             option = _option_by_near_name(key)
             if option is not None:
                 unsupported_settings.append(
-                    f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
+                    f"{key} {value}: llama.cpp rejects the file, since no option has this name; "
                     f"it was read as {option}"
                 )
                 changed.append(unsupported_settings[-1])
-            elif not _is_left_out(key) and not key.startswith(_SILENT_VARIABLES):
+            elif not _is_left_out(key) and not key.startswith(_IGNORED_VARIABLES):
                 unsupported_settings.append(
-                    f"{key} {value}: llama.cpp does not know this key, and refuses the file"
+                    f"{key} {value}: llama.cpp does not know this key, and rejects the file"
                 )
         if option is None:
             continue
         entries[option] = _LlamaEntry(key, value, section.lines[key])
         if key in section.cut_off_text:
             unsupported_settings.append(
-                f"{key} {value}: llama.cpp takes {section.cut_off_text[key]!r} for a comment"
+                f"{key} {value}: llama.cpp takes {section.cut_off_text[key]!r} as a comment"
             )
             changed.append(unsupported_settings[-1])
     return entries
 
 
 def _option_of_variable(key: str) -> str | None:
-    """The option of an environment name, such as LLAMA_ARG_TOP_K."""
+    """Return the option of an environment variable such as LLAMA_ARG_TOP_K; None if there is none."""
     name = key.removeprefix("LLAMA_ARG_")
     return None if name == key else _option_of_name(name.lower().replace("_", "-"))
 
@@ -297,7 +323,7 @@ def _option_by_near_name(key: str) -> str | None:
     return _MEANT_OPTIONS.get(name) or _option_of_name(name)
 
 
-# The key of a GGUF, where it is no option with underscores.
+# Options whose metadata key is not the option's name with underscores.
 _METADATA_OPTIONS = {
     "penalty-last-n": "repeat-last-n",
     "penalty-repeat": "repeat-penalty",
@@ -308,7 +334,10 @@ _METADATA_OPTIONS = {
 
 
 def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of what a model's author recommends; other keys of the metadata are left out."""
+    """Return the builder for the settings that a model's author recommends in the metadata of a GGUF file.
+
+    Metadata keys that do not begin with `PREFIX` are ignored.
+    """
     entries: dict[str, _LlamaEntry] = {}
     unknown = []
     for key, value in metadata.items():
@@ -325,7 +354,7 @@ def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainB
 
 
 def has_settings(metadata: Mapping[str, Any]) -> bool:
-    """True if a model's author recommends anything that llama.cpp knows."""
+    """Return True if the metadata has a setting, recommended by the model's author, that llama.cpp knows."""
     return any(
         key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_blank(value)
         for key, value in metadata.items()
@@ -333,7 +362,7 @@ def has_settings(metadata: Mapping[str, Any]) -> bool:
 
 
 def _is_blank(value: Any) -> bool:
-    """True for a text of nothing, or of nothing but the semicolons between names."""
+    """Return True for a string without characters other than spaces and semicolons."""
     return isinstance(value, str) and not value.strip(" ;")
 
 
@@ -343,17 +372,17 @@ def _option_of_metadata(key: str) -> str | None:
 
 
 def _option_of_name(name: str) -> str | None:
-    """Return the option that has this name, which is written without dashes; None if none has."""
+    """Return the option with this name, given without dashes; None if there is none, or an import ignores it."""
     return options_without_dashes().get(name) or None
 
 
 def _is_left_out(name: str) -> bool:
-    """True for an option of llama.cpp that says nothing about sampling; ``name``: without dashes."""
+    """Return True if llama.cpp has an option with this name, given without dashes, that an import ignores."""
     return options_without_dashes().get(name) == ""
 
 
 def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> ImportedChainBuilder:
-    """Return the builder of values by option."""
+    """Return the builder for the values of options."""
     table = ForeignTable(
         {entry.key_in_file: entry.value for entry in entries.values()},
         origin,
@@ -365,7 +394,7 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
     _read_biases(builder)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
         if table.integer(key, 0) < 0:
-            builder.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
+            builder.report_changed(key, "llama.cpp now rejects a negative window; here the window is all tokens")
     order = _order(builder)
     if order is None:
         builder.notes.append("order: llama.cpp's default")
@@ -377,9 +406,9 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
 
 
 def _order(builder: ImportedChainBuilder) -> list[str] | None:
-    """The listed samplers by our names; None if there is no list. If both keys are there, ``samplers`` counts.
+    """Return logitsmith's names of the listed samplers; None if the file has no list of samplers.
 
-    Unknown names are reported, as llama.cpp skips them.
+    ``samplers`` takes precedence over ``sampler-seq``. Unknown names are skipped, as in llama.cpp, and reported.
     """
     key = next((key for key in ("samplers", "sampler-seq") if builder.table.is_set(key)), None)
     if key is None:
@@ -390,7 +419,7 @@ def _order(builder: ImportedChainBuilder) -> list[str] | None:
         try:
             order += read_sampler_sequence(part, key)
         except PresetError:
-            builder.report_unsupported(key, f"{part.strip()!r} is no sampler of llama.cpp, which skips it")
+            builder.report_unsupported(key, f"{part.strip()!r} is not a sampler of llama.cpp, which skips it")
     return order
 
 
@@ -405,7 +434,10 @@ _BIAS = re.compile(r"(\d+)([+-].+)")
 
 
 def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
-    """The biases: TOKEN_ID+BIAS texts, or a request's table or list of pairs, where false bans a token."""
+    """Return the biases by token id or string.
+
+    The file gives them as TOKEN_ID+BIAS strings, or as a table or list of pairs, in which false bans a token.
+    """
     value = table.raw_value("logit-bias")
     if isinstance(value, str):
         value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
@@ -419,8 +451,8 @@ def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
         key = int(token) if isinstance(token, str) and token.isdecimal() else token
         if type(key) not in (int, str):
             raise table.value_error("logit-bias", "a table or a list of token and number")
-        inner = ForeignTable({"logit-bias": number}, table.origin)
-        bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
+        bias_table = ForeignTable({"logit-bias": number}, table.origin)
+        bias[key] = float("-inf") if number is False or number == "-inf" else bias_table.number("logit-bias", 0.0)
     return bias
 
 
@@ -453,7 +485,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def _unescaped(text: str) -> str:
-    """Return the text with llama.cpp's escapes, such as a backslash and n, replaced."""
+    """Return the text with llama.cpp's escapes, such as a backslash and n, replaced by the characters."""
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
 
 
@@ -463,7 +495,7 @@ def _escaped(text: str) -> str:
 
 
 def read_steps(builder: ImportedChainBuilder) -> None:
-    """Put every step into its slot."""
+    """Read every step of the chain into its slot."""
     builder.read_steps(
         SAMPLER_KEYS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc"
     )
@@ -479,14 +511,14 @@ def read_steps(builder: ImportedChainBuilder) -> None:
 
 
 def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = ORDER) -> None:
-    """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
+    """Set the chain: biases, then the samplers in this order; mirostat keeps only biases and temperature."""
     if builder.table.integer("mirostat", 0) in (1, 2):
-        builder.set_mirostat_chain((*_FRONT, "temperature"))
+        builder.set_mirostat_chain((*_LEADING_SLOTS, "temperature"))
         return
-    listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
-    unlisted = [slot for slot in builder.step_by_slot if slot not in (*listed, *_FRONT)]
+    listed = sorted(order, key=lambda name: name == "adaptive_p")  # llama.cpp runs adaptive_p last in any list
+    unlisted = [slot for slot in builder.step_by_slot if slot not in (*listed, *_LEADING_SLOTS)]
     builder.report_inactive_steps(builder.steps_in_order(unlisted), "the list of samplers leaves it out")
-    builder.set_chain(builder.steps_in_order([*_FRONT, *listed]))
+    builder.set_chain(builder.steps_in_order([*_LEADING_SLOTS, *listed]))
 
 
 _OTHER_SETTING_KEYS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
@@ -495,14 +527,14 @@ _OTHER_SETTING_KEYS = {"max_tokens": "n-predict", "seed": "seed", "stop": "rever
 def to_command(exporter: PresetExporter) -> ExportedPreset:
     """Return the command line.
 
-    Reported: biases of texts, and a grammar given as a table, unless it is a JSON Schema or a file.
+    Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
     """
     values = _values(exporter)
     values |= exporter.convert_other_settings(
         {**_OTHER_SETTING_KEYS, "system": "system-prompt"}, unlimited_value=-1
     )
     values |= _grammar(exporter, values.pop("grammar", None), has_files=True)
-    for key in _ESCAPED:
+    for key in _OPTIONS_WITH_ESCAPES:
         if key in values:
             values[key] = [_escaped(text) for text in values[key]]
     if values.get("dry-sequence-breaker") == []:
@@ -521,10 +553,11 @@ def to_command(exporter: PresetExporter) -> ExportedPreset:
 
 
 def to_body(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON body; a system message belongs to the messages of a request, and is reported.
+    """Return the JSON body of a request. A system message, which belongs to the request's messages, is reported.
 
-    What a body leaves out is as the server was started (tools/server/server-task.cpp, params_from_json_cmpl). A
-    list of samplers leaves out all others, but neither mirostat nor the range of a dynamic temperature.
+    A key that the body does not have keeps the value that the server was started with
+    (tools/server/server-task.cpp, params_from_json_cmpl). The list of samplers turns off all other samplers,
+    except mirostat and the range of a dynamic temperature. So the body always sets these two.
     """
     values = _values(exporter)
     if "temp" in values:
@@ -544,30 +577,34 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
 
 
 def _values(exporter: PresetExporter) -> dict[str, Any]:
-    """The options of the chain."""
+    """Return the values of the options that express the chain."""
     _bans_as_biases(exporter)
     exporter.write_steps(SAMPLER_KEYS)
-    front = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.order]
-    if exporter.order[: len(front)] != front:
-        exporter.report_unsupported("order", f"llama.cpp applies {' and '.join(front)} before all others")
-    exporter.order = [slot for slot in exporter.order if slot not in front]
-    if "ignore_eos" in front:
+    leading_slots = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.order]
+    if exporter.order[: len(leading_slots)] != leading_slots:
+        exporter.report_unsupported(
+            "order", f"llama.cpp applies {' and '.join(leading_slots)} before all other steps"
+        )
+    exporter.order = [slot for slot in exporter.order if slot not in leading_slots]
+    if "ignore_eos" in leading_slots:
         exporter.values["ignore-eos"] = True
     if exporter.selector_name in ("mirostat", "mirostat_v2"):
-        _keep_temperature(exporter)
+        _write_mirostat(exporter)
     elif exporter.selector_name == "greedy":
-        _end_greedily(exporter)
+        _write_greedy(exporter)
     elif exporter.selector_name == "adaptive_p":
         exporter.order.append("adaptive_p")
     elif exporter.selector_name != "dist":
-        exporter.report_unsupported(exporter.selector_name, "llama.cpp does not draw so; a plain draw was written")
+        exporter.report_unsupported(
+            exporter.selector_name, "llama.cpp does not support it; a plain draw was written instead"
+        )
     exporter.write_selector(SAMPLER_KEYS)
     exporter.write_unlimited_window("repeat-last-n", "penalties.last_n")
     exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")
     if "mirostat" in exporter.values:
         return exporter.values
     if not exporter.order:
-        # A list that is empty would mean llama.cpp's own; a temperature of 1 changes nothing.
+        # llama.cpp reads an empty list as its default list. A temperature of 1 changes nothing.
         exporter.order, exporter.values["temp"] = ["temperature"], 1.0
     return {
         "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.order),
@@ -575,7 +612,8 @@ def _values(exporter: PresetExporter) -> dict[str, Any]:
     }
 
 
-def _keep_temperature(exporter: PresetExporter) -> None:
+def _write_mirostat(exporter: PresetExporter) -> None:
+    """Write mirostat, and remove all steps except the temperature."""
     for slot in [slot for slot in exporter.order if slot != "temperature"]:
         exporter.remove_written_step(slot, SAMPLER_KEYS, "llama.cpp applies only the temperature before mirostat")
     if not exporter.order:
@@ -583,7 +621,8 @@ def _keep_temperature(exporter: PresetExporter) -> None:
     exporter.values["mirostat"] = 1 if exporter.selector_name == "mirostat" else 2
 
 
-def _end_greedily(exporter: PresetExporter) -> None:
+def _write_greedy(exporter: PresetExporter) -> None:
+    """Write the greedy step as a temperature of 0."""
     if "temperature" in exporter.order:
         reason = "the most likely token is taken, which is temperature 0 there"
         exporter.remove_written_step("temperature", SAMPLER_KEYS, reason)
@@ -592,7 +631,7 @@ def _end_greedily(exporter: PresetExporter) -> None:
 
 
 def _bans_as_biases(exporter: PresetExporter) -> None:
-    """Write banned token ids as biases of -inf, if there are no other biases; strings have no counterpart."""
+    """Replace a ban of token ids by biases of -inf, if the chain has no biases and the ban has no strings."""
     for number, sampler in enumerate(exporter.steps):
         if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in exporter.steps):
             tokens = getattr(sampler, "tokens", ())
@@ -600,7 +639,7 @@ def _bans_as_biases(exporter: PresetExporter) -> None:
                 exporter.steps[number] = make_step(
                     "logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban"
                 )
-                exporter.report_unsupported("ban", "llama.cpp has biases of -inf for it, which were written")
+                exporter.report_unsupported("ban", "llama.cpp has no bans; biases of -inf were written instead")
 
 
 def _flag_biases(exporter: PresetExporter, bias: dict[int | str, float]) -> list[str]:
@@ -614,7 +653,13 @@ def _flag_biases(exporter: PresetExporter, bias: dict[int | str, float]) -> list
 
 
 def _grammar(exporter: PresetExporter, grammar: Any, has_files: bool) -> dict[str, Any]:
-    """The grammar by its option; a name of a library's grammar and other kinds are reported."""
+    """Return the grammar under its option. A grammar that is neither text, a JSON Schema nor a file is reported.
+
+    Args:
+        exporter: the exporter.
+        grammar: the grammar, as in a preset; None if there is none.
+        has_files: True if the format has options for paths of files.
+    """
     if grammar is None:
         return {}
     table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar

@@ -1,13 +1,13 @@
-"""LM Studio's ``*.preset.json``.
+"""Import and export of LM Studio's ``*.preset.json``.
 
-The program is closed source: its order, and what it does with absent keys, are not known. It runs llama.cpp, so
-the chain has llama.cpp's order, and only what the file says makes a step. Up to version 0.2 the settings are in
-``inference_params``; from 0.3 on in ``operation.fields``, a list of {key, value}, where a value may be
-{checked, value}, and unchecked means off.
+The program is closed source, so its order of steps, and its defaults for absent keys, are unknown. It runs
+llama.cpp. So the imported chain has llama.cpp's order, and only the steps that the file sets. Up to version 0.2,
+the settings are in ``inference_params``. From version 0.3 on, they are in ``operation.fields``, a list of {key,
+value}. A value may be {checked, value}; unchecked means off.
 
-An export has the newer form. Every field is written, also of what is off. A preset lies over the defaults of
-the model and of LM Studio, which hold where it has no field; LM Studio's defaults switch on top_k, top_p,
-min_p, the repeat penalty and a temperature of 0.8 (lmstudio-js, packages/lms-kv-config/src/schema.ts).
+An export has the newer form. Every field is written, even of steps that are off, because an absent field has the
+default of the model or of LM Studio. LM Studio's defaults turn on top_k, top_p, min_p, the repeat penalty and a
+temperature of 0.8 (lmstudio-js, packages/lms-kv-config/src/schema.ts).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .table import ForeignTable
 TOOL = "LM Studio"
 _ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
 
-_OLD_SILENT = (
+_IGNORED_OLD_KEYS = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
     *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
     *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
@@ -53,12 +53,12 @@ _NAMES = {
     "stop": ("antiprompt", "stopStrings"),
     "system": ("pre_prompt", "systemPrompt"),
 }
-"""LM Studio's name of llama.cpp's option, and of other settings: up to version 0.2, and from 0.3 on."""
+"""LM Studio's two names of each option of llama.cpp, and of other settings: up to version 0.2, and from 0.3 on."""
 _OLD = {key: old for key, (old, _) in _NAMES.items() if old is not None}
 _NEW = {key: new for key, (_, new) in _NAMES.items() if new is not None}
 _MIROSTAT = "llama.mirostatSampling"
 _TFS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
-_NEW_SILENT = (
+_IGNORED_NEW_KEYS = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
     *("speculativeDecoding.draftModel", "toolNaming", "promptPreprocessor", "rawTools", "envVars"),
@@ -66,7 +66,7 @@ _NEW_SILENT = (
 
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a preset; raises ``PresetError``."""
+    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     old = data.get("inference_params")
     if isinstance(old, dict):
         return _convert_old(old, origin)
@@ -81,14 +81,14 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder
     table = ForeignTable(values, origin, {key: (name,) for key, name in _OLD.items()})
     builder = ImportedChainBuilder(TOOL, table)
     if str(table.raw_value("penalize_nl")).lower() == "false":
-        builder.report_unsupported("penalize_nl", "the penalties would have spared the newline")
+        builder.report_unsupported("penalize_nl", "the penalties would not have applied to the newline")
     bias = table.raw_value("logit_bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
         builder.read_logit_bias()
     elif bias:
-        builder.report_unsupported("logit_bias", "it is no table of token ids and numbers")
+        builder.report_unsupported("logit_bias", "it is not a table of token ids and numbers")
     builder.read_seed("seed")
-    builder.report_unknown(_OLD_SILENT)
+    builder.report_unknown(_IGNORED_OLD_KEYS)
     return _finished(builder)
 
 
@@ -97,7 +97,7 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # a length that is unchecked is no limit
+            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # an unchecked length means no limit
             value = value.get("value") if value["checked"] else off
         values[str(entry["key"])] = value
     spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
@@ -115,15 +115,15 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
         builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         builder.other_settings["grammar"] = structured["gbnfGrammar"]
-    silent = (_SCOPE + name for name in (*_NEW_SILENT, "structured"))
+    silent = (_SCOPE + name for name in (*_IGNORED_NEW_KEYS, "structured"))
     known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
     builder.report_unknown(known)
     return _finished(builder)
 
 
 def _finished(builder: ImportedChainBuilder) -> ImportedChainBuilder:
-    builder.notes.append("order: llama.cpp's; LM Studio's own is not known")
-    builder.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
+    builder.notes.append("order: llama.cpp's; LM Studio's order is not known")
+    builder.notes.append("only the steps that the file sets; LM Studio's defaults are not known")
     builder.defaults_owner = "llama.cpp"
     llama_chain.read_steps(builder)
     builder.read_step(_TFS)
@@ -142,7 +142,7 @@ _BARE_OFF: dict[str, Any] = {
     "stopStrings": [],
     "structured": {"type": "none"},
 }
-"""Fields that hold their value as it is, and the values with which they do nothing."""
+"""Fields without a checkbox, and the value of each with which it has no effect."""
 _CHECKBOXES_OFF = {
     "repeatPenalty": 1.1,
     "minPSampling": 0.05,
@@ -155,13 +155,13 @@ _CHECKBOXES_OFF = {
     "llama.tailFreeSampling": 0.95,
     "llama.locallyTypicalSampling": 0.9,
 }
-"""Fields that hold {checked, value}, and LM Studio's values of those that are not checked."""
+"""Fields with a checkbox, {checked, value}, and the value that LM Studio writes for each unchecked one."""
 _UNLIMITED = 1000
-"""The value of a length that is not checked."""
+"""The value that LM Studio writes for an unchecked length."""
 
 
 def to_preset(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON."""
+    """Return the JSON of a preset."""
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
     version = {"mirostat": 1, "mirostat_v2": 2}.get(exporter.selector_name, 0)
     dropped = {"temperature"} if exporter.selector_name == "greedy" else set()
@@ -203,7 +203,7 @@ def _checked(value: Any, off: Any) -> dict[str, Any]:
 
 
 def _structured(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
-    """Return the field of a grammar or of a JSON Schema; what else names a grammar is reported."""
+    """Return the field for a grammar. A grammar that is neither text nor a JSON Schema is reported."""
     if grammar is None:
         return {}
     if (text := exporter.grammar_text(grammar)) is not None:

@@ -1,13 +1,13 @@
-"""Ollama's Modelfile: one instruction per line, of which PARAMETER and SYSTEM are read.
+"""Import and export of Ollama's Modelfile: one instruction per line, of which PARAMETER and SYSTEM are imported.
 
-The grammar follows Ollama's parser. The case of instructions does not matter. ``#`` begins a comment only at
-the start of a line. A value is plain, in ``"`` or in three of them, and may then span several lines. It is kept
-as it is written. Quotes end only at the end of a line.
+The format follows Ollama's parser. The case of instructions does not matter. ``#`` begins a comment only at the
+start of a line. A value is plain, or in ``"`` or three of them; a quoted value may span several lines. A value is
+kept as it is written. Quotes end only at the end of a line.
 
-Ollama runs llama.cpp's chain in its default order, which cannot be changed, with defaults of Ollama's
-(api/types.go, ``DefaultOptions``): they switch on top_k, top_p and a temperature of 0.8, and hold where the
-file is silent unless the base model brings others (server/create.go, ``setParameters``). So an export writes
-every parameter of the chain, also of what is off. Names that Ollama refuses are reported.
+Ollama runs llama.cpp's chain in the default order, which cannot be changed. An absent parameter has the value of
+the base model (server/create.go, ``setParameters``), or else Ollama's default (api/types.go, ``DefaultOptions``).
+These defaults turn on top_k, top_p and a temperature of 0.8. So an export writes every parameter of the chain,
+even of steps that are off. Parameters that Ollama rejects are reported.
 """
 
 from __future__ import annotations
@@ -39,27 +39,34 @@ _SPELLINGS = {
     "presence-penalty": ("presence_penalty",),
     "frequency-penalty": ("frequency_penalty",),
 }
-_SILENT = (
+_IGNORED_KEYS = (
     *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
     *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
     *("rope_frequency_scale", "draft_num_predict"),
 )
 _NUMBERS = ("num_predict", "seed")
 _DROPPED = {
-    "mirostat": ("0", "it would have held the surprise of the text"),
-    "mirostat_tau": ("", "it would have set mirostat's surprise"),
-    "mirostat_eta": ("", "it would have set how fast mirostat learns"),
+    "mirostat": ("0", "it would have kept the surprise of the text constant"),
+    "mirostat_tau": ("", "it would have set mirostat's target surprise"),
+    "mirostat_eta": ("", "it would have set mirostat's learning rate"),
     "penalize_newline": ("true", "it would have spared the newline from the penalties"),
 }
-_REFUSED = {
-    "tfs_z": "it would have cut off the tail of the tokens; gone since December 2024",
+_REJECTED = {
+    "tfs_z": "until December 2024 it cut off the tail of the tokens",
     "grammar": "it would have made the text match a grammar",
 }
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction in lower case, its value, and its line; ``parameter`` is the name behind PARAMETER."""
+    """An instruction of a Modelfile.
+
+    Attributes:
+        name: the instruction, in lower case.
+        value: the value, without quotes.
+        line: line number, counted from 1.
+        parameter: name of the parameter, for PARAMETER; otherwise empty.
+    """
 
     name: str
     value: str
@@ -68,7 +75,7 @@ class Instruction:
 
 
 def parse_modelfile(text: str, origin: str) -> list[Instruction]:
-    """Return the instructions; raises ``PresetError`` with the line of an unknown or unfinished one."""
+    """Return the instructions; raise ``PresetError`` with the line of an unknown or incomplete instruction."""
     lines = text.split("\n")
     instructions: list[Instruction] = []
     number = 0
@@ -77,12 +84,12 @@ def parse_modelfile(text: str, origin: str) -> list[Instruction]:
         number += 1
         if not line or line.startswith("#"):
             continue
-        name, _, value = _cut(line)
+        name, value = _split_word(line)
         if name.lower() not in INSTRUCTIONS:
-            raise PresetError(f"{origin}: line {start}: {name!r} is no instruction of a Modelfile")
+            raise PresetError(f"{origin}: line {start}: {name!r} is not an instruction of a Modelfile")
         parameter = ""
         if name.lower() == "parameter":
-            parameter, _, value = _cut(value)
+            parameter, value = _split_word(value)
         while _unquoted(value) is None:
             if number == len(lines):
                 raise PresetError(f"{origin}: line {start}: the quotes of {name} are not closed")
@@ -95,47 +102,48 @@ def parse_modelfile(text: str, origin: str) -> list[Instruction]:
     return instructions
 
 
-def _cut(line: str) -> tuple[str, str, str]:
-    """The first word, the blank behind it, and the rest."""
+def _split_word(line: str) -> tuple[str, str]:
+    """Return the first word of a line, and the text after it."""
     end = next((index for index, char in enumerate(line) if char in " \t"), len(line))
-    return line[:end], line[end : end + 1], line[end:].lstrip(" \t")
+    return line[:end], line[end:].lstrip(" \t")
 
 
 def _unquoted(value: str) -> str | None:
-    """The value without its quotes; None if they are not closed yet."""
+    """Return the value without quotes; None if the quotes are not closed yet."""
     text = value.strip()
     for quotes in ('"""', '"'):
         if text.startswith(quotes):
-            closed = len(text) >= 2 * len(quotes) and text.endswith(quotes)
-            return text[len(quotes) : -len(quotes)] if closed else None
+            is_closed = len(text) >= 2 * len(quotes) and text.endswith(quotes)
+            return text[len(quotes) : -len(quotes)] if is_closed else None
     return text
 
 
 def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a Modelfile; of a parameter that stands twice the last value counts, ``stop`` adds up.
+    """Return the builder for a Modelfile.
 
-    Raises ``PresetError`` with the line of a value that Ollama could not read either.
+    If a parameter occurs several times, the last value counts; the values of ``stop`` are collected. Raises
+    ``PresetError`` with the line of a value that Ollama cannot read, either.
     """
     values = {step.parameter: step.value for step in instructions if step.parameter}
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
     dropped = {key: values.pop(key) for key in _DROPPED if key in values}
     table = ForeignTable(values, origin, _SPELLINGS, lines)
-    _refuse_comments(table)
+    _reject_comments(table)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     builder.notes.append("order: llama.cpp's default, which Ollama runs")
-    builder.notes.append("the defaults are Ollama's; a base model may bring its own")
+    builder.notes.append("the defaults are Ollama's; a base model may have other ones")
     llama_chain.read_steps(builder)
     llama_chain.arrange_chain(builder)
     _read_settings(builder, instructions)
     _report_dropped(builder, dropped)
-    _report_refused(builder)
+    _report_rejected(builder)
     if not any(instruction.name == "from" for instruction in instructions):
-        builder.unsupported_settings.append("FROM: the file names no base model; Ollama refuses it")
+        builder.unsupported_settings.append("FROM: the file names no base model; Ollama rejects the file")
     return builder
 
 
-def _refuse_comments(table: ForeignTable) -> None:
+def _reject_comments(table: ForeignTable) -> None:
     for key in (*_SPELLINGS, *_NUMBERS):
         if table.is_set(key) and "#" in str(table.raw_value(key)):
             raise table.value_error(key, "a number; # begins a comment only where a line begins")
@@ -153,43 +161,43 @@ def _read_settings(builder: ImportedChainBuilder, instructions: Sequence[Instruc
 
 
 def _read_length(builder: ImportedChainBuilder) -> None:
-    """Carry over ``num_predict``, whose every value below 1 means no limit.
+    """Carry over ``num_predict``. Every value below 1 means no limit.
 
-    Ollama sends a negative one to llama-server as ten contexts (boundedNumPredict), where -2 once meant one; it
-    leaves a 0 out of the request (``n_predict,omitempty``), and llama-server's own default has no limit.
+    Ollama sends a negative value to llama-server as ten contexts (boundedNumPredict); -2 once meant one context. 0
+    is left out of the request (``n_predict,omitempty``), and llama-server's default is no limit.
     """
     limit = builder.table.integer("num_predict")
     if limit is None:
         return
     builder.read_max_tokens("num_predict", range(min(limit, 0), 1))
     if limit == -1:
-        builder.notes.append("max_tokens -1: Ollama ends after ten contexts, a run here when the context is full")
+        builder.notes.append("max_tokens -1: Ollama ends after ten contexts, gen when the context is full")
     elif limit < 1:
-        reason = "since it leaves a 0 out of the request" if limit == 0 else "as every negative number is"
-        builder.report_changed("num_predict", f"Ollama reads it as no limit, {reason}; written as max_tokens -1")
+        reason = ", since it leaves a 0 out of the request" if limit == 0 else ", like every negative number"
+        builder.report_changed("num_predict", f"Ollama reads it as no limit{reason}; written as max_tokens -1")
 
 
 def _report_dropped(builder: ImportedChainBuilder, dropped: dict[str, str]) -> None:
     is_mirostat_on = dropped.get("mirostat", "0") != "0"
     for key, value in dropped.items():
-        neutral, effect = _DROPPED[key]
-        if value != neutral and (is_mirostat_on or not key.startswith("mirostat_")):
+        neutral_value, effect = _DROPPED[key]
+        if value != neutral_value and (is_mirostat_on or not key.startswith("mirostat_")):
             builder.unsupported_settings.append(
                 f"{key} {value}: Ollama drops it with a warning since May 2025; {effect}"
             )
 
 
-def _report_refused(builder: ImportedChainBuilder) -> None:
-    names = {name for spellings in _SPELLINGS.values() for name in spellings} | {*_SILENT, *_NUMBERS}
-    for key in builder.table.unknown_keys({*_SILENT, *_NUMBERS}):
-        if key in _REFUSED:
-            builder.report_unsupported(key, f"Ollama refuses it as unknown; {_REFUSED[key]}")
+def _report_rejected(builder: ImportedChainBuilder) -> None:
+    names = {name for spellings in _SPELLINGS.values() for name in spellings} | {*_IGNORED_KEYS, *_NUMBERS}
+    for key in builder.table.unknown_keys({*_IGNORED_KEYS, *_NUMBERS}):
+        if key in _REJECTED:
+            builder.report_unsupported(key, f"Ollama rejects it as unknown; {_REJECTED[key]}")
         elif key.lower() in names:
             builder.report_unsupported(
-                key, f"Ollama refuses it as unknown: it reads {key.lower()} in lower case only"
+                key, f"Ollama rejects it as unknown: it reads {key.lower()} in lower case only"
             )
         else:
-            builder.report_unsupported(key, "Ollama refuses it as unknown; it was left out")
+            builder.report_unsupported(key, "Ollama rejects it as unknown; it was left out")
 
 
 _NAMES = {option: names[0] for option, names in _SPELLINGS.items()}
@@ -223,7 +231,10 @@ def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
 
 
 def _quoted(exporter: PresetExporter, start: str, text: str) -> list[str]:
-    """The line of an instruction with a text that reads back as it is; else none, and a report."""
+    """Return the line of an instruction with quotes from which the text can be read back unchanged.
+
+    If there are no such quotes, report the text and return no line.
+    """
     for quotes in ("", '"', '"""'):
         line = f"{start} {quotes}{text}{quotes}"
         try:

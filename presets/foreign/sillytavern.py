@@ -1,16 +1,17 @@
-"""SillyTavern's text-completion presets: a JSON object, or an older ``*.settings`` file.
+"""Import and export of SillyTavern's text-completion presets: a JSON object, or an older ``*.settings`` file.
 
-SillyTavern serves several back ends, each with an order of its own. The chain is what text-generation-webui's
-transformers loaders make of the preset: only these do everything that the file can say. Names that
-``sampler_priority`` lacks are spliced in at the index that they have in the default order. A key that is absent
-keeps what the session had; in a fresh session temperature_last is true, the range 0, and the rest off.
+SillyTavern serves several back ends, and each of them has a different order of steps. The imported chain is the
+one of text-generation-webui's transformers loaders, because only these support everything that the file can
+contain. A step that is missing in ``sampler_priority`` is inserted at its index in the default order. An absent
+key keeps its value of the session. In a new session, temperature_last is true, the range is 0, and all other steps
+are off.
 
-An export takes the steps as text-generation-webui does, with biases and bans before them. Every key is written,
-also of what is off, and the orders for the other back ends, as far as those have the steps: SillyTavern leaves
-a setting as it was in the session if a preset has no key for it (public/scripts/textgen-settings.js,
-``setSettingByName``). Not written is what SillyTavern keeps out of the presets that it saves: models, servers,
-and the global bans. Two lengths stay as they are: the length of the context, and the length of an answer if the
-preset does not set it.
+An export has the steps that text-generation-webui supports, after biases and bans. Every key is written, even of
+steps that are off, because SillyTavern keeps the session's value of an absent key
+(public/scripts/textgen-settings.js, ``setSettingByName``). The orders for the other back ends are written, too,
+with the steps that each of them supports. Settings that SillyTavern does not save in presets are not written:
+models, servers and global bans. Two lengths keep their value: the length of the context, and the length of an
+answer if the preset does not set it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .conversion import (
 from .kobold import ORDER as KOBOLDCPP_ORDER
 from .sampler_keys import SamplerKeys, ToolKey, by_sampler
 from .table import BREAKERS, ForeignTable, unify_newlines
-from .webui import EXPORT_SAMPLER_KEYS, FRONT, arrange_chain, chain_values, read_steps
+from .webui import EXPORT_SAMPLER_KEYS, LEADING_SLOTS, arrange_chain, chain_values, read_steps
 
 TOOL = "SillyTavern"
 _DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
@@ -53,7 +54,7 @@ SPELLINGS = {
     "dynatemp_high": ("max_temp",),
     "ban_eos_token": ("ban_eos_token", "ignore_eos_token", "ignore_eos_token_aphrodite"),
 }
-KNOWN = (
+KNOWN_KEYS = (
     *("top_k", "top_p", "min_p", "top_a", "tfs", "typical_p", "epsilon_cutoff", "eta_cutoff"),
     *("no_repeat_ngram_size", "smoothing_factor", "smoothing_curve", "dynatemp_exponent", "dry_multiplier"),
     *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "dry_penalty_last_n", "xtc_probability"),
@@ -62,7 +63,7 @@ KNOWN = (
     *("genamt", "min_length", "seed", "grammar_string", "json_schema", "logit_bias", "banned_tokens"),
     *("global_banned_tokens", "send_banned_tokens", "skew", "rep_pen_slope", "min_keep", *DECODING_KEYS),
 )
-_SILENT = (
+_IGNORED_KEYS = (
     *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
     *("spaces_between_special_tokens", "spaces_between_special_tokens_aphrodite", "speculative_ngram", "n"),
     *("rep_pen_size", "negative_prompt", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
@@ -76,8 +77,8 @@ _SILENT = (
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a preset; raises ``PresetError``."""
-    if isinstance(values.get("preset"), dict):  # a master export: the preset is a part of it
+    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
+    if isinstance(values.get("preset"), dict):  # a master export contains other settings, too
         values = values["preset"]
     table = ForeignTable(values, origin, SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
@@ -96,12 +97,17 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     if not table.is_set("temperature_last"):
         builder.notes.append("temperature_last: true, as in a fresh session")
     arrange_chain(builder, order, table.boolean("temperature_last", True))
-    builder.report_unknown({*KNOWN, *_SILENT})
+    builder.report_unknown({*KNOWN_KEYS, *_IGNORED_KEYS})
     return builder
 
 
 def _spliced(order: Any, default: Sequence[str]) -> list[str]:
-    """The order with each missing name put in at the index that it has in the default; no list: the default."""
+    """Return the order with each missing name inserted at its index in the default order.
+
+    Args:
+        order: the value in the file; anything but a list means the default order.
+        default: the default order.
+    """
     if not isinstance(order, list):
         return list(default)
     names = [name for name in order if isinstance(name, str)]
@@ -141,7 +147,13 @@ def _read_biases(builder: ImportedChainBuilder) -> None:
 
 
 def _biased(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
-    """What a bias is on: the ids of ``[1, 2]``, the text of ``{text}`` as it stands, else a blank and the text."""
+    """Return the tokens that a bias applies to: token ids, or strings of one token.
+
+    Args:
+        builder: the builder, for reports.
+        text: ``[1, 2]`` for token ids, ``{text}`` for a string as it is, or a string to which SillyTavern prepends
+            a space.
+    """
     if text.startswith("{") and text.endswith("}"):
         return [text[1:-1]]
     if not (text.startswith("[") and text.endswith("]")):
@@ -155,7 +167,7 @@ def _biased(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
 
 
 def _read_bans(builder: ImportedChainBuilder) -> None:
-    """One ban per line: ``[1, 2]`` are token ids, ``"text"`` is a string, anything else a text of one token."""
+    """Read the bans, one per line: token ids as ``[1, 2]``, a quoted string, or the string of one token."""
     tokens: list[int | str] = []
     strings: list[str] = []
     for key in ("banned_tokens", "global_banned_tokens"):
@@ -198,16 +210,16 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
 
 
 def _report_others(builder: ImportedChainBuilder) -> None:
-    """Report what only other back ends do."""
+    """Report the settings that have an effect only with other back ends."""
     table = builder.table
     if table.number("skew", 0) != 0:
-        builder.report_unsupported("skew", "only TabbyAPI's former back end bends the distribution by it")
+        builder.report_unsupported("skew", "only TabbyAPI's former back end skews the distribution by it")
     if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
         builder.report_unsupported(
-            "rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range"
+            "rep_pen_slope", "only KoboldCpp lowers the penalty for the older half of its range"
         )
     if table.integer("min_keep", 0) > 1:
-        builder.report_unsupported("min_keep", "only llama.cpp keeps at least so many tokens")
+        builder.report_unsupported("min_keep", "only llama.cpp keeps at least this many tokens")
 
 
 _SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | by_sampler(
@@ -218,7 +230,7 @@ _SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | by_sampler(
     SamplerKeys("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
     SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
 )
-_OFF: Mapping[str, Any] = {
+_OFF_VALUES: Mapping[str, Any] = {
     "temp": 1,
     "temperature_last": False,
     "top_p": 1,
@@ -328,22 +340,25 @@ _OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
     "samplers": (_LLAMA_CPP_NAMES, tuple(dict.fromkeys(_LLAMA_CPP_NAMES.values()))),
     "samplers_priorities": (_APHRODITE_NAMES, tuple(dict.fromkeys(_APHRODITE_NAMES.values()))),
 }
-"""The orders of SillyTavern's other back ends: their names of our slots, and their default."""
+"""The lists of steps for SillyTavern's other back ends: their names of our slots, and their default order."""
 
 
 def to_json(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
+    """Return the JSON.
+
+    A system message and stop strings are no part of SillyTavern's presets, so they are reported.
+    """
     values = chain_values(exporter, _SAMPLER_KEYS, _ORDER)
     values.setdefault("sampler_priority", list(_ORDER))
     if values.pop("dynamic_temperature", False):
         values["dynatemp"] = True
         if "temperature" in exporter.order:
-            exporter.report_unsupported("temperature", "SillyTavern does not use it beside dynatemp")
+            exporter.report_unsupported("temperature", "SillyTavern does not use it together with dynatemp")
             values.pop("temperature", None)
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
-        values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # what other back ends read
-    _front(exporter, values)
+        values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # read by other back ends
+    _write_biases_and_bans(exporter, values)
     values |= exporter.convert_other_settings(
         {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
     )
@@ -354,22 +369,24 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
         values["json_schema"] = schema
     elif grammar is not None:
         exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
-    spelled = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
-    spelled["ignore_eos_token"] = spelled.get("ban_eos_token", False)
+    by_key_in_file = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
+    by_key_in_file["ignore_eos_token"] = by_key_in_file.get("ban_eos_token", False)
     orders = {
         key: list(dict.fromkeys([*(names[slot] for slot in exporter.order if slot in names), *default]))
         for key, (names, default) in _OTHER_ORDERS.items()
     }
-    everything = {**_OFF, **orders, **spelled}
-    return exporter.make_result(json.dumps(everything, indent=4, ensure_ascii=False) + "\n")
+    all_values = {**_OFF_VALUES, **orders, **by_key_in_file}
+    return exporter.make_result(json.dumps(all_values, indent=4, ensure_ascii=False) + "\n")
 
 
-def _front(exporter: PresetExporter, values: dict[str, Any]) -> None:
-    """Write biases and bans in SillyTavern's forms."""
-    front = [slot for slot in FRONT if slot in exporter.order]
-    if exporter.order[: len(front)] != front:
-        exporter.report_unsupported("order", f"SillyTavern applies {', '.join(front)} before all others")
-    if "ignore_eos" in front:
+def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
+    """Convert biases and bans in ``values`` to SillyTavern's forms."""
+    leading_slots = [slot for slot in LEADING_SLOTS if slot in exporter.order]
+    if exporter.order[: len(leading_slots)] != leading_slots:
+        exporter.report_unsupported(
+            "order", f"SillyTavern applies {', '.join(leading_slots)} before all other steps"
+        )
+    if "ignore_eos" in leading_slots:
         values["ban_eos_token"] = True
     tokens, strings = values.pop("tokens", []), values.pop("strings", [])
     lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
@@ -388,7 +405,7 @@ def _front(exporter: PresetExporter, values: dict[str, Any]) -> None:
             exporter.report_unsupported(
                 f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it"
             )
-        else:  # in braces, SillyTavern takes a text as it stands
+        else:  # SillyTavern prepends a space to a string, unless the string is in braces
             values["logit_bias"].append(
                 {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
             )

@@ -1,7 +1,7 @@
-"""TabbyAPI's ``sampler_overrides/*.yml``, and those of YALS: name to {override, force, additive}.
+"""Import and export of ``sampler_overrides/*.yml`` of TabbyAPI and YALS: {override, force, additive} by name.
 
-The order is the one of the exllamav3 back end. What it reads but does not do, and only the former exllamav2
-did, is reported. ``force`` and ``additive`` say nothing about values; an override of null is not set.
+The order of the steps is the one of the exllamav3 back end. Settings that only the former exllamav2 back end
+applied are reported. An import reads only ``override``. An override of null counts as absent.
 
 An export writes only overrides of steps that are on. An absent override means TabbyAPI's default, with which no
 step is on (common/sampling.py, ``get_default_sampler_value``), because a file replaces all overrides of the file
@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .conversion import GUIDANCE, ExportedPreset, ImportedChainBuilder, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
 from .table import ForeignTable
 
@@ -42,7 +42,7 @@ SPELLINGS = {
     "cfg_scale": ("cfg_scale", "guidance_scale"),
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
-_SILENT = (
+_IGNORED_KEYS = (
     *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "negative_prompt", "logprobs"),
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
@@ -83,26 +83,26 @@ _SAMPLER_KEYS = by_sampler(
     ),
 )
 _YALS_TOP_N_SIGMA = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
-_KNOWN = (
+_KNOWN_KEYS = (
     *(*off_values(_SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
     *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
     *("json_schema", "regex_pattern", "grammar_string", "seed"),
 )
-# Read, but done by the former back end only: the value that changes nothing, and what it would have done.
-_FORMER = {
-    "smoothing_factor": (0.0, "bent the distribution along a parabola"),
+# Keys that only the former back end applies: the value without an effect, and the effect of other values.
+_FORMER_KEYS = {
+    "smoothing_factor": (0.0, "changed the logits by a quadratic curve"),
     "top_a": (0.0, "dropped tokens below a share of the squared best probability"),
     "tfs": (1.0, "cut off the tail of the tokens"),
     "typical": (1.0, "kept the typical tokens"),
     "skew": (0.0, "skewed the distribution"),
     "dry_multiplier": (0.0, "made repetitions less likely"),
-    "mirostat_mode": (0.0, "held the surprise of the text"),
+    "mirostat_mode": (0.0, "kept the surprise of the text constant"),
 }
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a file of overrides; raises ``PresetError``."""
+    """Return the builder for a file of overrides; raise ``PresetError`` for a value that cannot be read."""
     overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
     table = ForeignTable(overrides, origin, SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table)
@@ -139,7 +139,7 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
 
 
 def _ids(table: ForeignTable, key: str) -> list[int]:
-    """Token ids: a list, or one text with commas, of which TabbyAPI skips what is no number."""
+    """Return token ids from a list, or from a string with commas, in which parts without a number are skipped."""
     value = table.raw_value(key) or []
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return [int(part) for part in str(value).split(",") if part.strip().isdecimal()]
@@ -155,7 +155,9 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
     stops = table.raw_value("stop")
     if isinstance(stops, list) and any(isinstance(stop, int) for stop in stops):
         ids = [stop for stop in stops if isinstance(stop, int)]
-        builder.unsupported_settings.append(f"stop {ids}: token ids would have ended the text; only texts do here")
+        builder.unsupported_settings.append(
+            f"stop {ids}: token ids would have ended the text; here, only strings end it"
+        )
         table.values[table.key_in_file("stop")] = [stop for stop in stops if not isinstance(stop, int)]
     builder.read_strings("stop", "stop")
     builder.read_string("grammar_string", "grammar")
@@ -166,10 +168,10 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
 
 def _report_others(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    for key, (neutral, effect) in _FORMER.items():
-        # A tfs of 0 counts as unset there.
-        if table.number(key, neutral) not in (neutral, *((0.0,) if key == "tfs" else ())):
-            builder.report_unsupported(key, f"exllamav3 does not do it; the former exllamav2 back end {effect}")
+    for key, (neutral_value, effect) in _FORMER_KEYS.items():
+        # TabbyAPI reads a tfs of 0 as absent.
+        if table.number(key, neutral_value) not in (neutral_value, *((0.0,) if key == "tfs" else ())):
+            builder.report_unsupported(key, f"exllamav3 ignores it; the former exllamav2 back end {effect}")
     low, high = table.number("min_temp", 1.0) or 1.0, table.number("max_temp", 1.0) or 1.0
     if low < high:
         for key in ("min_temp", "max_temp"):
@@ -178,23 +180,23 @@ def _report_others(builder: ImportedChainBuilder) -> None:
                     key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one"
                 )
     if table.number("repetition_decay", 0) != 0:
-        builder.report_unsupported("repetition_decay", "the penalty would have faded over so many tokens")
+        builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
     if table.number("cfg_scale", 1) != 1:
-        builder.report_unsupported("cfg_scale", "guidance would have run the model twice, with a negative prompt")
+        builder.report_unsupported("cfg_scale", GUIDANCE)
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
         penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
             builder.report_unsupported("penalty_range", "a range of 0 switches the penalties off")
-    builder.report_unknown({*_KNOWN, *_SILENT})
+    builder.report_unknown({*_KNOWN_KEYS, *_IGNORED_KEYS})
 
 
-_TRUNCATION = ("top_k", "top_p", "min_p")
+_CUTS = ("top_k", "top_p", "min_p")
 _LISTS = ("stop", "banned_tokens", "banned_strings")
-"""Overrides that a request can add to."""
+"""Overrides with the field ``additive``: a request can add to the list."""
 
 
 def to_overrides(exporter: PresetExporter) -> ExportedPreset:
-    """Return the YAML; a system message is not a part of it, and is reported."""
+    """Return the YAML. A system message is no part of it, so it is reported."""
     name = exporter.selector_name
     if name == "greedy":
         exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")
@@ -209,7 +211,7 @@ def to_overrides(exporter: PresetExporter) -> ExportedPreset:
         )
     elif name not in ("dist", "adaptive_p"):
         exporter.report_plain_draw()
-    _order(exporter)
+    _write_order(exporter)
     values = {key: value for key, value in exporter.values.items() if value != []}
     if "logit_bias" in values:
         values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
@@ -227,12 +229,12 @@ def _override(key: str, value: Any) -> dict[str, Any]:
     return {"override": value, "force": False, **({"additive": False} if key in _LISTS else {})}
 
 
-def _order(exporter: PresetExporter) -> None:
-    """Write the switch of a temperature after the truncation, and report an order that TabbyAPI does not have."""
+def _write_order(exporter: PresetExporter) -> None:
+    """Write ``temperature_last`` for a temperature after the cuts, and report any other order than TabbyAPI's."""
     if "temperature" in exporter.order:
-        place = exporter.order.index("temperature")
-        if any(slot in _TRUNCATION for slot in exporter.order[:place]):
-            exporter.order[place] = "temperature_last"
+        position = exporter.order.index("temperature")
+        if any(slot in _CUTS for slot in exporter.order[:position]):
+            exporter.order[position] = "temperature_last"
             exporter.values["temperature_last"] = True
     exporter.report_order(_ORDER)
 
@@ -246,7 +248,7 @@ def _exported_ids(exporter: PresetExporter, tokens: list[int | str]) -> list[int
 
 
 def _settings(exporter: PresetExporter) -> dict[str, Any]:
-    """Return the settings beside the chain; without a length, TabbyAPI has no limit but the context."""
+    """Return the settings other than the chain. Without ``max_tokens``, TabbyAPI's only limit is the context."""
     if exporter.other_settings.get("max_tokens") == -1:
         del exporter.other_settings["max_tokens"]
     settings = exporter.convert_other_settings(

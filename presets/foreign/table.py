@@ -1,10 +1,9 @@
-"""Keys and values of another tool's file, read by the names that the rules use; each fault names its key and
-place.
+"""Keys and values of another tool's file; each error message names the key and its place in the file.
 
-llama.cpp's INI files (common/preset.cpp) are read as no usual INI reader reads them. A line is ``[section]``,
-``key = value``, a comment or blank. Only comments and blank lines may be indented. ``;`` and ``#`` begin a
-comment anywhere, also inside a value, with no space before them. A section that occurs twice counts from its
-last header on. Keys before a header are the section ``default``.
+llama.cpp's INI files differ from the usual ones, see common/preset.cpp. A line is ``[section]``, ``key = value``,
+a comment, or blank. Only comments and blank lines may be indented. ``;`` and ``#`` begin a comment anywhere, even
+inside a value and without a space before them. If a section occurs twice, only the part after its last header
+counts. Keys before the first header belong to the section ``default``.
 """
 
 from __future__ import annotations
@@ -27,12 +26,15 @@ _FALSE = ("false", "no", "off", "0", "disabled")
 
 
 class ForeignTable:
-    """A table of keys and values.
+    """The keys and values of a file.
 
-    ``spellings`` lists the names that the file may use for a key; the first that is set counts. ``lines`` are
-    those of the file's own names. null and an empty text count as absent. Numbers may be texts, and whole
-    numbers may be written as ``256.0``. Every method raises ``PresetError`` with the file and the key as the
-    file spells it. Defaults that are asked for are remembered, so that `used_default` tells them.
+    null and an empty string count as absent. Numbers may be written as strings, and integers as ``256.0``. Methods
+    raise ``PresetError`` for a value of another type, with the file and the key as the file writes it. A default
+    that a method returns is remembered for `used_default`.
+
+    Attributes:
+        values: the values by the key in the file.
+        origin: the path of the file, which begins each message; empty if it is unknown.
     """
 
     def __init__(
@@ -42,6 +44,15 @@ class ForeignTable:
         spellings: Mapping[str, tuple[str, ...]] | None = None,
         lines: Mapping[str, int] | None = None,
     ) -> None:
+        """Initialize the table.
+
+        Args:
+            values: the values by the key in the file.
+            origin: the path of the file, which begins each message; empty if it is unknown.
+            spellings: for a key, the names that the file may use for it; the first name that has a value counts.
+                A key without an entry has one name, the key itself.
+            lines: the line number of each key in the file, counted from 1; None if the lines are unknown.
+        """
         self.values = {str(key): value for key, value in values.items()}
         self.origin = origin
         self._spellings = spellings or {}
@@ -49,48 +60,51 @@ class ForeignTable:
         self._defaults: dict[str, Any] = {}
 
     def key_in_file(self, key: str) -> str:
-        """The key as the file writes it."""
+        """Return the name of a key in the file."""
         names = self._spellings.get(key, (key,))
         return next((name for name in names if self._has_value(name)), names[0])
 
     def is_set(self, key: str) -> bool:
-        """True if the file sets the key."""
+        """Return True if the file sets the key."""
         return self._has_value(self.key_in_file(key))
 
     def used_default(self, key: str) -> Any:
-        """The default that was used for a key that the file does not set; None if there was none."""
+        """Return the default that replaced an absent key; None if the file sets the key or no default was used."""
         return None if self.is_set(key) else self._defaults.get(key)
 
     def raw_value(self, key: str) -> Any:
-        """The value as it stands; None if it is absent."""
+        """Return the value as it is in the file, of any type; None if the key is absent."""
         return self.values.get(self.key_in_file(key)) if self.is_set(key) else None
 
     def value_error(self, key: str, needed: str) -> PresetError:
-        """The error for a value of another kind than ``needed``."""
+        """Return the error for a value that is not as needed.
+
+        Args:
+            key: the key.
+            needed: noun phrase for the allowed values, such as ``a list of numbers``.
+        """
         value = short_repr(self.values.get(self.key_in_file(key)))
         return PresetError(f"{self.origin_of(key)}: {value} is not {needed}")
 
     def origin_of(self, key: str) -> str:
-        """What a complaint about a key begins with: the file and the line, if they are known, and the key."""
-        spelled = self.key_in_file(key)
-        line = f"line {self._lines[spelled]}: " if spelled in self._lines else ""
-        return f"{self.origin}: {line}{spelled}" if self.origin else f"{line}{spelled}"
+        """Return the start of a message about a key: the file and the line, if known, and the key in the file."""
+        name = self.key_in_file(key)
+        line = f"line {self._lines[name]}: " if name in self._lines else ""
+        return f"{self.origin}: {line}{name}" if self.origin else f"{line}{name}"
 
     @overload
     def number(self, key: str, default: float) -> float: ...
     @overload
     def number(self, key: str, default: None = None) -> float | None: ...
     def number(self, key: str, default: float | None = None) -> float | None:
-        """The value as a finite number."""
+        """Return the value as a finite number; the default if the key is absent."""
         if not self.is_set(key):
             return self._use_default(key, default)
         value = self.raw_value(key)
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise self.value_error(key, "a number")
         try:
-            number = float(
-                "" if isinstance(value, str) and "_" in value else value
-            )  # 1_0 is a number in Python only
+            number = float("" if isinstance(value, str) and "_" in value else value)  # only Python reads 1_0 as 10
         except (ValueError, OverflowError):
             raise self.value_error(key, "a number") from None
         if not math.isfinite(number):
@@ -102,7 +116,7 @@ class ForeignTable:
     @overload
     def integer(self, key: str, default: None = None) -> int | None: ...
     def integer(self, key: str, default: int | None = None) -> int | None:
-        """The value as a whole number."""
+        """Return the value as an integer; the default if the key is absent."""
         if not self.is_set(key):
             return self._use_default(key, default)
         value = self.raw_value(key)
@@ -110,11 +124,11 @@ class ForeignTable:
             return value
         number = self.number(key)
         if number is None or not number.is_integer():
-            raise self.value_error(key, "a whole number")
+            raise self.value_error(key, "an integer")
         return int(number)
 
     def boolean(self, key: str, default: bool) -> bool:
-        """The value as true or false; words and 0 and 1 count too."""
+        """Return the value as a boolean; 0, 1, yes, no, on, off, enabled and disabled are allowed, too."""
         if not self.is_set(key):
             return default
         word = str(self.raw_value(key)).strip().lower()
@@ -123,26 +137,29 @@ class ForeignTable:
         return word.removesuffix(".0") in _TRUE
 
     def string(self, key: str) -> str | None:
-        """The value as a text; None if it is absent or empty."""
+        """Return the value as a string; None if the key is absent or the string is empty."""
         if not self.is_set(key):
             return None
         value = self.raw_value(key)
         if not isinstance(value, str):
-            raise self.value_error(key, "a text")
+            raise self.value_error(key, "a string")
         return self._encodable(key, value)
 
     def strings(self, key: str) -> list[str]:
-        """The value as a list of texts, empty ones left out; one text counts as a list of one."""
+        """Return the value as a list of strings, without empty ones.
+
+        A single string becomes a list of one string.
+        """
         value = self.raw_value(key)
         items = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in items):
-            raise self.value_error(key, "a list of texts")
+            raise self.value_error(key, "a list of strings")
         return [self._encodable(key, item) for item in items if item]
 
-    def unknown_keys(self, known: Iterable[str]) -> list[str]:
-        """The keys that are set and not among the known ones, in the file's order."""
+    def unknown_keys(self, known_keys: Iterable[str]) -> list[str]:
+        """Return the keys of the file that are neither known nor a spelling of a key, in the file's order."""
         spellings = {name for names in self._spellings.values() for name in names}
-        allowed = {*known, *spellings}
+        allowed = {*known_keys, *spellings}
         return [key for key, value in self.values.items() if key not in allowed and value is not None]
 
     def _has_value(self, name: str) -> bool:
@@ -156,22 +173,22 @@ class ForeignTable:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise self.value_error(key, "a text that UTF-8 can hold") from None
+            raise self.value_error(key, "a string that UTF-8 can encode") from None
         return text
 
 
 def read_lines(path: Path, origin: str) -> str:
-    """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
+    """Return the text of a file, with every newline as ``\\n``; raise ``PresetError`` if the file is not text."""
     return unify_newlines(read_text(path, origin))
 
 
 def unify_newlines(text: str) -> str:
-    """Return the text with ``\n`` for every line end."""
+    """Return the text with ``\n`` for every newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_json(text: str, origin: str) -> Any:
-    """Return the value of a JSON text; raises ``PresetError`` with line and column if it is not JSON."""
+    """Return the value of a JSON text; raise ``PresetError`` with line and column if the text is not JSON."""
     try:
         return parse_strict_json(text)
     except json.JSONDecodeError as error:
@@ -184,26 +201,22 @@ def parse_json(text: str, origin: str) -> Any:
 
 
 def parse_yaml_1_1(text: str, origin: str) -> Any:
-    """Return the value of a YAML text by the rules of YAML 1.1, which these tools read: ``no`` is false.
+    """Return the value of a YAML text by the rules of YAML 1.1, which the other tools use: ``no`` is false.
 
-    Raises ``PresetError`` with line and column if it is not YAML, or stands for too much.
+    Raises ``PresetError`` with line and column if the text is not YAML, or has too many values.
     """
     try:
         return parse_yaml(text, origin, BoundedLoader)
     except PresetError:
         raise
-    except ValueError as error:  # a date such as 2024-99-99
+    except ValueError as error:  # such as the date 2024-99-99
         raise PresetError(f"{origin}: {error}") from None
-    except (
-        LookupError,
-        AttributeError,
-        TypeError,
-        ArithmeticError,
-    ):  # what PyYAML raises for `!!int ""` and the like
+    except (LookupError, AttributeError, TypeError, ArithmeticError):  # as PyYAML raises for `!!int ""`
         raise PresetError(f"{origin}: a value does not fit its tag") from None
 
 
 DEFAULT_SECTION = "default"
+"""The section of the keys before the first header."""
 
 _HEADER = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*([;#].*)?")
 _ENTRY = re.compile(r"([a-zA-Z_][a-zA-Z0-9_.-]*)[ \t]*=[ \t]*(.*)")
@@ -212,7 +225,13 @@ _COMMENT = re.compile(r"[ \t]*[;#]")
 
 @dataclass
 class IniSection:
-    """The entries of a section, the line of each, and the part of a value that a comment sign cut off."""
+    """The entries of a section of an INI file.
+
+    Attributes:
+        values: value of each key.
+        lines: line number of each key, counted from 1.
+        cut_off_text: the text after a value that became a comment because of a ``;`` or ``#``, by key.
+    """
 
     values: dict[str, str] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
@@ -220,7 +239,7 @@ class IniSection:
 
 
 def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
-    """Return the sections by name, in their order; raises ``PresetError`` with the line that is not INI."""
+    """Return the sections by name, in the file's order; raise ``PresetError`` with the line that is not INI."""
     sections: dict[str, IniSection] = {}
     name = DEFAULT_SECTION
     for number, line in enumerate(text.split("\n"), start=1):
@@ -245,31 +264,31 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
 
 
 BREAKERS = ["\n", ":", '"', "*"]
-"""The default of all tools."""
+"""DRY's default sequence breakers in all tools."""
 
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
-"""A text in double or single quotes."""
+"""Pattern of a string in double or single quotes."""
 
 
 def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
-    """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
+    """Return DRY's sequence breakers, given as a list, a JSON array in a string, or quoted strings with commas."""
     value: Any = table.raw_value(key)
     if value is None:
         return list(default)
     if isinstance(value, str):
         text = value.strip()
         try:
-            # Not strict: a YAML text in double quotes holds a line break itself, not a backslash and n.
+            # Not strict, because a YAML string in double quotes holds a real newline, not a backslash and n.
             value = json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
         except (ValueError, RecursionError):
-            value = _loose_texts(text)
+            value = _split_at_commas(text)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise table.value_error(key, "a list of texts, or quoted texts separated by commas")
+        raise table.value_error(key, "a list of strings, or quoted strings separated by commas")
     return [part for part in value if part]
 
 
-def _loose_texts(text: str) -> list[str]:
-    """Texts between commas that are no JSON: with or without quotes, and brackets around all."""
+def _split_at_commas(text: str) -> list[str]:
+    """Return the strings between commas. Quotes around a string, and brackets around all of them, are optional."""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     parts: list[str] = re.findall(rf"\s*(?:{_QUOTED})|[^,]+", text)
@@ -281,5 +300,5 @@ def _unquoted(part: str) -> str:
         return part
     try:
         return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))
-    except ValueError:  # an escape that JSON does not know, or a double quote in single ones
+    except ValueError:  # an escape that JSON does not have, or a double quote inside single quotes
         return part[1:-1]

@@ -1,19 +1,19 @@
-"""text-generation-webui: a flat YAML file with what differs from the defaults.
+"""Import and export of text-generation-webui's presets: flat YAML files with values that differ from the defaults.
 
-The chain is the one of the transformers loaders, which SillyTavern's presets are written for, too. The rules
-follow the tool's patch of transformers (modules/sampler_hijack.py) and its preset defaults
-(modules/presets.py): each step has a nickname, and an order of nicknames says which comes first. The llama.cpp
-loader differs:
+The chain is the one that text-generation-webui runs with its transformers loaders. SillyTavern's presets are
+written for this chain, too. The rules follow the tool's patch of transformers (modules/sampler_hijack.py) and its
+default preset (modules/presets.py). Each step has a name, and a list of names gives the order. The tool's
+llama.cpp loader differs:
 
 - A range of 0 switches the penalties off.
 - dynatemp replaces the temperature.
 - do_sample is not read.
-- Mirostat leaves only the temperature before it.
+- Mirostat keeps only the temperature before it.
 - tfs, top_a, the epsilon and eta cutoffs, smoothing, the encoder penalty and the n-grams are missing.
 
-An export can apply the steps in any order, each of them once, with one window for the penalties and DRY. The
-tool starts from its defaults, with which no step acts, and lays a preset over them (modules/presets.py,
-``load_preset``), so only what differs is written.
+An export can have the steps in any order, each of them once, with one window for the penalties and DRY. The tool
+applies a preset on top of its defaults, with which no step is on (modules/presets.py, ``load_preset``). So only
+values that differ from the defaults are written.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from .table import BREAKERS, ForeignTable, read_breakers
 
 TOOL = "text-generation-webui"
 _CUTOFF_UNITS = 10_000
-"""epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
-FRONT = ("ignore_eos", "min_tokens", "ban", "logit_bias")
-"""Steps that no order names; they come before all others."""
-_FLAT_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-_PENALTIES = (*_FLAT_PENALTIES, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-"""The steps that act without ``do_sample``, too."""
-_LAST = ("temperature", "dynamic_temperature", "quadratic_sampling")
+"""The tool gives epsilon_cutoff and eta_cutoff in units of 1e-4; this many units are 1."""
+LEADING_SLOTS = ("ignore_eos", "min_tokens", "ban", "logit_bias")
+"""Slots that come before all others, whatever the order."""
+_FLAT_PENALTY_SLOTS = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+_PENALTY_SLOTS = (*_FLAT_PENALTY_SLOTS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+"""Slots of the steps that have an effect without ``do_sample``, too."""
+_TEMPERATURE_SLOTS = ("temperature", "dynamic_temperature", "quadratic_sampling")
 
-# In which order the steps stand before they are sorted: first transformers' own, then the added ones.
-_UNSORTED = (
+# The order of the steps before the tool sorts them: first the steps of transformers, then the steps of the tool.
+_UNSORTED_SLOTS = (
     *("encoder_repetition_penalty", "no_repeat_ngram", "temperature", "top_k", "top_p", "min_p", "typical_p"),
-    *("epsilon_cutoff", "eta_cutoff", "dry", *_FLAT_PENALTIES, "tfs", "top_a", "top_n_sigma", "xtc"),
+    *("epsilon_cutoff", "eta_cutoff", "dry", *_FLAT_PENALTY_SLOTS, "tfs", "top_a", "top_n_sigma", "xtc"),
     *("dynamic_temperature", "quadratic_sampling", "mirostat", "adaptive_p"),
 )
 
-# The order that a preset gets when it has none. The code's own fallback differs, but presets do not get it.
+# The default order of a preset. The tool's code has another fallback, which presets never get.
 _ORDER = (
-    *(*_FLAT_PENALTIES, "dry", "top_n_sigma", "temperature", "dynamic_temperature", "quadratic_sampling"),
+    *(*_FLAT_PENALTY_SLOTS, "dry", "top_n_sigma", "temperature", "dynamic_temperature", "quadratic_sampling"),
     *("top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs", "top_a", "min_p", "adaptive_p"),
     *("mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
@@ -137,30 +137,29 @@ _SAMPLER_KEYS = by_sampler(
         is_active_at=lambda target: target > 0,
     ),
 )
-KNOWN = (
+KNOWN_KEYS = (
     *off_values(_SAMPLER_KEYS),
     *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample"),
     *("sampler_priority", "temperature_last", *DECODING_KEYS),
 )
-# Parameters of a generation that do not stand in presets, but that a hand may have added.
-_SETTINGS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
-_SILENT = (
+# Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
+_GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
+_IGNORED_KEYS = (
     *("negative_prompt", "add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
     *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
     *("reasoning_effort", "name"),
 )
 FORMER_KEYS = {
-    "dynatemp": "known early in 2024 only: a temperature of {temperature:g} plus and minus this",
-    "dynamic_temperature_low": "known early in 2024 only: a dynamic temperature from this to {temperature:g}",
-    "min_length": "known in 2023: the least number of tokens before the end",
+    "dynatemp": "early in 2024, it set a dynamic temperature of {temperature:g} plus and minus this value",
+    "dynamic_temperature_low": "early in 2024, it set a dynamic temperature from this value to {temperature:g}",
+    "min_length": "in 2023, it set the minimum number of tokens before the end",
 }
-
-
+"""Keys of former versions of the tool, and what each of them did."""
 _DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    """Return the builder of a preset; raises ``PresetError``."""
+    """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     builder.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
@@ -172,11 +171,11 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     if order is None:
         builder.notes.append("order: text-generation-webui's default")
     arrange_chain(builder, _ORDER if order is None else order, table.boolean("temperature_last", False))
-    for key, effect in FORMER_KEYS.items():
+    for key, former_effect in FORMER_KEYS.items():
         if table.is_set(key):
-            words = effect.format(temperature=table.number("temperature", 1.0))
-            builder.report_unsupported(key, f"{TOOL} does not know this key today; {words}")
-    builder.report_unknown({*KNOWN, *_SETTINGS, *_SILENT, *FORMER_KEYS})
+            effect = former_effect.format(temperature=table.number("temperature", 1.0))
+            builder.report_unsupported(key, f"{TOOL} no longer knows this key; {effect}")
+    builder.report_unknown({*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS})
     return builder
 
 
@@ -196,7 +195,7 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
 
 
 def _read_order(table: ForeignTable, key: str) -> list[str] | None:
-    """The order of an entry: a list, or one text split at line breaks and commas; None if it is absent."""
+    """Return the names of a list, or of a string split at newlines and commas; None if the key is absent."""
     value = table.raw_value(key)
     if value is None:
         return None
@@ -207,11 +206,11 @@ def _read_order(table: ForeignTable, key: str) -> list[str] | None:
 
 
 def read_steps(builder: ImportedChainBuilder) -> None:
-    """Put every step but adaptive-p into its slot.
+    """Read every step except adaptive-p into its slot.
 
-    The builder's table knows the keys by text-generation-webui's names.
+    The builder's table must translate text-generation-webui's names of the keys.
     """
-    for parameter in ("repeat", "presence", "frequency"):  # an order places each of them alone
+    for parameter in ("repeat", "presence", "frequency"):  # separate steps, because the order may separate them
         key = _SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
         builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _WINDOW}, slot=key.name))
     builder.read_steps(_SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
@@ -232,7 +231,7 @@ def read_steps(builder: ImportedChainBuilder) -> None:
 
 
 def _read_dynatemp(builder: ImportedChainBuilder) -> None:
-    """Put the dynamic temperature, which the tool gives by its two ends."""
+    """Read the dynamic temperature, which the tool gives as a lowest and a highest temperature."""
     table = builder.table
     low, high = (table.number(key, builder.defaults[key]) for key in ("dynatemp_low", "dynatemp_high"))
     if low > high:
@@ -247,32 +246,36 @@ def _read_dynatemp(builder: ImportedChainBuilder) -> None:
 
 
 def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str], temperature_last: bool) -> None:
-    """Sort the steps by the order and end the chain; without ``do_sample`` only the penalties act.
+    """Set the chain: the steps in the given order. Without ``do_sample``, only the penalties are kept.
 
-    Steps that the order does not name come first. ``temperature_last`` moves the temperatures and the smoothing
-    behind everything, in the order of the tool's code.
+    Args:
+        builder: the builder, with all steps read.
+        order: names of the slots; slots that are not in it come first.
+        temperature_last: True to move the temperatures and the smoothing to the end, in the order of the tool's
+            code.
     """
     order = list(dict.fromkeys(order))
     for name in order:
-        if name not in _UNSORTED:
+        if name not in _UNSORTED_SLOTS:
             builder.unsupported_settings.append(
                 f"sampler_priority {name!r}: {builder.tool} does not know this step; it was left out"
             )
     if temperature_last:
-        order = [*(name for name in order if name not in _LAST), *_LAST]
-    steps = builder.steps_in_order([name for name in _UNSORTED if name not in order])
+        order = [*(name for name in order if name not in _TEMPERATURE_SLOTS), *_TEMPERATURE_SLOTS]
+    steps = builder.steps_in_order([name for name in _UNSORTED_SLOTS if name not in order])
     steps += builder.steps_in_order(order)
-    front = builder.steps_in_order(FRONT)
+    leading_steps = builder.steps_in_order(LEADING_SLOTS)
     if not builder.table.boolean("do_sample", True):
-        acting = builder.steps_in_order(_PENALTIES)
-        kept = [step for step in steps if any(step is penalty for penalty in acting)]
-        idle = [step for step in steps if all(step is not penalty for penalty in acting)]
-        builder.report_inactive_steps([step for step in idle if not _takes_the_best(step)], "do_sample is false")
+        penalties = builder.steps_in_order(_PENALTY_SLOTS)
+        kept = [step for step in steps if any(step is penalty for penalty in penalties)]
+        inactive = [step for step in steps if all(step is not penalty for penalty in penalties)]
+        builder.report_inactive_steps([step for step in inactive if not _is_greedy(step)], "do_sample is false")
         steps = [*kept, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
-    builder.set_chain([*front, *merge_penalties(steps)])
+    builder.set_chain([*leading_steps, *merge_penalties(steps)])
 
 
-def _takes_the_best(step: ForeignStep) -> bool:
+def _is_greedy(step: ForeignStep) -> bool:
+    """Return True if the step takes the most likely token, as the chain does anyway without ``do_sample``."""
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
@@ -291,12 +294,12 @@ EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | by_sampler(
         slot="dynamic_temperature",
     ),
 )
-"""The rows of exports; `chain_values` puts the tool's keys in place of ``dry_range``, ``middle`` and ``reach``."""
-_ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+"""The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool."""
+_KEPT_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 
 
 def to_yaml(exporter: PresetExporter) -> ExportedPreset:
-    """Return the YAML; what differs from the defaults, and the order."""
+    """Return the YAML with the values that differ from the defaults, and with the order of the steps."""
     values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _ORDER)
     if values.get("adaptive_target") == 0:
         exporter.report_unsupported(
@@ -309,18 +312,24 @@ def to_yaml(exporter: PresetExporter) -> ExportedPreset:
 
 
 def chain_values(
-    exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], default: tuple[str, ...]
+    exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], default_order: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
+    """Return the values of the chain by text-generation-webui's keys.
+
+    Args:
+        exporter: the exporter.
+        sampler_keys: the keys of each sampler.
+        default_order: the tool's default order of the slots; another order is written as ``sampler_priority``.
+    """
     name = exporter.selector_name
     if name == "greedy":
-        acting = (*_ACTING_BEFORE_GREEDY, *FRONT)
-        idle = [step.about.name for step in exporter.steps if step.about.name not in acting]
-        exporter.remove_steps(idle, f"without do_sample, {exporter.tool} applies the penalties only")
+        kept = (*_KEPT_BEFORE_GREEDY, *LEADING_SLOTS)
+        inactive = [step.about.name for step in exporter.steps if step.about.name not in kept]
+        exporter.remove_steps(inactive, f"without do_sample, {exporter.tool} applies the penalties only")
     exporter.write_steps(sampler_keys)
-    _windows(exporter)
-    _units(exporter)
-    slots = [slot for slot in exporter.order if slot not in FRONT]
+    _merge_windows(exporter)
+    _convert_units(exporter)
+    slots = [slot for slot in exporter.order if slot not in LEADING_SLOTS]
     selector = exporter.write_selector(sampler_keys)
     if name == "greedy":
         exporter.values["do_sample"] = False
@@ -329,18 +338,18 @@ def chain_values(
         exporter.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
     elif name != "dist":
         exporter.report_plain_draw()
-    _write_order(exporter.values, slots, default)
+    _write_order(exporter.values, slots, default_order)
     return exporter.values
 
 
-def _units(exporter: PresetExporter) -> None:
-    """dynatemp as its two ends, and the cutoffs in units of 1e-4."""
+def _convert_units(exporter: PresetExporter) -> None:
+    """Write dynatemp as a lowest and a highest temperature, and the cutoffs in units of 1e-4."""
     values = exporter.values
     if "middle" in values:
         middle, reach = values.pop("middle"), values.pop("reach")
         if reach > middle:
             exporter.report_unsupported(
-                f"dynatemp.range {reach:g}", f"{exporter.tool} has no range below 0; from 0 up was written"
+                f"dynatemp.range {reach:g}", f"{exporter.tool} has no temperatures below 0; the range was cut at 0"
             )
         values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - reach, 12), 0.0)}
         values["dynatemp_high"] = round(middle + reach, 12)
@@ -349,14 +358,14 @@ def _units(exporter: PresetExporter) -> None:
             values[key] = float(f"{values[key] * _CUTOFF_UNITS:.12g}")
 
 
-def _write_order(values: dict[str, Any], slots: list[str], default: tuple[str, ...]) -> None:
-    names = [name for slot in slots for name in (_FLAT_PENALTIES if slot == "penalties" else (slot,))]
-    if names != sorted(names, key=default.index):
-        values["sampler_priority"] = [*names, *(name for name in default if name not in names)]
+def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[str, ...]) -> None:
+    names = [name for slot in slots for name in (_FLAT_PENALTY_SLOTS if slot == "penalties" else (slot,))]
+    if names != sorted(names, key=default_order.index):
+        values["sampler_priority"] = [*names, *(name for name in default_order if name not in names)]
 
 
-def _windows(exporter: PresetExporter) -> None:
-    """The one window of penalties and DRY, where 0 means all; it is written even if it is the tool's default."""
+def _merge_windows(exporter: PresetExporter) -> None:
+    """Write one window for penalties and DRY, where 0 means all tokens; also if it is the tool's default."""
     values = exporter.values
     dry = values.pop("dry_range", None)
     shared = values.get("repetition_penalty_range", dry)

@@ -30,7 +30,10 @@ USAGE = {
     "a sampler's flag in a batch": (["batch", "x", "--dry-base", "1"], "in gen batch; use --set dry.base=VALUE"),
     "ignoring the end in a batch": (["batch", "x", "--ignore-eos"], "use --set ignore_eos=true"),
     "a sampler's flag in a score": (["score", "x", "--dry-base", "1"], "gen score --help lists the flags"),
-    "a stop text by its other name": (["x", "-r", ""], "gen: -r: '' is empty, and would stop at once"),
+    "a stop text by its other name": (
+        ["x", "-r", ""],
+        "gen: -r: '' is empty; a stop string has at least one character",
+    ),
     "a long other name": (["x", "--reverse-prompt="], "gen: --reverse-prompt: '' is empty"),
     "a number by its other name": (["x", "--temperature", "-1"], "gen: --temperature: -1 is not"),
     "no number by its other name": (["x", "--temperature", "a"], "gen: --temperature: 'a' is not a number"),

@@ -157,7 +157,10 @@ WRONG = {
         "an empty text is not a token; remove a comma",
     ),
     "an open text": (["--format", "jsonl", "--logprob-of", 'yes, "no'], "'\"no' is not TEXT"),
-    "half a pair": (["--format", "jsonl", "--logprob-of", r'"\ud800"'], "half of a surrogate pair is no text"),
+    "half a pair": (
+        ["--format", "jsonl", "--logprob-of", r'"\ud800"'],
+        "half of a surrogate pair is not allowed in text",
+    ),
     "a long id": (["--format", "jsonl", "--logprob-of", f"<[{'9' * 5000}]>"], "tokens of this model"),
     "an id beyond": (["--format", "jsonl", "--logprob-of", "<[49152]>"], "token ids are 0 to 49151"),
 }

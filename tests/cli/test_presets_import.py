@@ -350,7 +350,7 @@ def test_a_saved_import_finds_its_grammar_from_everywhere(gen, work, home):
 
 @pytest.mark.parametrize("name", ["nosuch.json", "nosuch.ini#small", "nosuch.presets", "nosuch.settings"])
 def test_a_file_that_is_not_there(gen, work, name):
-    message = f"gen: {name}: there is no such file; gen presets lists what has a name\n"
+    message = f"gen: {name}: there is no such file; gen presets lists all presets with a name\n"
     assert gen("x", "-P", name, code=2).err == message
 
 

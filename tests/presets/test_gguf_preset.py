@@ -83,7 +83,7 @@ def test_none(keys: dict[str, str]) -> None:
 
 REFUSED = {
     "text": ({"temp": "hot"}, "temp: 'hot' is not a number"),
-    "not_whole": ({"top_k": "1.5"}, "top_k: '1.5' is not a whole number"),
+    "not_whole": ({"top_k": "1.5"}, "top_k: '1.5' is not an integer"),
     "nan_whole": ({"top_k": "nan"}, "top_k: 'nan' is not a finite number"),
     "inf": ({"min_p": "inf"}, "min_p: 'inf' is not a finite number"),
     "range": ({"min_p": "1.5"}, "min_p: min_p.p: 1.5 is not within 0..1"),

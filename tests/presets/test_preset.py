@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ..samplers.rows import FakeVocabulary
 
-A_CHAIN = "a list of steps, or a text such as 'top_k40 > temp0.8'"
+A_CHAIN = "a list of steps, or a string such as 'top_k40 > temp0.8'"
 KEYS = "description, chain, seed, max_tokens, stop, system, grammar"
 
 REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
@@ -57,20 +57,23 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     ),
     "number_as_key": ({3: 1}, f"unknown key 3; known: {KEYS}"),
     "name_is_no_key": ({"name": "x"}, f"unknown key 'name'; known: {KEYS}"),
-    "seed_negative": ({"seed": -1}, "seed: -1 is not a whole number within 0..4294967295"),
-    "seed_too_large": ({"seed": 2**32}, "seed: 4294967296 is not a whole number within 0..4294967295"),
-    "seed_float": ({"seed": 1.0}, "seed: 1.0 is not a whole number within 0..4294967295"),
-    "seed_bool": ({"seed": True}, "seed: true is not a whole number within 0..4294967295"),
-    "seed_text": ({"seed": "7"}, "seed: '7' is not a whole number within 0..4294967295"),
-    "max_tokens_0": ({"max_tokens": 0}, "max_tokens: 0 is not a whole number ≥ 1, or -1 for no limit"),
-    "max_tokens_-2": ({"max_tokens": -2}, "max_tokens: -2 is not a whole number ≥ 1, or -1 for no limit"),
-    "stop_empty": ({"stop": ""}, "stop: '' is empty, and would stop at once"),
-    "stop_empty_item": ({"stop": ["a", ""]}, "stop[1]: '' is empty, and would stop at once"),
-    "stop_number": ({"stop": [3]}, "stop[0]: 3 is not a text"),
-    "stop_table": ({"stop": {"a": 1}}, "stop: {'a': 1} is not a text or a list of texts"),
-    "system_number": ({"system": 3}, "system: 3 is not a text"),
-    "description_none": ({"description": None}, "description: null is not a text"),
-    "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a text or an object"),
+    "seed_negative": ({"seed": -1}, "seed: -1 is not an integer within 0..4294967295"),
+    "seed_too_large": ({"seed": 2**32}, "seed: 4294967296 is not an integer within 0..4294967295"),
+    "seed_float": ({"seed": 1.0}, "seed: 1.0 is not an integer within 0..4294967295"),
+    "seed_bool": ({"seed": True}, "seed: true is not an integer within 0..4294967295"),
+    "seed_text": ({"seed": "7"}, "seed: '7' is not an integer within 0..4294967295"),
+    "max_tokens_0": ({"max_tokens": 0}, "max_tokens: 0 is not an integer ≥ 1, or -1 for no limit"),
+    "max_tokens_-2": ({"max_tokens": -2}, "max_tokens: -2 is not an integer ≥ 1, or -1 for no limit"),
+    "stop_empty": ({"stop": ""}, "stop: '' is empty; a stop string has at least one character"),
+    "stop_empty_item": (
+        {"stop": ["a", ""]},
+        "stop[1]: '' is empty; a stop string has at least one character",
+    ),
+    "stop_number": ({"stop": [3]}, "stop[0]: 3 is not a string"),
+    "stop_table": ({"stop": {"a": 1}}, "stop: {'a': 1} is not a string or a list of strings"),
+    "system_number": ({"system": 3}, "system: 3 is not a string"),
+    "description_none": ({"description": None}, "description: null is not a string"),
+    "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a string or a table"),
 }
 
 

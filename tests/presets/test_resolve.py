@@ -221,9 +221,9 @@ REFUSED_SETS = {
         f"--set greedy: the chain selects by dist, not by greedy; {A_CHAIN} that ends in greedy",
     ),
     "selector_off": ("dist=false", f"--set dist: dist selects the token; {A_CHAIN}"),
-    "seed": ("seed=-1", "--set seed: -1 is not a whole number within 0..4294967295"),
-    "stop": ("stop=['']", "--set stop[0]: '' is empty, and would stop at once"),
-    "system": ("system=a: b", "--set system: {'a': 'b'} is not a text"),
+    "seed": ("seed=-1", "--set seed: -1 is not an integer within 0..4294967295"),
+    "stop": ("stop=['']", "--set stop[0]: '' is empty; a stop string has at least one character"),
+    "system": ("system=a: b", "--set system: {'a': 'b'} is not a string"),
 }
 
 
@@ -243,7 +243,7 @@ def test_unknown_sampler_names_the_settings_too() -> None:
 
 REFUSED_FLAGS = {
     "range": (flag("top-p", "top_p.p", 1.5), "--top-p: 1.5 is not within 0..1"),
-    "max_tokens": (Override("-n", "max_tokens", -3), "-n: -3 is not a whole number ≥ 1, or -1 for no limit"),
+    "max_tokens": (Override("-n", "max_tokens", -3), "-n: -3 is not an integer ≥ 1, or -1 for no limit"),
     "unknown": (flag("x", "nope.x", 1), "--x: unknown sampler 'nope'; "),
 }
 

@@ -144,7 +144,7 @@ def test_the_case_of_a_users_preset_is_ignored(project: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_folder_without_permission(project: Path) -> None:
     (project / "presets").mkdir(mode=0)
-    with pytest.raises(PresetError, match=r"^presets: the folder may not be read \(Permission denied\)$"):
+    with pytest.raises(PresetError, match=r"^presets: the folder cannot be read \(Permission denied\)$"):
         list_presets()
 
 
@@ -205,7 +205,7 @@ BAD_CONFIGS = {
     "unknown": ("modle: x", "unknown key 'modle'; did you mean model?"),
     "number": ("model: 3", "model: 3 is not a path or a model's name"),
     "empty_text": ("preset: ''", "preset: '' is not a name or a path"),
-    "list": ("[a]", "the file holds a list; keys with values are needed, as in key: value"),
+    "list": ("[a]", "the file holds a list; it must hold keys and values, as in key: value"),
     "syntax": ("model: [", "line 1, column 9: a value is missing"),
 }
 
@@ -238,5 +238,5 @@ def test_a_configuration_folder_without_permission_is_refused(user_folder: Path)
 
 def test_a_ring_of_links_is_refused(project: Path) -> None:
     (project / "presets").symlink_to(project / "presets")
-    with pytest.raises(PresetError, match=r"^presets: the folder may not be read "):
+    with pytest.raises(PresetError, match=r"^presets: the folder cannot be read "):
         list_presets()

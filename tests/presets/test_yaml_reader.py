@@ -72,24 +72,24 @@ REFUSED = {
     "open_quote": ("a: 'x", "line 1, column 4: this quote is never closed"),
     "no_comma": ("[a b: c: d", "line 1, column 8: a comma or ] is missing"),
     "no_value": ("a: [b,,c]", "line 1, column 7: a value is missing"),
-    "no_colon": ("a: 1\nb", "line 2, column 2: a key without its colon, as in key: value"),
+    "no_colon": ("a: 1\nb", "line 2, column 2: a key has no colon; write key: value"),
     "two_colons": (
         "a: b: c",
-        "line 1, column 5: no colon can stand here; keys of one table are indented alike, and a text with a colon "
-        "stands in quotes",
+        "line 1, column 5: a colon is not allowed here; indent all keys of a table alike, and quote a string "
+        "that contains a colon",
     ),
     "indentation": (
         "a:\n  - b\n - c",
-        "line 3, column 2: this does not go on from the lines above; indent one list or table alike",
+        "line 3, column 2: this does not continue the lines above; indent all lines of a list or table alike",
     ),
-    "behind_the_end": ('a: "x" y', "line 1, column 8: more stands behind the end of the value"),
-    "dash": ("a: - b", "line 1, column 4: no dash can stand here; each item of a list begins a line"),
-    "at_sign": ("a: @x", "line 1, column 4: a text that begins with @ stands in quotes"),
-    "escape": ('a: "\\q"', "line 1, column 6: \\q is no escape in double quotes"),
+    "behind_the_end": ('a: "x" y', "line 1, column 8: there is more text after the end of the value"),
+    "dash": ("a: - b", "line 1, column 4: a dash is not allowed here; put each item of a list on a new line"),
+    "at_sign": ("a: @x", "line 1, column 4: put quotes around a string that begins with @"),
+    "escape": ('a: "\\q"', "line 1, column 6: \\q is not an escape in double quotes"),
     "block_text": ("a: |0\n x", "line 1, column 5: this is not YAML"),
-    "duplicate": ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' stands twice"),
-    "duplicate_inside": ("x: {a: 1, a: 2}", "line 1, column 11: the key 'a' stands twice"),
-    "duplicate_number": ("{1: a, 1.0: b}", "line 1, column 8: the key 1.0 stands twice"),
+    "duplicate": ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' occurs twice"),
+    "duplicate_inside": ("x: {a: 1, a: 2}", "line 1, column 11: the key 'a' occurs twice"),
+    "duplicate_number": ("{1: a, 1.0: b}", "line 1, column 8: the key 1.0 occurs twice"),
     "list_as_key": ("{[a]: 1}", "line 1, column 2: a list or a table cannot be a key"),
     "python_tag": (
         "!!python/object/apply:os.system [x]",
@@ -97,15 +97,15 @@ REFUSED = {
     ),
     "own_tag": ("a: !mine 1", "line 1, column 4: the tag !mine is not allowed"),
     "binary_tag": ("!!binary aGk=", "line 1, column 1: the tag !!binary is not allowed"),
-    "int_tag": ("!!int x", "line 1, column 1: it is not a whole number"),
+    "int_tag": ("!!int x", "line 1, column 1: it is not an integer"),
     "float_tag": ("!!float x", "line 1, column 1: it is not a number"),
     "bool_tag": ("!!bool x", "line 1, column 1: it is not true or false"),
     "map_tag": ("!!map [1]", "line 1, column 1: expected a mapping"),
-    "too_many_digits": ("9" * 5000, "line 1, column 1: it is not a whole number"),
-    "unknown_alias": ("[*x]", "line 1, column 2: *x stands for nothing; no &x comes before it"),
+    "too_many_digits": ("9" * 5000, "line 1, column 1: it is not an integer"),
+    "unknown_alias": ("[*x]", "line 1, column 2: *x is not defined; there is no &x before it"),
     "control_character": ("a\n b\x07", "line 2, column 3: the character U+0007 is not allowed"),
     "tab": ("a:\n\t- b", "line 2, column 1: YAML is indented with spaces, not with tabs"),
-    "two_documents": ("--- a\n--- b", "line 2, column 1: a second document begins here; one can be read"),
+    "two_documents": ("--- a\n--- b", "line 2, column 1: a second document begins here; only one is allowed"),
     "nested": ("[" * 3000, "it is nested too deeply"),
     "nested_but_closed": ("[" * 70 + "]" * 70, "it is nested too deeply"),
     "itself": ("&a [*a]", "it is nested too deeply"),
@@ -113,7 +113,7 @@ REFUSED = {
         "[&a [1,1,1,1,1,1,1,1,1,1],"
         + ",".join(f"&{b} [{','.join(['*' + a] * 10)}]" for a, b in pairwise("abcdef"))
         + "]",
-        "it stands for more than 100000 values",
+        "its aliases expand to more than 100000 values",
     ),
 }
 
@@ -154,16 +154,16 @@ def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
 
 
 FILES = {
-    "empty": (b"", "the file is empty; keys with values are needed, as in key: value"),
-    "comments": (b"# nothing\n", "the file is empty; keys with values are needed, as in key: value"),
-    "list": (b"- a\n", "the file holds a list; keys with values are needed, as in key: value"),
-    "text": (b"hello\n", "the file holds a single value; keys with values are needed, as in key: value"),
+    "empty": (b"", "the file is empty; it must hold keys and values, as in key: value"),
+    "comments": (b"# nothing\n", "the file is empty; it must hold keys and values, as in key: value"),
+    "list": (b"- a\n", "the file holds a list; it must hold keys and values, as in key: value"),
+    "text": (b"hello\n", "the file holds a single value; it must hold keys and values, as in key: value"),
     "not_utf8": (b"a: 1\nb: \xff\n", "line 2: the file is not UTF-8"),
     "utf16": ("a: 1".encode("utf-16"), "line 1: the file is not UTF-8"),
     "too_large": (b"#" * (MAX_FILE_BYTES + 1), "it is larger than 1 MB; give a shorter text"),
     "syntax": (
         b"chain:\n  - top_k: 40\n - dist\n",
-        "line 3, column 2: this does not go on from the lines above; indent one list or table alike",
+        "line 3, column 2: this does not continue the lines above; indent all lines of a list or table alike",
     ),
 }
 

@@ -167,7 +167,7 @@ def test_ollama_reports(load, text, keys):
         ("FROM x\nPARAMETER temperature 0.7 # hot", "line 2: temperature: '0.7 # hot' is not a number"),
         ("FROM x\nPARAMETER top_k many", "line 2: top_k: 'many' is not a number"),
         ('FROM x\nSYSTEM """a\nb', "line 2: the quotes of SYSTEM are not closed"),
-        ("FROM x\nTEMPERATURE 1", "line 2: 'TEMPERATURE' is no instruction"),
+        ("FROM x\nTEMPERATURE 1", "line 2: 'TEMPERATURE' is not an instruction"),
         ("FROM x\nPARAMETER stop", "line 2: PARAMETER stop has no value"),
     ],
 )

@@ -90,7 +90,7 @@ def test_two_formats_that_fit(load, content, words):
         ("just words", "no known format"),
         ("[1, 2]", "no known format"),
         ('{"a": 1}', "no known format"),
-        ('{"architectures": ["x"], "eos_token_id": 2}', "stand in generation_config.json"),
+        ('{"architectures": ["x"], "eos_token_id": 2}', "are in generation_config.json"),
         ('{"temp": "1_0", "typical_p": 1}', "temp: '1_0' is not a number"),
         ("chain: top_k5\nseed: 1\n", "a preset of logitsmith itself"),
         (b"temperature: \xff", "line 1: the file is not UTF-8"),
@@ -171,11 +171,16 @@ def test_the_yaml_text_says_where_values_come_from(load):
 
 
 KEYS = {
-    "sillytavern": (*sillytavern.KNOWN, "temp", "rep_pen", "dynatemp", "min_temp"),
+    "sillytavern": (*sillytavern.KNOWN_KEYS, "temp", "rep_pen", "dynatemp", "min_temp"),
     "koboldai": koboldai.KOBOLDAI_KEYS,
     "koboldcpp": (*koboldcpp.KOBOLDCPP_KEYS, "temp", "tfs", "mirostat"),
-    "huggingface": (*huggingface.SAMPLING_SLOTS, *huggingface.SLOTS_BEFORE, "sequence_bias", "stop_strings"),
-    "webui": webui.KNOWN,
+    "huggingface": (
+        *huggingface.SAMPLING_SLOTS,
+        *huggingface.SLOTS_BEFORE_SAMPLING,
+        "sequence_bias",
+        "stop_strings",
+    ),
+    "webui": webui.KNOWN_KEYS,
     "tabbyapi": (*tabbyapi.SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),
     "llama.cpp": tuple(BODY_KEYS.values()),
     "lmstudio": ("inference_params", "operation"),

@@ -181,7 +181,7 @@ def test_reported(load, text, keys):
     ("text", "complaint"),
     [
         ("temperature: hot", "temperature: 'hot' is not a number"),
-        ("top_k: 2.5", "top_k: 2.5 is not a whole number"),
+        ("top_k: 2.5", "top_k: 2.5 is not an integer"),
         ("temperature: .inf", "temperature: inf is not a finite number"),
         ("do_sample: perhaps", "do_sample: 'perhaps' is not true or false"),
         ("top_p: -1", "top_p: top_p.p: -1.0 is not within 0..1"),
