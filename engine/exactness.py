@@ -131,8 +131,8 @@ class DecodePlan:
         allowed_row_counts: the numbers of rows that one decode may have, ascending.
         single_row_copies: number of copies of a token that is decoded without other sequences, where one row alone
             is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
-        is_run_exact_by_length: whether N tokens of one sequence, decoded in one batch, get the logits that they get
-            one by one. N is the key; numbers of tokens that were not compared are absent.
+        is_run_exact_by_length: whether N tokens of one sequence, decoded in one batch, get the logits that they
+            get one by one. N is the key; numbers of tokens that were not compared are absent.
         times: the durations of decodes.
     """
 

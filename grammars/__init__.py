@@ -1,4 +1,4 @@
-"""Grammars: which tokens may come next. GBNF, JSON Schema, regular expressions and Lark become token masks."""
+"""Grammars that restrict the next token. GBNF, JSON Schema, regular expressions and Lark become token masks."""
 
 from __future__ import annotations
 

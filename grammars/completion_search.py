@@ -1,4 +1,7 @@
-"""The shortest tokens that complete a sentence."""
+"""A search for a short text that completes a sentence.
+
+The search extends candidate texts byte by byte, using only the masks of the grammar.
+"""
 
 from __future__ import annotations
 
@@ -13,57 +16,57 @@ from numpy.typing import NDArray
 
 from .errors import GrammarError
 
-# These numbers bound the time of a search. tests/grammars/test_completion.py has the cases that they suffice for.
+# These limits bound the time of a search. tests/grammars/test_completion.py has grammars for which they suffice.
 
-_TRIES_BY_LENGTH = 300
-"""How many texts are tried shortest first."""
+_MAX_TRIES_BY_LENGTH = 300
+"""Number of candidates that are extended in the order of their length."""
 
-_TRIES_BY_REVISITS = 5_000
-"""How many texts are then tried in the order of how often they came back to the same set of next tokens."""
+_MAX_TRIES_BY_REVISITS = 5_000
+"""Number of candidates that are then extended in the order of their revisits, see `_Candidate`."""
 
 _MAX_STEPS = 120_000
-"""How many bytes one search tries after its texts; each costs some 10 µs."""
+"""Number of extensions that one search tries. Each takes about 10 µs."""
 
-_TRIES_TO_SHORTEN = 2_000
-"""How many times a part of a completion is left out as a trial."""
+_MAX_SHORTENING_TRIES = 2_000
+"""Number of trials of removing a part of a completion."""
 
-_ALIKE_CANDIDATES = 4
-"""How many candidates of equal cost and equal next tokens are followed."""
+_MAX_EQUIVALENT_CANDIDATES = 4
+"""Number of candidates of equal cost and equal mask that are extended."""
 
-_LARGE_GROUP_BYTES = 12
-"""Of more letters, digits or bytes beyond ASCII than this, one stands for all."""
+_MAX_GROUP_BYTES = 12
+"""If more letters, more digits or more non-ASCII bytes than this are allowed, only one of them is tried."""
 
 
 class SearchableState(Protocol):
-    """The state of a text over single bytes; `GrammarState` is one."""
+    """The state of a text of single bytes. `GrammarState` implements this protocol."""
 
     @property
     def is_complete(self) -> bool:
-        """True if the text is a whole sentence."""
+        """True if the text is a complete sentence."""
         ...
 
     @property
     def forced_text(self) -> bytes:
-        """The text that must come next."""
+        """The bytes that must come next; often empty."""
         ...
 
     def mask(self) -> NDArray[np.bool_]:
-        """The bytes that may come next, bool (V,)."""
+        """Return the mask of the allowed next bytes, bool (V,)."""
         ...
 
     def accept_prefix(self, tokens: list[int]) -> int:
-        """Append as many of these bytes as are allowed; return how many these were."""
+        """Append the bytes up to the first that is not allowed. Return the number of appended bytes."""
         ...
 
     def roll_back(self, count: int) -> None:
-        """Remove the last bytes."""
+        """Remove the last ``count`` bytes of the text."""
         ...
 
 
 class _Cursor:
-    """The one state of a search, which goes from text to text.
+    """The only state of a search, which is moved from text to text.
 
-    A state of its own for each text would also be a copy of llguidance's lexer, which grows with the search.
+    A separate state for each text would also copy llguidance's lexer, whose size grows during the search.
     """
 
     def __init__(self, state: SearchableState) -> None:
@@ -71,7 +74,7 @@ class _Cursor:
         self._added = b""
 
     def go_to(self, added: bytes) -> bool:
-        """Make ``added`` the text after that of the start; False if it is not allowed."""
+        """Change the text to the start text followed by ``added``. Return False if this text is not allowed."""
         common = _common_length(self._added, added)
         self.state.roll_back(len(self._added) - common)
         end = common + self.state.accept_prefix(list(added[common:]))
@@ -80,11 +83,11 @@ class _Cursor:
 
 
 def _common_length(first: bytes, second: bytes) -> int:
-    """How many bytes at their beginning two texts have in common."""
+    """Return the length of the longest common prefix, bytes."""
     common, end = 0, min(len(first), len(second))
     if first[:end] == second[:end]:
         return end
-    if first[: end - 1] == second[: end - 1]:  # the usual case: the next byte is tried
+    if first[: end - 1] == second[: end - 1]:  # the usual case: the last byte is replaced
         return end - 1
     while common < end:
         middle = (common + end + 1) // 2
@@ -97,18 +100,18 @@ def _common_length(first: bytes, second: bytes) -> int:
 
 @dataclass
 class _Candidate:
-    """A text that might lead to the end.
+    """A text that may be the beginning of a completion.
 
     Attributes:
-        added: the text, after that of the start state.
-        mask: the state's mask.
-        passed: the masks before it, as bytes.
-        revisits: how often a mask came that had come before: a sign of a loop.
+        added: the text that is added to the text of the start state.
+        mask: the mask after the text.
+        earlier_masks: the masks after shorter prefixes of the text, as bytes.
+        revisits: number of prefixes with the mask of a shorter prefix; a high number is a sign of a loop.
     """
 
     added: bytes
     mask: NDArray[np.bool_]
-    passed: frozenset[bytes]
+    earlier_masks: frozenset[bytes]
     revisits: int
 
 
@@ -116,21 +119,21 @@ _Cost = Callable[[_Candidate], tuple[int, int]]
 
 
 def search_completion(state: SearchableState) -> bytes:
-    """Return a text that makes the state's text a whole sentence; not always the shortest one.
+    """Return a text that makes the state's text a complete sentence; not always the shortest one.
 
-    Texts are tried by length. If none of them ends the sentence, candidates that lead to something new go first,
-    and the first completion is shortened. Raises ``GrammarError`` if none was found.
+    Short texts are tried first. If none of them completes the sentence, texts that lead to new masks are tried
+    first, and the completion is then shortened. Raises ``GrammarError`` if no completion is found.
     """
     cursor = _Cursor(state)
-    completion = _search(cursor, _TRIES_BY_LENGTH, _by_length)
+    completion = _search(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is not None:
         return completion
-    completion = _search(cursor, _TRIES_BY_REVISITS, _by_revisits)
+    completion = _search(cursor, _MAX_TRIES_BY_REVISITS, _by_revisits)
     if not completion:
-        completion = _search(cursor, _TRIES_BY_LENGTH, _by_revisits, every_byte=True)
+        completion = _search(cursor, _MAX_TRIES_BY_LENGTH, _by_revisits, tries_every_byte=True)
     if completion is None:
-        raise GrammarError("no way to end the sentence was found")
-    return _shortened(cursor, completion)
+        raise GrammarError("no way to complete the sentence was found")
+    return _shorten(cursor, completion)
 
 
 def _by_length(candidate: _Candidate) -> tuple[int, int]:
@@ -141,82 +144,83 @@ def _by_revisits(candidate: _Candidate) -> tuple[int, int]:
     return candidate.revisits, -len(candidate.added)
 
 
-def _search(cursor: _Cursor, tries: int, cost_of: _Cost, every_byte: bool = False) -> bytes | None:
-    """Return the cheapest completion, None if it was not found.
+def _search(cursor: _Cursor, max_tries: int, cost_of: _Cost, tries_every_byte: bool = False) -> bytes | None:
+    """Return the completion of the lowest cost; None if no completion is found.
 
     Args:
-        cursor: goes to the texts; each search begins with the empty one.
-        tries: how many candidates are extended.
-        cost_of: the cost of a candidate. Candidates with the same first part and the same mask count as alike.
-        every_byte: True to try every allowed byte, not one of each large group.
+        cursor: the state that is moved to each text. The search begins with the empty text.
+        max_tries: number of candidates that are extended.
+        cost_of: returns the cost of a candidate. Candidates with the same mask and the same first number of the
+            cost are equivalent.
+        tries_every_byte: True to try every allowed byte instead of one byte of each large group.
     """
     cursor.go_to(b"")
     start = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
-    alike: Counter[tuple[int, bytes]] = Counter()
+    equivalent_counts: Counter[tuple[int, bytes]] = Counter()
     heap = [((0, 0), 0, start)]
     pushed = steps = 0
-    for _ in range(tries):
+    for _ in range(max_tries):
         if not heap or steps > _MAX_STEPS:
             return None
         candidate = heapq.heappop(heap)[-1]
         cursor.go_to(candidate.added)
         if cursor.state.is_complete:
             return candidate.added
-        texts = _next_texts(candidate, cursor.state.forced_text, every_byte)
+        texts = _next_texts(candidate, cursor.state.forced_text, tries_every_byte)
         steps += len(texts)
         for extended in _extensions(candidate, cursor, texts):
             cost = cost_of(extended)
             key = (cost[0], extended.mask.tobytes())
-            alike[key] += 1
+            equivalent_counts[key] += 1
             pushed += 1
-            if alike[key] <= _ALIKE_CANDIDATES:
+            if equivalent_counts[key] <= _MAX_EQUIVALENT_CANDIDATES:
                 heapq.heappush(heap, (cost, pushed, extended))
     return None
 
 
 def _extensions(candidate: _Candidate, cursor: _Cursor, texts: list[bytes]) -> list[_Candidate]:
-    """The candidates with one of these texts more, one for each mask."""
+    """Return extensions of a candidate by these texts, one extension for each different mask."""
     by_mask: dict[bytes, _Candidate] = {}
-    passed = candidate.passed | {candidate.mask.tobytes()}
-    for data in texts:
-        added = candidate.added + data
+    earlier_masks = candidate.earlier_masks | {candidate.mask.tobytes()}
+    for text in texts:
+        added = candidate.added + text
         if cursor.go_to(added):
             mask = cursor.state.mask()
             key = mask.tobytes()
-            revisits = candidate.revisits + (key in passed)
-            by_mask.setdefault(key, _Candidate(added, mask, passed, revisits))
+            revisits = candidate.revisits + (key in earlier_masks)
+            by_mask.setdefault(key, _Candidate(added, mask, earlier_masks, revisits))
     return list(by_mask.values())
 
 
-def _next_texts(candidate: _Candidate, forced_text: bytes, every_byte: bool) -> list[bytes]:
-    """What can come next: the forced text, or single bytes."""
+def _next_texts(candidate: _Candidate, forced_text: bytes, tries_every_byte: bool) -> list[bytes]:
+    """Return the texts by which a candidate is extended: the forced text, or single bytes."""
     if forced_text:
         return [forced_text]
     groups: dict[str, list[int]] = {}
     for byte in np.flatnonzero(candidate.mask[:256]).tolist():
         groups.setdefault(_group(byte), []).append(byte)
-    tried: list[int] = []
+    tried_bytes: list[int] = []
     for group, members in groups.items():
-        one_is_enough = group and len(members) > _LARGE_GROUP_BYTES and not every_byte
-        tried += members[:1] if one_is_enough else members
-    return [bytes([byte]) for byte in tried]
+        is_one_enough = group and len(members) > _MAX_GROUP_BYTES and not tries_every_byte
+        tried_bytes += members[:1] if is_one_enough else members
+    return [bytes([byte]) for byte in tried_bytes]
 
 
 def _group(byte: int) -> str:
-    """The group of bytes of which one can stand for all; empty for signs, which each mean something else."""
+    """Return the group of a byte. Bytes of one group usually mean the same; signs have no group."""
     if byte >= 0x80:
-        return "beyond ASCII"
+        return "non-ASCII"
     character = chr(byte)
     return "digit" if character.isdigit() else "letter" if character.isalpha() else ""
 
 
-def _shortened(cursor: _Cursor, text: bytes) -> bytes:
-    """Leave out the parts of a completion without which it still ends the sentence, long parts first."""
+def _shorten(cursor: _Cursor, text: bytes) -> bytes:
+    """Remove the parts that a completion does not need, long parts first."""
     length = len(text) // 2
     tries = 0
-    while length and tries < _TRIES_TO_SHORTEN:
+    while length and tries < _MAX_SHORTENING_TRIES:
         start = 0
-        while start + length <= len(text) and tries < _TRIES_TO_SHORTEN:
+        while start + length <= len(text) and tries < _MAX_SHORTENING_TRIES:
             tries += 1
             shorter = text[:start] + text[start + length :]
             if cursor.go_to(shorter) and cursor.state.is_complete:

@@ -1,6 +1,6 @@
-"""The error of a grammar that cannot be used, and the translation of llguidance's messages into it.
+"""The error class of grammars, and the translation of llguidance's error messages.
 
-Messages on JSON Schemas are translated in `schema_errors`.
+Messages about JSON Schemas are translated in `schema_errors`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from ..common.errors import LogitsmithError
 
 
 class GrammarError(LogitsmithError):
-    """A grammar that cannot be used, or a token that the grammar does not allow.
+    """An invalid grammar, or a token that the grammar does not allow.
 
-    Attributes: ``message``; ``line`` and ``column``, from 1, of the mistake in the grammar's text, or None where
-    it has no position. As text: the position, the message, then that line with a caret under the column.
+    The text of the error has the position, the message, and the line of the grammar with a caret under the column.
+
+    Attributes:
+        message: the message without the position.
+        line: line of the error in the grammar's source, counted from 1; None if the error has no position.
+        column: column of the error, counted from 1; None if the error has no position.
     """
 
     exit_code: ClassVar[int] = 2
@@ -36,16 +40,16 @@ class GrammarError(LogitsmithError):
 
     @classmethod
     def at(cls, message: str, source: str, offset: int) -> GrammarError:
-        """The error for an offset, in characters, in the grammar's text ``source``."""
+        """Return the error for an offset in the grammar's source, in characters."""
         return cls(message, *line_and_column(source, offset), source)
 
     def within(self, label: str) -> GrammarError:
-        """The same error with the grammar's name before it; a name that the label ends in is not said again."""
+        """Return the error with a label before the text. A first word that repeats the label is removed."""
         text = self.problem
-        head, _, rest = text.partition(": ")
-        labelled = GrammarError(self.message, self.line, self.column, advice=self.advice)
-        labelled.args = (f"{label}: {rest if _says_the_same(label, head) else text}",)
-        return labelled
+        first_words, _, remaining_text = text.partition(": ")
+        labeled = GrammarError(self.message, self.line, self.column, advice=self.advice)
+        labeled.args = (f"{label}: {remaining_text if _is_repetition(label, first_words) else text}",)
+        return labeled
 
     def _full_text(self, source: str | None) -> str:
         if self.line is None:
@@ -59,45 +63,45 @@ class GrammarError(LogitsmithError):
 
 
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
-    """The line and the column, from 1, of an offset in a text."""
+    """Return the line and the column of an offset in a text, both counted from 1."""
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
 
 
-def _says_the_same(label: str, head: str) -> bool:
-    """True for labels such as ``--json-schema`` or ``--set grammar`` before ``JSON Schema`` or ``grammar``."""
+def _is_repetition(label: str, first_words: str) -> bool:
+    """Return True for a label such as ``--json-schema`` and the words ``JSON Schema``."""
     last_word = label.rsplit(maxsplit=1)[-1] if label.strip() else ""
-    return last_word.removeprefix("--").replace("-", " ").casefold() == head.casefold()
+    return last_word.removeprefix("--").replace("-", " ").casefold() == first_words.casefold()
 
 
 _EXCERPT_CHARACTERS = 90
-"""The longest part of a line that an error shows: a terminal has 80 to 120 columns."""
+"""Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns."""
 
 
 def _excerpt(line: str, column: int) -> tuple[str, str]:
-    """The part of a line around a column, and a line with a caret under that column."""
+    """Return the part of a line around a column, and a second line with a caret under the column."""
     start = max(0, column - 1 - _EXCERPT_CHARACTERS // 2) if len(line) > _EXCERPT_CHARACTERS else 0
     shown = line[start : start + _EXCERPT_CHARACTERS].replace("\t", " ")
     return shown, " " * (column - 1 - start) + "^"
 
 
-# llguidance's positions are positions in its own grammar. Only Lark's are also positions in the user's text.
+# llguidance's positions refer to its Lark grammar. Only for kind "lark" is this grammar the user's source.
 _POSITION_PREFIX = re.compile(r"^(?:at )?\d+\(\d+\): ")
 _LARK_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*?)(?:\n\s+\d+ \||$)", re.DOTALL)
 REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
 
 
 def translate_engine_error(message: str, kind: str, source: str) -> GrammarError:
-    """Make llguidance's message an error, with a position in the source where there is one.
+    """Return the error for a message of llguidance, with a position in the source if the message has one.
 
     Args:
-        message: what llguidance said.
+        message: the message of llguidance.
         kind: the kind of the grammar; not ``json_schema``.
-        source: the grammar's text.
+        source: the text of the grammar.
     """
     if kind == "regex":
         return _regex_error(message, source)
     if kind == "gbnf":
-        return GrammarError(f"llguidance cannot take the grammar: {first_line(_POSITION_PREFIX.sub('', message))}")
+        return GrammarError(f"llguidance rejects the grammar: {first_line(_POSITION_PREFIX.sub('', message))}")
     match = _LARK_ERROR.match(message)
     if match:
         return GrammarError(match[3].strip(), int(match[1]), int(match[2]), source)
@@ -114,5 +118,5 @@ def _regex_error(message: str, source: str) -> GrammarError:
 
 
 def first_line(message: str) -> str:
-    """Return the first line of a message of llguidance, without its state."""
+    """Return the first line of a message of llguidance, without the dump of llguidance's state."""
     return message.split("\n<state>", 1)[0].strip().split("\n", 1)[0]

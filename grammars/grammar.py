@@ -1,7 +1,7 @@
-"""From the text of a grammar to its masks.
+"""Parsing and compiling of grammars, and the masks of a text that follows a grammar.
 
-A text is parsed once for any number of vocabularies and generations: `ParsedGrammar`. A `Grammar` is compiled for
-one vocabulary, and a `GrammarState` is the state of one text that follows the grammar.
+The source of a grammar is parsed once into a `ParsedGrammar`. It is then compiled for a vocabulary into a
+`Grammar`. Each text that follows the grammar has its own `GrammarState`.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ def compile_grammar(
 ) -> Grammar:
     """Compile a grammar for the tokens of a vocabulary.
 
-    Under a JSON Schema the masks write JSON on one line, with one space after each comma and colon, while
-    `Grammar.matches` accepts blanks wherever JSON does. Raises ``GrammarError``, with line and column where the
-    mistake has a position.
+    Under a JSON Schema, the masks only allow JSON on one line with one space after each comma and colon.
+    `Grammar.matches` accepts any whitespace that JSON allows. Raises ``GrammarError``, with line and column if the
+    error has a position.
 
     Args:
-        source: the grammar's text.
-        vocab: the tokens of the masks; None: single bytes, which is enough to match texts.
-        kind: ``gbnf`` (as llama.cpp reads it), ``json_schema`` (text), ``regex`` (Rust's syntax; the whole text
-            has to match) or ``lark`` (llguidance's dialect).
-        root: the rule with which sentences of a GBNF grammar begin.
-        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it;
-            ``Grammar.parsed.ignored_schema_paths`` has the JSON pointers of it.
+        source: the text of the grammar.
+        vocab: the vocabulary whose tokens the masks allow; None = single bytes, which is enough to match texts.
+        kind: ``gbnf`` (as llama.cpp reads it), ``json_schema``, ``regex`` (Rust's syntax; the complete text must
+            match) or ``lark`` (llguidance's dialect).
+        root: the start rule of a GBNF grammar.
+        schema_lenient: True to ignore unsupported keywords of a JSON Schema, whose JSON pointers are then in
+            ``Grammar.parsed.ignored_schema_paths``; False to raise ``GrammarError`` for them.
     """
     return compile_parsed_grammar(parse_grammar(source, kind, root, schema_lenient), vocab)
 
 
 def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
-    """Compile a grammar that was parsed before; see `compile_grammar`. Raises ``GrammarError``."""
+    """Compile a parsed grammar for a vocabulary; None = single bytes. Raises ``GrammarError``."""
     vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
     grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
     if grammar.engine_error and parsed.schema is not None:
@@ -75,16 +75,16 @@ def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None 
 
 @supports_old_names
 class Grammar:
-    """A grammar for the tokens of a vocabulary; made by `compile_grammar`.
+    """A grammar that is compiled for a vocabulary. `compile_grammar` creates it.
 
     Attributes:
-        parsed: the grammar without a vocabulary.
-        source: its text.
+        parsed: the grammar before it is compiled for a vocabulary.
+        source: the text of the grammar.
         kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
-        root: the rule with which sentences begin.
-        vocabulary: the tokens of the masks.
+        root: the start rule of a GBNF grammar.
+        vocabulary: the vocabulary whose tokens the masks allow.
         tokenizer: llguidance's tokenizer of this vocabulary.
-        lark: what llguidance reads.
+        lark: the grammar in llguidance's dialect of Lark.
     """
 
     def __init__(
@@ -104,24 +104,24 @@ class Grammar:
 
     @property
     def ignored_outer_whitespace(self) -> str:
-        """The characters that may surround a text: JSON's blanks for a JSON Schema, none for other kinds."""
+        """Whitespace characters that may surround a matched text: JSON's for a JSON Schema, otherwise none."""
         return " \t\r\n" if self.kind == "json_schema" else ""
 
     @property
     def engine_error(self) -> str:
-        """llguidance's message about the grammar; empty if there is nothing wrong."""
+        """llguidance's error message about the grammar; empty if the grammar is valid."""
         return self._matcher.get_error()
 
     def start(self) -> GrammarState:
-        """The state of an empty text."""
+        """Return the state of an empty text."""
         return GrammarState(self, self._matcher.deep_copy())
 
     def matches(self, text: str | bytes) -> bool:
-        """True if the text is a whole sentence of the grammar."""
+        """Return True if the text is a complete sentence of the grammar."""
         try:
             data = text.encode() if isinstance(text, str) else text
         except UnicodeEncodeError:
-            return False  # half of a surrogate pair is in no sentence
+            return False  # no sentence contains half of a surrogate pair
         data = data.strip(self.ignored_outer_whitespace.encode())
         grammar = self.text_matching_grammar
         state = grammar.start()
@@ -130,28 +130,28 @@ class Grammar:
 
     @cached_property
     def byte_grammar(self) -> Grammar:
-        """The same grammar over single bytes; the grammar itself if it names tokens."""
+        """This grammar compiled for single bytes; the grammar itself if it has token references."""
         if self.has_token_references or self.vocabulary is BYTE_VOCABULARY:
             return self
         return Grammar(self.parsed, BYTE_VOCABULARY, self.lark)
 
     @cached_property
     def text_matching_grammar(self) -> Grammar:
-        """The grammar that texts from elsewhere are matched with: over bytes, and lenient about JSON's blanks."""
+        """The grammar that `matches` uses: compiled for single bytes, and with any whitespace in JSON."""
         lenient_lark = self.parsed.lenient_lark
         return self.byte_grammar if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
 
 
 _CONTEXT_TOKENS = 8
-"""How many tokens the tokenizer sees before a forced text; none looks further back to decide how it goes on."""
+"""Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back more tokens."""
 
 _SHOWN_BYTES = 30
-"""Bytes of the text before a token that a message quotes."""
+"""Maximum length of the text before a rejected token that an error message quotes, bytes."""
 
 _DEAD_END = "NoExtensionBias"
-"""llguidance's error when no token can write what must come next."""
+"""llguidance's error if no token has the bytes that must come next."""
 
-# llguidance writes a token that is named into forced text as 0xFF and [id]; no text has this byte.
+# In forced text, llguidance writes a token reference as byte 0xFF and [id]. UTF-8 text never contains this byte.
 _TOKEN_MARK = b"\xff["
 _MARKED_TOKEN = re.compile(rb"\xff\[([0-9]+)\]")
 
@@ -170,16 +170,17 @@ class GrammarState:
         self._has_ended = False
 
     def copy(self) -> GrammarState:
-        """An independent state of the same text."""
-        other = GrammarState(self.grammar, self._matcher.deep_copy())
-        other._last_tokens = self._last_tokens.copy()
-        other._text, other._has_ended = self._text.copy(), self._has_ended
-        return other
+        """Return an independent copy of the state."""
+        copied = GrammarState(self.grammar, self._matcher.deep_copy())
+        copied._last_tokens = self._last_tokens.copy()
+        copied._text, copied._has_ended = self._text.copy(), self._has_ended
+        return copied
 
     def mask(self) -> NDArray[np.bool_]:
-        """The tokens allowed next, bool (V,); end-of-generation tokens where the text may end.
+        """Return the mask of the allowed next tokens, bool (V,).
 
-        Raises ``GrammarError`` when the grammar is too ambiguous, or no token can write what must come next.
+        End-of-generation tokens are allowed if the text is a complete sentence. Raises ``GrammarError`` if the
+        grammar is too ambiguous, or if no token has the bytes that must come next.
         """
         if self._has_ended:
             return np.zeros(self._vocabulary.size, dtype=np.bool_)
@@ -189,7 +190,7 @@ class GrammarState:
         return bits.view(np.bool_)
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next, whatever the model says; often none."""
+        """Return the ids of the tokens that must come next, in order; often none."""
         data = self._marked_forced_text()
         if not data:
             return []
@@ -201,7 +202,7 @@ class GrammarState:
         return tokens[: self._matcher.validate_tokens(tokens)]
 
     def accept(self, token: int) -> None:
-        """Append one token. Raises ``GrammarError`` if the mask would have refused it."""
+        """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         if token in self._vocabulary.eog and self.is_complete and not self._has_ended:
             self._has_ended = True
             return
@@ -209,7 +210,7 @@ class GrammarState:
             raise GrammarError(f"the grammar does not allow token {token}, {self._describe(token)}")
 
     def _describe(self, token: int) -> str:
-        """The text of a token that is not allowed, and the text before it."""
+        """Return the text of a rejected token and the text before it, for an error message."""
         if not 0 <= token < self._vocabulary.size:
             return "which is not an id of the vocabulary"
         text = self._vocabulary.pieces[token].decode(errors="backslashreplace")
@@ -217,7 +218,7 @@ class GrammarState:
         return f"{text!r}, {f'after {before!r}' if before else 'at the beginning of the text'}"
 
     def accept_prefix(self, tokens: list[int]) -> int:
-        """Append as many of these tokens as are allowed; return how many these were."""
+        """Append the tokens up to the first that is not allowed. Return the number of appended tokens."""
         if self._has_ended or any(not 0 <= token < self._vocabulary.size for token in tokens):
             return 0
         count = self._matcher.try_consume_tokens(tokens)
@@ -228,7 +229,7 @@ class GrammarState:
         return count
 
     def roll_back(self, count: int) -> None:
-        """Remove the last ``count`` bytes of the text of a grammar over single bytes."""
+        """Remove the last ``count`` bytes of the text. Only for a grammar that is compiled for single bytes."""
         if count:
             self._matcher.rollback(count)
             self._check()
@@ -236,11 +237,15 @@ class GrammarState:
             self._last_tokens = deque(self._text[-_CONTEXT_TOKENS:], maxlen=_CONTEXT_TOKENS)
 
     def completion_tokens(self) -> list[int]:
-        """The tokens that make the text a whole sentence; see `shortest_completion`. Raises ``GrammarError``."""
+        """Return the ids of tokens that make the text a complete sentence; see `shortest_completion`.
+
+        Raises ``GrammarError`` if no completion is found.
+        """
         completion = shortest_completion(self.grammar, self.text)
         if len(completion) > MAX_COMPLETION_BYTES:
-            size = f"{len(completion):,} bytes; at most {MAX_COMPLETION_BYTES:,} are written"
-            raise GrammarError(f"the end of the sentence has {size}")
+            raise GrammarError(
+                f"the end of the sentence has {len(completion):,} bytes; the limit is {MAX_COMPLETION_BYTES:,}"
+            )
         tokens = self.grammar.tokenizer.tokenize_bytes(completion)
         if self.copy().accept_prefix(tokens) < len(tokens):
             raise GrammarError("the vocabulary cannot write the end of the sentence")
@@ -248,7 +253,7 @@ class GrammarState:
 
     @property
     def is_complete(self) -> bool:
-        """True if the text is a whole sentence."""
+        """True if the text is a complete sentence."""
         return self._has_ended or self._matcher.is_accepting()
 
     @property
@@ -258,19 +263,19 @@ class GrammarState:
 
     @property
     def forced_text(self) -> bytes:
-        """The text that must come next, as far as it is certain, up to a token that is named."""
+        """The bytes that must come next, up to the first token reference; often empty."""
         return self._marked_forced_text().split(_TOKEN_MARK, 1)[0]
 
     @property
     def description(self) -> dict[str, str]:
-        """The grammar's kind, root and source, for a record of the run."""
+        """The grammar's kind, root and source, for the record of the run."""
         return {"kind": self.grammar.kind, "root": self.grammar.root, "source": self.grammar.source}
 
     def _marked_forced_text(self) -> bytes:
-        """The forced text as llguidance writes it, with marks for tokens that are named."""
+        """Return the forced text as llguidance writes it, with marks for token references."""
         if self._has_ended:
             return b""
-        # Where tokens are named, this call changes the matcher's later answers.
+        # With token references, compute_ff_bytes changes later results of the matcher.
         matcher = self._matcher.deep_copy() if self.grammar.has_token_references else self._matcher
         return matcher.compute_ff_bytes()
 
@@ -278,19 +283,19 @@ class GrammarState:
         if self._matcher.is_error():
             message = self._matcher.get_error().split("\n")[0]
             if message == _DEAD_END:
-                raise GrammarError("no token of the vocabulary can write what the grammar asks for next")
+                raise GrammarError("no token of the vocabulary has the bytes that the grammar requires next")
             raise GrammarError(f"the grammar is too ambiguous, or never ends: {message}")
 
 
 def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
-    """Return a text that makes ``text`` a whole sentence of the grammar.
+    """Return a text that makes ``text`` a complete sentence of the grammar.
 
-    For GBNF it is the shortest one, in characters. For the other kinds a search finds a short one; see
-    `search_completion`. Raises ``GrammarError`` where the grammar names tokens, no sentence begins with the text,
-    or no end is found.
+    For GBNF, the completion is the shortest one, in characters. For the other kinds, a search finds a short one;
+    see `search_completion`. Raises ``GrammarError`` if the grammar has token references, if no sentence begins
+    with the text, or if no completion is found.
     """
     if grammar.has_token_references:
-        raise GrammarError("a grammar that names tokens cannot be closed by text")
+        raise GrammarError("a grammar with token references cannot be completed by text")
     if grammar.parsed.gbnf is not None:
         return shortest_suffix(grammar.parsed.gbnf, text)
     state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
@@ -299,24 +304,26 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
     return search_completion(state)
 
 
-# Where text is forced, llguidance's masks would allow only the tokens that it would choose itself.
+# Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
 @supports_old_names
 @dataclass(frozen=True, eq=False)
 class ParsedGrammar:
-    """What a grammar's text says; made by `parse_grammar`.
+    """A parsed grammar, not yet compiled for a vocabulary. `parse_grammar` creates it.
 
     Attributes:
-        source: the text.
+        source: the text of the grammar.
         kind: one of ``KINDS``.
-        root: the rule with which sentences begin; only GBNF has it.
-        has_token_references: True if it names tokens, so that text alone cannot say whether it is a sentence.
-        gbnf: the rules of a GBNF grammar, None for the other kinds.
-        schema: a JSON Schema as it is used, without what is left out; None for the other kinds.
-        ignored_schema_paths: the JSON pointers of what is left out of a JSON Schema.
-        lenient_lark: a translation for texts from elsewhere, whose blanks may differ; None if it is the same.
+        root: the start rule of a GBNF grammar.
+        has_token_references: True if the grammar refers to tokens, as in ``<think>``, so that the text alone does
+            not decide whether it matches.
+        gbnf: the rules of a GBNF grammar; None for the other kinds.
+        schema: the JSON Schema without ignored keywords; None for the other kinds.
+        ignored_schema_paths: the JSON pointers of ignored keywords of a JSON Schema.
+        lenient_lark: translation to Lark that allows any whitespace in JSON, for matching; None for the other
+            kinds.
     """
 
     source: str
@@ -330,9 +337,10 @@ class ParsedGrammar:
     _lark: str = ""  # the translation, except for GBNF
 
     def to_lark(self, vocabulary: Vocabulary) -> str:
-        """Translate the grammar to llguidance's Lark dialect.
+        """Translate the grammar to llguidance's dialect of Lark.
 
-        Raises ``GrammarError`` for tokens that the vocabulary does not have, and for grammars that are too large.
+        Raises ``GrammarError`` if the vocabulary lacks a token that the grammar refers to, or if the grammar is
+        too large.
         """
         if self.gbnf is None:
             return self._lark
@@ -342,26 +350,24 @@ class ParsedGrammar:
         return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _OPTIONS
 
 
-# A batch asks for the same few grammars again and again.
+# The requests of a batch share a few grammars.
 @lru_cache(maxsize=16)
 def parse_grammar(
     source: str, kind: str = "gbnf", root: str = "root", schema_lenient: bool = False
 ) -> ParsedGrammar:
-    """Parse a grammar. Raises ``GrammarError``, with line and column where the mistake has a position.
+    """Parse a grammar. Raises ``GrammarError``, with line and column if the error has a position.
 
     Args:
-        source: the grammar's text.
+        source: the text of the grammar.
         kind: one of ``KINDS``.
-        root: the rule with which sentences of a GBNF grammar begin.
-        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it.
+        root: the start rule of a GBNF grammar.
+        schema_lenient: True to ignore unsupported keywords of a JSON Schema; False to raise ``GrammarError``.
     """
     if kind not in KINDS:
-        raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
+        raise GrammarError(f"unknown kind of grammar {kind!r}; must be one of {', '.join(KINDS)}")
     if len(source) > MAX_SOURCE_CHARACTERS:
-        raise GrammarError(
-            f"the grammar has {len(source):,} characters; at most {MAX_SOURCE_CHARACTERS:,} are read"
-        )
-    _refuse_surrogates(source)
+        raise GrammarError(f"the grammar has {len(source):,} characters; the limit is {MAX_SOURCE_CHARACTERS:,}")
+    _reject_surrogates(source)
     match kind:
         case "gbnf":
             gbnf = parse_gbnf(source, root)
@@ -371,7 +377,9 @@ def parse_grammar(
         case "regex":
             return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _OPTIONS)
         case _:
-            return ParsedGrammar(source, kind, root, _lark_names_tokens(source), _lark=f"{source}\n{_OPTIONS}")
+            return ParsedGrammar(
+                source, kind, root, _lark_has_token_references(source), _lark=f"{source}\n{_OPTIONS}"
+            )
 
 
 def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
@@ -391,17 +399,17 @@ def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
     )
 
 
-def _refuse_surrogates(source: str) -> None:
+def _reject_surrogates(source: str) -> None:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        # Without an excerpt, which could not be printed.
+        # No excerpt of the source: half of a surrogate pair cannot be printed.
         line, column = line_and_column(source, error.start)
         raise GrammarError("half of a surrogate pair is not a character", line, column) from None
 
 
 def _regex_to_lark(source: str) -> str:
-    """A regular expression that the whole text has to match."""
+    """Return a Lark grammar whose sentences are the complete matches of the regular expression."""
     trailing_backslashes = len(source) - len(source.rstrip("\\"))
     if trailing_backslashes % 2:
         raise GrammarError.at("nothing follows this backslash", source, len(source) - 1)
@@ -412,6 +420,6 @@ _LITERALS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//
 _TOKEN_REFERENCE = re.compile(r"<[^<>\n]+>")
 
 
-def _lark_names_tokens(source: str) -> bool:
-    """True if a Lark grammar has a token in angle brackets outside of its literals and comments."""
+def _lark_has_token_references(source: str) -> bool:
+    """Return True if a Lark grammar has a token in angle brackets outside of its literals and comments."""
     return _TOKEN_REFERENCE.search(_LITERALS_AND_COMMENTS.sub("", source)) is not None

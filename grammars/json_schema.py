@@ -1,8 +1,8 @@
-"""JSON Schemas, translated to llguidance's dialect of Lark.
+"""The translation of JSON Schemas to llguidance's dialect of Lark.
 
-What llguidance does not read in a schema is found with its path, and rejected or left out. Only the schemas that
-the whole schema uses count. ``multipleOf`` is supported as far as llguidance can follow it: llguidance keeps a
-state for each remainder, in 32 bits.
+Keywords that llguidance does not support are found with their paths, and are rejected or ignored. Definitions that
+no reference uses are not checked. ``multipleOf`` is supported for small numbers only, because llguidance needs a
+state for each remainder and computes with 32 bits.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ ONE_LINE_STYLE: dict[str, object] = {
 }
 """llguidance's options for JSON on one line, with one space after each comma and colon.
 
-If blanks could stand anywhere, a model might write them forever, and hardly any text would be forced.
+If whitespace were allowed anywhere, a model might write it forever, and hardly any text would be forced.
 """
-LENIENT_HINT = "schema_lenient=True leaves it out"
+LENIENT_HINT = "schema_lenient=True ignores it"
 TOO_DEEP = "the JSON Schema is nested too deeply"
 
 _FILE_NAME = re.compile(r"[^\s{}\[\]\"]+\.json")
 
 
 def parse_json_schema(source: str) -> dict[str, Any]:
-    """Parse the text of a JSON Schema. Raises ``GrammarError`` for what is neither a JSON object nor ``true``."""
+    """Parse a JSON Schema. Raises ``GrammarError`` unless the source is a JSON object or ``true``."""
     try:
         schema = parse_strict_json(source)
     except json.JSONDecodeError as error:
         if _FILE_NAME.fullmatch(source):
             raise GrammarError(
-                f"{source!r} is not JSON but looks like a file", advice="give a file by json_schema_file=…"
+                f"{source!r} is not JSON but looks like a file", advice="pass a file as json_schema_file=…"
             ) from None
         raise GrammarError(f"not JSON: {json_problem(error)}", error.lineno, error.colno, source) from None
     except NonFiniteNumberError as error:
@@ -49,22 +49,22 @@ def parse_json_schema(source: str) -> dict[str, Any]:
     except RecursionError:
         raise GrammarError(TOO_DEEP) from None
     except ValueError:
-        raise GrammarError("the JSON Schema has a number of too many digits") from None
+        raise GrammarError("the JSON Schema has a number with too many digits") from None
     if schema is True:
         return {}
     if schema is False:
-        raise GrammarError("a JSON Schema is an object; this one allows nothing")
+        raise GrammarError("a JSON Schema must be an object; false allows no JSON at all")
     if not isinstance(schema, dict):
-        raise GrammarError("a JSON Schema is an object")
+        raise GrammarError("a JSON Schema must be an object")
     if not isinstance(schema.get("x-guidance", {}), dict):
-        raise GrammarError("x-guidance is not an object")
+        raise GrammarError("x-guidance must be an object")
     return schema
 
 
 def open_object(schema: dict[str, Any]) -> str | None:
-    """The JSON pointer of an object that names its properties and allows others; None if there is none.
+    """Return the JSON pointer of an object that lists properties and allows unlisted ones; None if there is none.
 
-    Schemas below ``allOf`` are not looked at: they describe one object together.
+    Schemas below ``allOf`` are skipped, because only all of them together describe an object.
     """
     remaining: list[tuple[str, Any]] = [("", schema)]
     while remaining:
@@ -85,14 +85,16 @@ def open_object(schema: dict[str, Any]) -> str | None:
     return None
 
 
-_HALF_OF_A_PAIR = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])")
+_HALF_SURROGATE_PAIR = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])")
 
 
 def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str:
-    """Return a Lark grammar of JSON that fits the schema; llguidance does the translation.
+    """Return a Lark grammar of the JSON that matches a schema. Raises ``GrammarError``.
 
-    ``style``: llguidance's options for blanks and separators. Those in the schema's ``x-guidance`` go first.
-    Raises ``GrammarError``.
+    Args:
+        schema: the schema, whose translation is left to llguidance.
+        style: llguidance's options for whitespace and separators. Options in the schema's ``x-guidance`` take
+            precedence.
     """
     try:
         text = json.dumps({**schema, "x-guidance": {**style, **schema.get("x-guidance", {})}}, allow_nan=False)
@@ -100,14 +102,14 @@ def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str
         raise GrammarError(TOO_DEEP) from None
     except ValueError:
         raise GrammarError("the JSON Schema has a number that is too large") from None
-    if _HALF_OF_A_PAIR.search(text):
+    if _HALF_SURROGATE_PAIR.search(text):
         raise GrammarError("the JSON Schema has half of a surrogate pair, which is not a character")
     return f"start: %json {text}\n"
 
 
 _WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
-"""They only name a place, and llguidance refuses them."""
-_UNSUPPORTED = (
+"""Keywords that restrict nothing, but that llguidance rejects. They only name a part of the schema."""
+_UNSUPPORTED_KEYWORDS = (
     "not",
     "if",
     "contains",
@@ -121,16 +123,22 @@ _UNSUPPORTED = (
     "$dynamicRef",
     "$recursiveRef",
 )
-_BELONGS_TO = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
-"""Keywords that mean nothing without another one."""
+_OWNER_KEYWORDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
+"""Keywords that have an effect only together with another keyword, and this other keyword."""
 
 
 def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
-    """Remove from a schema what llguidance does not read, and return the JSON pointers of what constrains JSON.
+    """Remove keywords that llguidance does not support, and return the JSON pointers of those that restrict JSON.
 
-    Only what the schema uses is looked at: a definition that nothing refers to may hold anything. What is removed
-    makes the schema allow more, never less. Unless ``is_lenient``, raises ``GrammarError`` for the first such
-    keyword. Raises it always for a type or a schema that is none, and for a reference to nothing.
+    A removed keyword makes the schema allow more JSON, never less. Definitions that no reference uses are not
+    checked.
+
+    Raises ``GrammarError`` for an unknown type, for a value that is not a schema where one is expected, and for a
+    reference without a target.
+
+    Args:
+        schema: the schema, which is changed.
+        is_lenient: False to raise ``GrammarError`` for the first unsupported keyword that restricts JSON.
     """
     removed: list[str] = []
     for pointer, part in _walk_schema(schema):
@@ -138,10 +146,10 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
         _check_parts(pointer, part)
         for keyword in _unsupported_keywords(part):
             if not is_lenient:
-                raise _unsupported(pointer, part, keyword)
+                raise _unsupported_error(pointer, part, keyword)
             removed.append(f"{pointer}/{keyword}")
             del part[keyword]
-        for keyword in (*_WITHOUT_EFFECT, *_UNSUPPORTED, *_BELONGS_TO):
+        for keyword in (*_WITHOUT_EFFECT, *_UNSUPPORTED_KEYWORDS, *_OWNER_KEYWORDS):
             part.pop(keyword, None)
     _check_common_multiples(schema)
     return removed
@@ -156,29 +164,32 @@ def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
     for name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
         if isinstance(name, str) and name not in _TYPES:
             near = nearest_name(name.lower(), _TYPES)
-            hint = f"did you mean {near!r}?" if near else f"there are {join_alternatives(_TYPES)}"
+            hint = f"did you mean {near!r}?" if near else f"must be {join_alternatives(_TYPES)}"
             raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
 
 
 def _check_parts(pointer: str, schema: Mapping[str, Any]) -> None:
     for path, below in _schemas_below(schema):
         if not isinstance(below, dict | bool):
-            raise GrammarError(f"{pointer}/{path}: {json.dumps(below)} is not a schema: an object, true or false")
+            raise GrammarError(
+                f"{pointer}/{path}: {json.dumps(below)} is not a schema; must be an object, true or false"
+            )
 
 
 def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
-    """The keywords of one schema that constrain JSON in a way that llguidance does not know."""
-    keywords = [keyword for keyword in _UNSUPPORTED if keyword in schema and _constrains(keyword, schema)]
-    keywords += [keyword for keyword, owner in _BELONGS_TO.items() if keyword in schema and owner in keywords]
+    """Return the unsupported keywords of one schema that restrict JSON."""
+    keywords = [keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema and _restricts(keyword, schema)]
+    keywords += [keyword for keyword, owner in _OWNER_KEYWORDS.items() if keyword in schema and owner in keywords]
     if _has_unknown_format(schema):
         keywords.append("format")
     multiple = _multiple_of(schema)
-    if multiple is not None and not _can_follow([multiple]):
+    if multiple is not None and not _are_multiples_supported([multiple]):
         keywords.append("multipleOf")
     return keywords
 
 
-def _constrains(keyword: str, schema: Mapping[str, Any]) -> bool:
+def _restricts(keyword: str, schema: Mapping[str, Any]) -> bool:
+    """Return True unless the keyword's value is one that allows all JSON."""
     value = schema[keyword]
     if keyword == "uniqueItems":
         return value is True
@@ -192,43 +203,43 @@ def _constrains(keyword: str, schema: Mapping[str, Any]) -> bool:
 FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "unknown")
 )
-"""The formats that llguidance checks; it refuses others."""
+"""The formats that llguidance supports. It rejects other formats."""
 
 
 def _has_unknown_format(schema: Mapping[str, Any]) -> bool:
     types = schema.get("type", "string")
-    is_text = "string" in (types if isinstance(types, list) else [types])
+    allows_strings = "string" in (types if isinstance(types, list) else [types])
     name = schema.get("format")
-    return is_text and isinstance(name, str) and name not in FORMATS
+    return allows_strings and isinstance(name, str) and name not in FORMATS
 
 
-def _unsupported(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
+def _unsupported_error(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
     if keyword == "format":
         formats = ", ".join(sorted(FORMATS - {"unknown"}))
-        message = f"the format {schema[keyword]!r} is not supported, but {formats} are"
+        message = f"the format {schema[keyword]!r} is not supported; supported are {formats}"
     elif keyword == "multipleOf":
-        message = f"multiples of {schema[keyword]} cannot be followed; those of numbers up to 50,000 can"
+        message = f"multiples of {schema[keyword]} are not supported, only multiples of numbers up to 50,000"
     else:
         message = f"{keyword!r} is not supported"
     return GrammarError(f"{pointer}/{keyword}: {message}", advice=LENIENT_HINT)
 
 
-_MAX_DIGITS = (2**32 - 10) // 10
-"""The largest number, without its decimal point, of which llguidance's sums do not overflow."""
+_MAX_DIGITS_VALUE = (2**32 - 10) // 10
+"""Maximum value of a multiple's digits without the decimal point. Above it, llguidance's 32-bit sums overflow."""
 _MAX_STATES = 50_000
-"""300,000 take seconds to follow, and 4 million a gigabyte."""
+"""Maximum number of llguidance's states. A mask with 300,000 states takes seconds; 4 million states take 1 GB."""
 
 
 def _multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
-    """The ``multipleOf`` of one schema; None if it has none, or one that is no positive number."""
+    """Return the ``multipleOf`` of one schema; None if there is none or the value is not a positive number."""
     value = schema.get("multipleOf")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
         return None
-    return Fraction(str(value))  # a float as it is written: 0.1 is a tenth
+    return Fraction(str(value))  # exactly as written: 0.1 is a tenth, not the float next to it
 
 
-def _can_follow(multiples: Iterable[Fraction]) -> bool:
-    """True if llguidance follows the multiples of all of these quickly, and without an overflow."""
+def _are_multiples_supported(multiples: Iterable[Fraction]) -> bool:
+    """Return True if llguidance supports numbers that are multiples of all these numbers."""
     common: Fraction | None = None
     for multiple in multiples:
         common = multiple if common is None else _least_common_multiple(common, multiple)
@@ -238,17 +249,17 @@ def _can_follow(multiples: Iterable[Fraction]) -> bool:
 
 
 def _check_common_multiples(root: dict[str, Any]) -> None:
-    """Refuse schemas that hold together and whose multiples have a common one that is too large.
+    """Raise ``GrammarError`` for schemas that apply together and have a common multiple that is too large.
 
-    Also those of properties of one name count together there.
+    Schemas apply together in ``allOf`` and next to ``$ref``. Properties of one name in them apply together, too.
     """
-    if _can_follow(_multiples(root, SchemaPart("", root))):
+    if _are_multiples_supported(_multiples(root, SchemaPart("", root))):
         return
     for part in _walk_schema(root):
-        is_joined = "allOf" in part.schema or ("$ref" in part.schema and len(part.schema) > 1)
-        if is_joined and not _can_follow(_multiples(root, part)):
+        applies_together = "allOf" in part.schema or ("$ref" in part.schema and len(part.schema) > 1)
+        if applies_together and not _are_multiples_supported(_multiples(root, part)):
             keyword = "allOf" if "allOf" in part.schema else "$ref"
-            message = "the values of multipleOf below have a common multiple that cannot be followed"
+            message = "the least common multiple of the values of multipleOf below is too large"
             raise GrammarError(f"{part.pointer}/{keyword}: {message}")
 
 
@@ -259,41 +270,49 @@ def _multiples(root: dict[str, Any], start: SchemaPart) -> Iterator[Fraction]:
             yield multiple
 
 
-def _least_common_multiple(one: Fraction, other: Fraction) -> Fraction:
-    return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
+def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
+    return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
 
 
 def _is_small(multiple: Fraction) -> bool:
-    """True for few remainders; a final zero adds fewer than another digit. The threefold was fitted to times."""
-    digits, places = multiple.numerator, multiple.denominator
-    while places % 10 == 0:
-        places //= 10
-    while places > 1:  # what is left is a power of 2 or of 5
-        factor = 5 if places % 2 == 0 else 2
-        digits, places = digits * factor, places // (10 // factor)
-    rest, zeros = digits, 0
-    while rest % 10 == 0:
-        rest, zeros = rest // 10, zeros + 1
-    return digits <= _MAX_DIGITS and rest * 3**zeros <= _MAX_STATES
+    """Return True if llguidance needs at most ``_MAX_STATES`` states, and its sums do not overflow.
+
+    The states are estimated. A final zero of the number multiplies them by about 3, any other digit by 10.
+    """
+    digits, denominator = multiple.numerator, multiple.denominator
+    while denominator % 10 == 0:
+        denominator //= 10
+    while denominator > 1:  # the remaining denominator is a power of 2 or of 5
+        factor = 5 if denominator % 2 == 0 else 2
+        digits, denominator = digits * factor, denominator // (10 // factor)
+    without_zeros, zero_count = digits, 0
+    while without_zeros % 10 == 0:
+        without_zeros, zero_count = without_zeros // 10, zero_count + 1
+    return digits <= _MAX_DIGITS_VALUE and without_zeros * 3**zero_count <= _MAX_STATES
 
 
 class SchemaPart(NamedTuple):
-    """A schema inside of another. ``pointer``: its JSON pointer; empty for the whole schema."""
+    """A schema inside another schema.
+
+    Attributes:
+        pointer: JSON pointer of the inner schema; empty for the complete schema.
+        schema: the inner schema.
+    """
 
     pointer: str
     schema: dict[str, Any]
 
 
 def _walk_schema(schema: dict[str, Any]) -> Iterator[SchemaPart]:
-    """Yield the schema and each one that it uses, once, in the order of the text; references are followed.
+    """Yield the schema and all schemas that it contains or refers to, each once, in the order of the source.
 
-    Raises ``GrammarError`` for a reference to nothing.
+    Raises ``GrammarError`` for a reference without a target.
     """
     yield from _walk_from(schema, SchemaPart("", schema))
 
 
 def _walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
-    """Yield a part of the schema ``root`` and each one that it uses, as `_walk_schema`."""
+    """Yield a part of the schema ``root`` and all schemas that the part contains or refers to, each once."""
     remaining = [start]
     visited: set[int] = set()
     while remaining:
@@ -306,9 +325,9 @@ def _walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
 
 
 def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
-    """Yield the schemas that a part of the schema ``root`` uses.
+    """Yield the schemas directly below a part of the schema ``root``, and the target of the part's ``$ref``.
 
-    Raises ``GrammarError`` for a reference to nothing.
+    Raises ``GrammarError`` for a reference without a target.
     """
     pointer, schema = part
     for path, below in _schemas_below(schema):
@@ -321,33 +340,33 @@ def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
             yield target
 
 
-_ONE_SCHEMA = ("items", "additionalItems", "additionalProperties")
-_LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_TABLES_OF_SCHEMAS = ("properties", "patternProperties")
+_KEYWORDS_OF_A_SCHEMA = ("items", "additionalItems", "additionalProperties")
+_KEYWORDS_OF_A_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_KEYWORDS_OF_A_TABLE = ("properties", "patternProperties")
 
 
 def _schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what stands where a schema belongs, with its path."""
-    for keyword in _ONE_SCHEMA:
-        if keyword in schema and not isinstance(schema[keyword], list):  # a list is one of several schemas
+    """Yield the values where schemas are expected, each with its path. They may not be valid schemas."""
+    for keyword in _KEYWORDS_OF_A_SCHEMA:
+        if keyword in schema and not isinstance(schema[keyword], list):  # the next loop handles lists
             yield keyword, schema[keyword]
-    for keyword in _LISTS_OF_SCHEMAS:
+    for keyword in _KEYWORDS_OF_A_LIST:
         listed = schema.get(keyword)
         if isinstance(listed, list):
             yield from ((f"{keyword}/{number}", item) for number, item in enumerate(listed))
-    for keyword in _TABLES_OF_SCHEMAS:
+    for keyword in _KEYWORDS_OF_A_TABLE:
         table = schema.get(keyword)
         if isinstance(table, dict):
             yield from ((f"{keyword}/{_escape(name)}", item) for name, item in table.items())
 
 
 def _resolve(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart | None:
-    """The schema that a local reference names; None where that cannot be told without llguidance.
+    """Return the target of a local reference; None if only llguidance can resolve the reference.
 
     Args:
-        root: the whole schema.
-        reference: ``#`` or ``#/…``.
-        pointer: where the reference stands, for a message.
+        root: the complete schema.
+        reference: the reference, ``#`` or ``#/…``.
+        pointer: JSON pointer of the schema that has the reference, for an error message.
     """
     node: Any = root
     parents = ""
@@ -356,7 +375,7 @@ def _resolve(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart |
         is_index = isinstance(node, list) and token.isdecimal() and int(token) < len(node)
         if not (is_key or is_index):
             if _has_inner_id(root):
-                return None  # the reference may begin at that schema
+                return None  # the reference may be relative to the inner schema that has the id
             near = nearest_name(token, node) if isinstance(node, dict) and parents else None
             hint = f"; did you mean '#{parents}/{_escape(near)}'?" if near else ""
             raise GrammarError(f"{pointer}/$ref: the schema has no {reference!r}{hint}")
@@ -366,7 +385,7 @@ def _resolve(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart |
 
 
 def _has_inner_id(root: dict[str, Any]) -> bool:
-    """True if a schema below the root has an ``$id``, from which references may count."""
+    """Return True if a schema below the root has an ``$id``, which references may be relative to."""
     remaining: list[Any] = list(root.values())
     while remaining:
         node = remaining.pop()
@@ -380,7 +399,7 @@ def _has_inner_id(root: dict[str, Any]) -> bool:
 
 
 def _escape(token: str) -> str:
-    """A key as a JSON pointer writes it."""
+    """Return a key as it is written in a JSON pointer."""
     return token.replace("~", "~0").replace("/", "~1")
 
 

@@ -1,4 +1,4 @@
-"""The place where a text leaves its grammar, and the text that was possible there."""
+"""The first character of a text that does not match a grammar, and the characters that would match there."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 
 from .grammar import Grammar, GrammarState
 
-_NAMED_CHARACTERS = {" ": "a space", "\n": "a line end", "\t": "a tab", "\r": "a carriage return"}
-_RUNS = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_NAMED_CHARACTERS = {" ": "a space", "\n": "a newline", "\t": "a tab", "\r": "a carriage return"}
+_CHARACTER_RUNS = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first character that cannot stand where it does.
+    """The first character of a text that the grammar does not allow, or the end of an incomplete text.
 
     Attributes:
-        offset: its offset in characters, from 0.
-        line: its line, from 1.
-        column: its column, from 1.
-        character: the character; None where the text ends too early.
-        expected: in words, what could have come.
+        offset: offset of the character in the text, counted from 0.
+        line: line of the character, counted from 1.
+        column: column of the character, counted from 1.
+        character: the character; None if the text ends too early.
+        expected: the allowed text or characters, in words.
     """
 
     offset: int
@@ -34,20 +34,22 @@ class Mismatch:
 
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
-    """Find where a text leaves the grammar; None if it is a whole sentence."""
+    """Return the first mismatch of a text with the grammar; None if the text is a complete sentence."""
     inner = text.strip(grammar.ignored_outer_whitespace)
-    data = inner.encode(errors="surrogatepass")  # half of a pair matches nothing
-    lenient = grammar.text_matching_grammar
-    tokens = lenient.vocabulary.tokenize(data, special=grammar.has_token_references)
-    state = lenient.start()
+    data = inner.encode(errors="surrogatepass")  # half of a surrogate pair matches nothing
+    matching_grammar = grammar.text_matching_grammar
+    tokens = matching_grammar.vocabulary.tokenize(data, special=grammar.has_token_references)
+    state = matching_grammar.start()
     count = state.accept_prefix(tokens)
     if count == len(tokens) and state.is_complete:
         return None
-    # A character may go wrong in its second byte: the state goes back to the beginning of the character.
-    matched = data[: len(b"".join(lenient.vocabulary.pieces[token] for token in tokens[:count]))]
+    # The mismatch may be in a later byte of a character. The description is of the state before the character.
+    matched = data[: len(b"".join(matching_grammar.vocabulary.pieces[token] for token in tokens[:count]))]
     before = matched.decode(errors="ignore")
-    state = lenient.start()
-    state.accept_prefix(lenient.vocabulary.tokenize(before.encode(), special=grammar.has_token_references))
+    state = matching_grammar.start()
+    state.accept_prefix(
+        matching_grammar.vocabulary.tokenize(before.encode(), special=grammar.has_token_references)
+    )
     character = inner[len(before)] if len(before) < len(inner) else None
     before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + before
     line = before.count("\n") + 1
@@ -56,7 +58,7 @@ def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
 
 
 def describe_expected(state: GrammarState) -> str:
-    """Say in words what can come next: a text, or the characters."""
+    """Return a description of the text or the characters that are allowed next."""
     forced = state.forced_text.decode(errors="ignore")
     if len(forced) > 1:
         return f"{forced!r}"
@@ -70,17 +72,22 @@ def describe_expected(state: GrammarState) -> str:
     return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
 
 
-def _describe_characters(allowed: set[str], beyond_ascii: bool) -> list[str]:
-    """Name the ASCII characters that are allowed. ``beyond_ascii``: others may come too."""
-    refused = [character for character in _PRINTABLE if character not in allowed]
-    if len(refused) <= len(_PRINTABLE) // 4:
-        exceptions = f" but {' '.join(map(_character_name, refused))}" if refused else ""
-        return [f"any{'' if beyond_ascii else ' ASCII'} character{exceptions}"]
+def _describe_characters(allowed: set[str], allows_non_ascii: bool) -> list[str]:
+    """Return descriptions of the allowed characters.
+
+    Args:
+        allowed: the allowed ASCII characters.
+        allows_non_ascii: True if other characters are allowed, too.
+    """
+    forbidden = [character for character in _PRINTABLE if character not in allowed]
+    if len(forbidden) <= len(_PRINTABLE) // 4:
+        exceptions = f" except {' '.join(map(_character_name, forbidden))}" if forbidden else ""
+        return [f"any{'' if allows_non_ascii else ' ASCII'} character{exceptions}"]
     ranges: list[str] = []
-    for run in _RUNS:
+    for run in _CHARACTER_RUNS:
         ranges += _ranges([character for character in run if character in allowed])
-    single = [_character_name(character) for character in sorted(allowed - set("".join(_RUNS)))]
-    return [*single, *ranges, "a character beyond ASCII"] if beyond_ascii else [*single, *ranges]
+    single = [_character_name(character) for character in sorted(allowed - set("".join(_CHARACTER_RUNS)))]
+    return [*single, *ranges, "a non-ASCII character"] if allows_non_ascii else [*single, *ranges]
 
 
 def _character_name(character: str) -> str:
@@ -88,7 +95,7 @@ def _character_name(character: str) -> str:
 
 
 def _ranges(characters: list[str]) -> list[str]:
-    """Sorted characters, with neighbours as a range: a-f."""
+    """Return the names of sorted characters. Consecutive characters become a range such as ``a-f``."""
     if not characters:
         return []
     groups: list[list[str]] = [[characters[0]]]

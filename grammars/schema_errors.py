@@ -1,4 +1,4 @@
-"""llguidance's errors about a JSON Schema: with the path in the schema, and in words of ours."""
+"""llguidance's errors about JSON Schemas, translated to our wording and completed by the path in the schema."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from .json_schema import LENIENT_HINT, ONE_LINE_STYLE, TOO_DEEP, SchemaPart, chi
 from .tokenizer import BYTE_VOCABULARY, PARSER_LIMITS, tokenizer_of
 
 _PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
-_SHARED = ("$defs", "definitions", "$schema", "x-guidance")
-"""The keys of a schema that a part of it may need."""
+_SHARED_KEYS = ("$defs", "definitions", "$schema", "x-guidance")
+"""Keys of the complete schema that a part may need when it is compiled alone."""
 _MAX_TRIALS = 400
-"""How many parts of a schema are compiled to find the one that is wrong: a second's work at most."""
+"""Maximum number of parts that are compiled to find an invalid one, which takes a second at most."""
 _MAX_REMOVALS = 200
+"""Maximum number of changes that make a schema valid."""
 
 _NOT_EXCLUSIVE = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
 _PROPERTY_COUNT = "min/maxProperties only supported"
-_UNFIT_PROPERTY = re.compile(r"Unsatisfiable schema: required property '(.*)' is unsatisfiable")
+_UNSATISFIABLE_PROPERTY = re.compile(r"Unsatisfiable schema: required property '(.*)' is unsatisfiable")
 _SENTENCES = (
-    (r"Unsatisfiable schema: Regex is empty.*", "no text fits its pattern, format and length together"),
-    (r"Unsatisfiable schema: required item is unsatisfiable", "minItems: no JSON fits an item"),
-    (r"Unsatisfiable schema: incompatible types", "no JSON fits it: its parts ask for different types"),
-    (r"Unsatisfiable schema: integer interval (.*) contains no integer values", r"no whole number is within \1"),
+    (r"Unsatisfiable schema: Regex is empty.*", "no string matches its pattern, format and length together"),
+    (r"Unsatisfiable schema: required item is unsatisfiable", "minItems: no JSON matches an item"),
+    (r"Unsatisfiable schema: incompatible types", "no JSON matches it: its parts require different types"),
+    (r"Unsatisfiable schema: integer interval (.*) contains no integer values", r"no integer is in \1"),
     (r"Unsatisfiable schema: minProperties > maxProperties", "minProperties is greater than maxProperties"),
-    (r"Unsatisfiable schema: schema is false", "no JSON fits it"),
-    (r"Unsatisfiable schema: (.*)", r"no JSON fits it: \1"),
-    (r"Expected positive integer for '(\w+)', got (.*)", r"\1: \2 is not a whole number ≥ 0"),
+    (r"Unsatisfiable schema: schema is false", "no JSON matches it"),
+    (r"Unsatisfiable schema: (.*)", r"no JSON matches it: \1"),
+    (r"Expected positive integer for '(\w+)', got (.*)", r"\1: \2 is not an integer ≥ 0"),
     (r"Expected f64 for '(\w+)', got (.*)", r"\1: \2 is not a number"),
     (r"Expected array for '(\w+)', got (.*)", r"\1: \2 is not a list"),
-    (r"Expected string for '(\w+)'(?: item)?, got (.*)", r"\1: \2 is not a text"),
-    (r"(\S+) must be a string or array of strings", r"\1: a text or a list of texts is needed"),
-    (r"(\S+) must be a string, got (.*)", r"\1: \2 is not a text"),
-    (r"(\S+) must be an array.*", r"\1: a list is needed"),
-    (r"(\S+) must be an object.*", r"\1: an object is needed"),
+    (r"Expected string for '(\w+)'(?: item)?, got (.*)", r"\1: \2 is not a string"),
+    (r"(\S+) must be a string or array of strings", r"\1: must be a string or a list of strings"),
+    (r"(\S+) must be a string, got (.*)", r"\1: \2 is not a string"),
+    (r"(\S+) must be an array.*", r"\1: must be a list"),
+    (r"(\S+) must be an object.*", r"\1: must be an object"),
     (r"Failed to generate regex for float range.*", "a limit of this size is not supported"),
-    (r"invalid multiple of.*", "multipleOf: a number above 0 is needed"),
-    (r"patternProperty regexes /(.*)/ and /(.*)/ are.*", r"patternProperties: a key may match \1 and \2"),
+    (r"invalid multiple of.*", "multipleOf: must be a number above 0"),
+    (r"patternProperty regexes /(.*)/ and /(.*)/ are.*", r"patternProperties: a key may match both \1 and \2"),
     (r"Resource '(.*)' is not present.*", r"$ref: '\1' is another document; only this schema is read"),
     (r"Anchor '(.*)' does not exist", r"$ref: the schema has no anchor '\1'"),
     (r"Pointer '(.*)' does not exist", r"$ref: the schema has no '#\1'"),
-    (r"unknown field '(.*?)', expected one of (.*)", r"x-guidance: unknown key '\1'; there are \2"),
+    (r"unknown field '(.*?)', expected one of (.*)", r"x-guidance: unknown key '\1'; allowed are \2"),
 )  # fmt: skip
 
 
 def schema_engine_error(schema: dict[str, Any]) -> str:
-    """Return what llguidance says against a schema; empty if nothing."""
+    """Return llguidance's error message about a schema; empty if the schema is valid."""
     try:
         lark = json_schema_to_lark(schema, ONE_LINE_STYLE)
     except GrammarError as error:
@@ -59,31 +60,31 @@ def schema_engine_error(schema: dict[str, Any]) -> str:
 
 
 def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
-    """Make llguidance's message about a schema an error that names the path of the part that is wrong."""
+    """Return the error for llguidance's message about a schema, with the path of the invalid part."""
     message = _PREFIX.sub("", message)
     if message.startswith('failed to parse "%json": recursion limit'):
         return GrammarError(TOO_DEEP)
-    part, message = find_wrong_part(schema, message)
+    part, message = find_invalid_part(schema, message)
     sentence, advice = _sentence(message, part.schema)
-    # A keyword that the sentence begins with belongs to the path.
-    keyword, colon, rest = sentence.partition(": ")
+    # If the sentence begins with a keyword, the keyword becomes the end of the path.
+    keyword, colon, remaining_sentence = sentence.partition(": ")
     if colon and keyword in part.schema:
-        return GrammarError(f"{part.pointer}/{keyword}: {rest}", advice=advice)
+        return GrammarError(f"{part.pointer}/{keyword}: {remaining_sentence}", advice=advice)
     return GrammarError(f"{part.pointer}: {sentence}" if part.pointer else sentence, advice=advice)
 
 
 def loosen(schema: dict[str, Any]) -> list[str]:
-    """Change a schema until llguidance takes it, where that only allows more; return the paths of the changes.
+    """Change a schema until llguidance accepts it, and return the paths of the changes.
 
-    ``oneOf`` becomes ``anyOf`` where its options may overlap; patterns with look-around and counts of properties
-    that are not supported are removed. Other errors stay.
+    Each change makes the schema allow more JSON. ``oneOf`` becomes ``anyOf`` if its options may overlap. Patterns
+    with look-around and unsupported counts of properties are removed. Other errors remain.
     """
     changes: list[str] = []
     for _ in range(_MAX_REMOVALS):
         message = schema_engine_error(schema)
         if not message:
             break
-        (pointer, part), message = find_wrong_part(schema, message)
+        (pointer, part), message = find_invalid_part(schema, message)
         if message.startswith(_NOT_EXCLUSIVE) and "oneOf" in part:
             options = {"anyOf": part.pop("oneOf")}
             if "anyOf" in part:
@@ -101,9 +102,14 @@ def loosen(schema: dict[str, Any]) -> list[str]:
     return changes
 
 
-def find_wrong_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, str]:
-    """Return the smallest part of a schema that llguidance refuses as it refuses the whole, and its message."""
-    shared = {key: schema[key] for key in _SHARED if key in schema}
+def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, str]:
+    """Return the smallest part that causes an error of a schema, and llguidance's message about this part.
+
+    Args:
+        schema: the complete schema.
+        message: llguidance's message about the complete schema.
+    """
+    shared_keys = {key: schema[key] for key in _SHARED_KEYS if key in schema}
     part = SchemaPart("", schema)
     trials = 0
     visited = {id(schema)}
@@ -113,8 +119,8 @@ def find_wrong_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, s
             if id(child.schema) in visited or trials > _MAX_TRIALS:
                 continue
             visited.add(id(child.schema))
-            error = schema_engine_error({**shared, **child.schema})
-            if error and (error.split("\n")[0] in message or _because_of_a_part(message, error)):
+            error = schema_engine_error({**shared_keys, **child.schema})
+            if error and (error.split("\n")[0] in message or _may_cause(error, message)):
                 part, message = child, error
                 break
         else:
@@ -122,13 +128,13 @@ def find_wrong_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, s
     return part, message
 
 
-def _because_of_a_part(message: str, error: str) -> bool:
-    """True if a part that no JSON fits may be why no JSON fits the whole."""
-    return error.startswith("Unsatisfiable") and re.search(r"required .* unsatisfiable", message) is not None
+def _may_cause(part_error: str, message: str) -> bool:
+    """Return True if the schema may be unsatisfiable, as its message says, because the part is."""
+    return part_error.startswith("Unsatisfiable") and re.search(r"required .* unsatisfiable", message) is not None
 
 
 def _removable(message: str, schema: dict[str, Any]) -> list[str]:
-    """The keywords whose removal answers this message; none if there are none."""
+    """Return the keywords that cause this message and can be removed; empty if there are none."""
     if _LOOK_AROUND.search(message) and "pattern" in schema:
         return ["pattern"]
     if message.startswith(_PROPERTY_COUNT):
@@ -137,15 +143,15 @@ def _removable(message: str, schema: dict[str, Any]) -> list[str]:
 
 
 def _sentence(message: str, schema: dict[str, Any]) -> tuple[str, str]:
-    """Return what a message says of a schema, and advice; empty advice if there is none."""
+    """Return the translation of a message about a schema, and advice, which may be empty."""
     if message.startswith(_NOT_EXCLUSIVE):
         return (
-            "oneOf: several of its options may fit at once",
+            "oneOf: several options may match the same JSON",
             "write anyOf, or schema_lenient=True reads it as anyOf",
         )
     if message.startswith(_PROPERTY_COUNT):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
-        return f"{keyword}: it is supported only where all properties are required", LENIENT_HINT
+        return f"{keyword}: supported only if all properties are required", LENIENT_HINT
     if _LOOK_AROUND.search(message):
         pattern = schema.get("pattern")
         return f"pattern: look-around and \\b are not supported, as in {pattern!r}", LENIENT_HINT
@@ -153,7 +159,7 @@ def _sentence(message: str, schema: dict[str, Any]) -> tuple[str, str]:
 
 
 def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
-    """What a message of the engine says, in words of ours where we have them."""
+    """Return the translation of a message that needs no advice."""
     pattern = REGEX_ERROR.search(message)
     if pattern:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
@@ -161,22 +167,22 @@ def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
     line = first_line(message).replace("`", "'")
     empty = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
     if empty is not None and line == "Unsatisfiable schema: anyOf is empty":
-        return f"{empty}: the list is empty, so no JSON fits it"
-    unfit = _UNFIT_PROPERTY.fullmatch(line)
-    if unfit:
-        return _unfit_property(unfit[1], schema)
+        return f"{empty}: the list is empty, so no JSON matches it"
+    unsatisfiable = _UNSATISFIABLE_PROPERTY.fullmatch(line)
+    if unsatisfiable:
+        return _explain_unsatisfiable_property(unsatisfiable[1], schema)
     if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
-        return "no JSON fits it: its parts allow different values"
+        return "no JSON matches it: its parts allow different values"
     for template, sentence in _SENTENCES:
         match = re.fullmatch(template, line)
         if match:
             return match.expand(sentence)
-    return f"llguidance refuses it: {line}"
+    return f"llguidance rejects it: {line}"
 
 
-def _unfit_property(name: str, schema: dict[str, Any]) -> str:
-    """Why a property that has to be there cannot be."""
-    is_open = name in schema.get("properties", {}) or "patternProperties" in schema
-    if schema.get("additionalProperties") is False and not is_open:
-        return f"required: {name!r} is none of the properties, and additionalProperties forbids others"
-    return f"required: no JSON fits the property {name!r}"
+def _explain_unsatisfiable_property(name: str, schema: dict[str, Any]) -> str:
+    """Return the reason why a required property cannot exist."""
+    is_allowed = name in schema.get("properties", {}) or "patternProperties" in schema
+    if schema.get("additionalProperties") is False and not is_allowed:
+        return f"required: {name!r} is not one of the properties, and additionalProperties forbids others"
+    return f"required: no JSON matches the property {name!r}"

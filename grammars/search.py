@@ -1,4 +1,4 @@
-"""Grammars by name: those in the user's folders, and the library."""
+"""The search for grammars by name, in the user's folders and in the library of built-in grammars."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from ..common.text import nearest_name
 from .errors import GrammarError
 
 BUILT_IN = Path(__file__).parent / "library"
-"""The folder of the grammars that come with the package."""
+"""The folder of the built-in grammars."""
 
 _FIRST_LINE_CHARACTERS = 500
-"""How much of a file is read for its description: a line, with a wide margin."""
+"""Maximum length of a first line, which is a grammar's description."""
 
 
 @dataclass(frozen=True)
 class GrammarEntry:
-    """A grammar file. ``description``: the comment in its first line; ``origin``: its folder, or ``built-in``."""
+    """A grammar file.
+
+    Attributes:
+        name: the file's name without its suffix.
+        description: the comment in the file's first line; empty if there is none.
+        origin: the folder, as messages show it, or ``built-in``.
+        path: the path of the file.
+    """
 
     name: str
     description: str
@@ -28,9 +35,11 @@ class GrammarEntry:
 
 
 def list_grammars(folders: Iterable[tuple[str, Path]] = ()) -> list[GrammarEntry]:
-    """Return every grammar with a name, sorted by name.
+    """Return the grammars of the folders and of the library, sorted by name.
 
-    ``folders``: where to look before the library, as (origin, path). The first grammar of a name hides the others.
+    Args:
+        folders: folders that are searched before the library, as (origin, path). If several grammars have one
+            name, only the first is returned.
     """
     entries: dict[str, GrammarEntry] = {}
     for origin, folder in search_path(folders, BUILT_IN):
@@ -40,13 +49,13 @@ def list_grammars(folders: Iterable[tuple[str, Path]] = ()) -> list[GrammarEntry
 
 
 def find_grammar(name: str, folders: Iterable[tuple[str, Path]] = ()) -> GrammarEntry:
-    """Return the grammar of this name; a dash counts as an underscore. Raises ``GrammarError``."""
+    """Return the grammar of this name. A dash matches an underscore. Raises ``GrammarError``."""
     entries = {entry.name: entry for entry in list_grammars(folders)}
     entry = entries.get(name) or entries.get(name.replace("-", "_"))
     if entry is not None:
         return entry
     nearest = nearest_name(name, entries)
-    hint = f"did you mean {nearest!r}?" if nearest else f"there are {', '.join(entries)}"
+    hint = f"did you mean {nearest!r}?" if nearest else f"available are {', '.join(entries)}"
     raise GrammarError(f"no grammar is named {name!r}; {hint}")
 
 

@@ -1,6 +1,6 @@
-"""The grammar that a preset or a flag gives: a name, a text, or a table.
+"""The grammar of a preset or a flag: a grammar's name, its source, or a table.
 
-The text may be in a file. A grammar with a trigger applies once the model has written a certain text.
+A grammar with a trigger applies only after the model has written the trigger, such as ``</think>``.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ GRAMMAR_KEYS = {
     "lark": "lark",
     "lark_file": "lark",
 }
-"""The keys of a table, one of which gives the grammar, and their kinds."""
+"""The keys of a table that can contain the grammar, and the kind of grammar that each key stands for."""
 
 _OPTIONAL_KEYS = ("root", "after", "schema_lenient")
 
 Folders = Sequence[tuple[str, Path]]
+"""Folders in which grammars are searched by name, as (origin, path)."""
 
 
 @supports_old_names
 @dataclass(frozen=True)
 class GrammarSpec:
-    """A grammar that was chosen, but not yet compiled for a vocabulary. Its text is parsed once.
+    """A grammar with the options of a preset or a flag, not yet compiled for a vocabulary.
 
     Attributes:
-        label: how a message names it.
+        label: the grammar's name in error messages.
         kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
-        source: its text.
-        root: the rule with which sentences of a GBNF grammar begin.
-        after: the text after which it applies; None: from the beginning.
-        schema_lenient: True if a JSON Schema is used without what is not supported.
+        source: the text of the grammar.
+        root: the start rule of a GBNF grammar.
+        after: the trigger, a text after which the grammar applies; None = from the beginning.
+        schema_lenient: True if unsupported keywords of a JSON Schema are ignored.
     """
 
     label: str
@@ -63,7 +64,7 @@ class GrammarSpec:
 
     @cached_property
     def parsed(self) -> ParsedGrammar:
-        """The grammar, parsed. Raises ``GrammarError``."""
+        """The parsed grammar. Raises ``GrammarError``."""
         try:
             return parse_grammar(self.source, self.kind, self.root, self.schema_lenient)
         except GrammarError as error:
@@ -71,17 +72,17 @@ class GrammarSpec:
 
     @property
     def has_token_references(self) -> bool:
-        """True if it names tokens, so that only a vocabulary can say whether it is right."""
+        """True if the grammar refers to tokens, so that it can be checked only with a vocabulary."""
         return self.parsed.has_token_references
 
     @property
     def ignored_schema_paths(self) -> tuple[str, ...]:
-        """The JSON pointers of what is left out of a JSON Schema. Raises ``GrammarError``."""
+        """The JSON pointers of ignored keywords of a JSON Schema. Raises ``GrammarError``."""
         return self.parsed.ignored_schema_paths
 
     @property
     def description(self) -> dict[str, str]:
-        """The grammar's kind, root, source, trigger and what is left out, for a record of the run."""
+        """The grammar's kind, root, source, trigger and ignored schema paths, for the record of the run."""
         fields = {"kind": self.kind, "root": self.root, "source": self.source}
         if self.after is not None:
             fields["after"] = self.after
@@ -91,16 +92,16 @@ class GrammarSpec:
 
     @property
     def open_object(self) -> str | None:
-        """The JSON pointer of an object in a JSON Schema that allows keys it does not name; None without one."""
+        """The JSON pointer of a JSON Schema's object that allows unlisted properties; None if there is none."""
         return open_object(parse_json_schema(self.source)) if self.kind == "json_schema" else None
 
     def check(self) -> None:
-        """Raise ``GrammarError`` for what is wrong whatever the vocabulary."""
+        """Check what does not depend on the vocabulary. Raises ``GrammarError``."""
         if not self.has_token_references:
             self.compile(None)
 
     def compile(self, vocabulary: Vocabulary | None) -> Grammar:
-        """Compile the grammar; None: for single bytes, to match texts. Raises ``GrammarError``."""
+        """Compile the grammar for a vocabulary; None = single bytes, to match texts. Raises ``GrammarError``."""
         parsed = self.parsed
         try:
             return compile_parsed_grammar(parsed, vocabulary)
@@ -108,7 +109,7 @@ class GrammarSpec:
             raise error.within(self.label) from None
 
     def start(self, vocabulary: Vocabulary) -> GrammarState | TriggeredConstraint:
-        """The constraint of one text. Raises ``GrammarError``."""
+        """Return the constraint of one generated text. Raises ``GrammarError``."""
         grammar = self.compile(vocabulary)
         if self.after is None:
             return grammar.start()
@@ -121,64 +122,64 @@ class GrammarSpec:
 def resolve_grammar(
     value: str | Mapping[str, Any], folders: Folders = (), base: Path | None = None
 ) -> GrammarSpec:
-    """Return the grammar that a preset's ``grammar:`` or a flag gives. Raises ``GrammarError``.
+    """Return the grammar of a preset's key ``grammar`` or of a flag. Raises ``GrammarError``.
 
     Args:
-        value: the text or the table; see `grammar_table`.
-        folders: where names are looked for before the library, as (origin, path).
-        base: the folder to which files are relative; None: the current one.
+        value: a name, GBNF source, or a table; see `grammar_table`.
+        folders: folders that are searched for names before the built-in grammars, as (origin, path).
+        base: the folder to which file names are relative; None = the current folder.
     """
     table = grammar_table(value)
     key = _grammar_key(table)
     label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
-        raise GrammarError("grammar: the text after which it begins is empty")
+        raise GrammarError("grammar: the text after which the grammar begins is empty")
     root = table.get("root", "root")
     if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
-        raise GrammarError(f"grammar: a root rule belongs to GBNF, not to {key}")
+        raise GrammarError(f"grammar: a root rule is allowed only with GBNF, not with {key}")
     schema_lenient = table.get("schema_lenient", False)
     if schema_lenient and GRAMMAR_KEYS[key] != "json_schema":
-        raise GrammarError(f"grammar: schema_lenient belongs to a JSON Schema, not to {key}")
+        raise GrammarError(f"grammar: schema_lenient is allowed only with a JSON Schema, not with {key}")
     return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"), schema_lenient)
 
 
 def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table that a text stands for; a table as it is.
+    """Return the value as a table.
 
-    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root``,
-    ``after`` and ``schema_lenient``.
+    A string that contains ``::=`` is GBNF source; any other string is a name. A table has one of `GRAMMAR_KEYS`,
+    and may have ``root``, ``after`` and ``schema_lenient``.
     """
     return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
 
 
 def _grammar_key(table: Mapping[str, Any]) -> str:
-    """Check the keys and types of a table, and return the key that gives the grammar."""
+    """Check the keys and types of a table, and return the key that contains the grammar."""
     unknown = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
     if unknown:
         raise GrammarError(
-            f"grammar: unknown key {unknown[0]!r}; there are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
+            f"grammar: unknown key {unknown[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
         )
-    given = [key for key in GRAMMAR_KEYS if key in table]
-    if len(given) != 1:
-        listed = " and ".join(given) or "none of them"
-        raise GrammarError(f"grammar: one of {', '.join(GRAMMAR_KEYS)} is needed, and there is {listed}")
+    found_keys = [key for key in GRAMMAR_KEYS if key in table]
+    if len(found_keys) != 1:
+        listed = " and ".join(found_keys) or "none of them"
+        raise GrammarError(f"grammar: expected one of {', '.join(GRAMMAR_KEYS)}; got {listed}")
     for key, content in table.items():
         if key == "schema_lenient":
             if not isinstance(content, bool):
                 raise GrammarError(f"grammar.{key}: {content!r} is not true or false")
         elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
-            raise GrammarError(f"grammar.{key}: {content!r} is not a text")
-    return given[0]
+            raise GrammarError(f"grammar.{key}: {content!r} is not a string")
+    return found_keys[0]
 
 
 def _label_and_source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
-    """The label and the text of a grammar; see `resolve_grammar`.
+    """Return the label and the source of a grammar.
 
     Args:
         key: one of ``GRAMMAR_KEYS``.
-        content: the key's value.
-        folders: where names are looked for.
-        base: the folder to which files are relative.
+        content: the value of the key.
+        folders: folders that are searched for names before the built-in grammars.
+        base: the folder to which file names are relative; None = the current folder.
     """
     if key == "name":
         entry = find_grammar(content, folders)
@@ -194,13 +195,13 @@ def _label_and_source(key: str, content: Any, folders: Folders, base: Path | Non
 
 
 KIND_OF_SUFFIX = {".gbnf": "gbnf", ".json": "json_schema", ".regex": "regex", ".lark": "lark"}
-"""The kind of a grammar file, by the end of its name."""
+"""The kind of a grammar file, by the suffix of its name."""
 
 _MAX_FILE_BYTES = 4 * MAX_SOURCE_CHARACTERS  # a character has at most 4 bytes in UTF-8
 
 
 def read_grammar_file(path: Path) -> str:
-    """Return the text of a grammar file. Raises ``GrammarError``."""
+    """Return the content of a grammar file. Raises ``GrammarError``."""
     try:
         return read_text_file(path, _MAX_FILE_BYTES)
     except TextFileError as error:
@@ -209,13 +210,17 @@ def read_grammar_file(path: Path) -> str:
 
 @supports_old_names
 class TriggeredConstraint:
-    """Leaves the model free until it has written ``trigger``, then applies the grammar. A `Constraint`.
+    """A `CompletableConstraint` that applies a grammar after the model has written a trigger.
 
-    A token that ends the trigger and goes on is allowed if the grammar can begin with its remainder. Control
-    tokens count as the vocabulary writes them.
+    Before the trigger, nearly all tokens are allowed. A token may contain the end of the trigger and more bytes,
+    if the grammar can begin with these bytes. Control tokens count with the text that they have in the vocabulary.
+
+    Args:
+        grammar: the grammar that applies after the trigger.
+        trigger: the text after which the grammar applies.
 
     Attributes:
-        state: the grammar's state, None until the trigger was written.
+        state: the grammar's state; None before the trigger is written.
     """
 
     def __init__(self, grammar: Grammar, trigger: str) -> None:
@@ -224,11 +229,11 @@ class TriggeredConstraint:
         self.state: GrammarState | None = None
         self._grammar = grammar
         self._trigger = trigger.encode()
-        self._trigger_prefix = b""  # the longest beginning of the trigger with which the text ends
-        self._masks: dict[bytes, NDArray[np.bool_]] = {}  # before the trigger, by `_trigger_prefix`
+        self._trigger_prefix = b""  # the longest prefix of the trigger that the text ends with
+        self._masks: dict[bytes, NDArray[np.bool_]] = {}  # masks before the trigger, by `_trigger_prefix`
 
     def mask(self) -> NDArray[np.bool_]:
-        """The tokens allowed next, bool (V,). Before the trigger: nearly all."""
+        """Return the mask of the allowed next tokens, bool (V,)."""
         if self.state is not None:
             return self.state.mask()
         if self._trigger_prefix not in self._masks:
@@ -236,26 +241,29 @@ class TriggeredConstraint:
         return self._masks[self._trigger_prefix].copy()
 
     def _mask_before_trigger(self) -> NDArray[np.bool_]:
-        """All tokens but those that end the trigger and go on with what the grammar cannot begin with."""
+        """Return the mask before the trigger.
+
+        It excludes tokens that complete the trigger and continue with bytes that the grammar cannot begin with.
+        """
         mask = np.ones(self._grammar.vocabulary.size, dtype=np.bool_)
         tokens_by_remainder: dict[bytes, list[int]] = {}
-        last = self._trigger[-1:]
-        for token, piece in enumerate(self._grammar.vocabulary.pieces):
-            if last in piece[:-1]:
-                remainder = self._after_trigger(piece)
+        last_byte = self._trigger[-1:]
+        for token, token_bytes in enumerate(self._grammar.vocabulary.pieces):
+            if last_byte in token_bytes[:-1]:
+                remainder = self._after_trigger(token_bytes)
                 if remainder:
                     tokens_by_remainder.setdefault(remainder, []).append(token)
-        refused = None
+        rejected_prefix = None
         for remainder in sorted(tokens_by_remainder):
-            # In this order, remainders with the same refused prefix are neighbours.
-            if refused is None or not remainder.startswith(refused):
-                refused = self._refused_prefix(remainder)
-            if refused is not None:
+            # Sorted remainders with the same rejected prefix are adjacent, so that each prefix is searched once.
+            if rejected_prefix is None or not remainder.startswith(rejected_prefix):
+                rejected_prefix = self._find_rejected_prefix(remainder)
+            if rejected_prefix is not None:
                 mask[tokens_by_remainder[remainder]] = False
         return mask
 
-    def _refused_prefix(self, text: bytes) -> bytes | None:
-        """The beginning of the text with which the grammar cannot begin; None if it can begin with the text."""
+    def _find_rejected_prefix(self, text: bytes) -> bytes | None:
+        """Return a prefix of the text that no sentence begins with; None if a sentence begins with the text."""
         tokens = self._grammar.tokenizer.tokenize_bytes(text)
         count = self._grammar.start().accept_prefix(tokens)
         if count == len(tokens):
@@ -264,20 +272,20 @@ class TriggeredConstraint:
         return b"".join(pieces[token] for token in tokens[: count + 1])
 
     def forced_tokens(self) -> list[int]:
-        """Tokens that must come next, possibly none."""
+        """Return the ids of the tokens that must come next, in order; often none."""
         return [] if self.state is None else self.state.forced_tokens()
 
     def accept(self, token: int) -> None:
-        """Append one token. Raises ``GrammarError`` if the mask would have refused it."""
+        """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         if self.state is not None:
             self.state.accept(token)
             return
         if token in self._grammar.vocabulary.eog:
             return
-        piece = self._grammar.vocabulary.pieces[token]
-        remainder = self._after_trigger(piece)
+        token_bytes = self._grammar.vocabulary.pieces[token]
+        remainder = self._after_trigger(token_bytes)
         if remainder is None:
-            self._trigger_prefix = self._longest_trigger_prefix(self._trigger_prefix + piece)
+            self._trigger_prefix = self._longest_trigger_prefix(self._trigger_prefix + token_bytes)
             return
         self.state = self._state_after(remainder)
         if self.state is None:
@@ -285,33 +293,36 @@ class TriggeredConstraint:
 
     @property
     def is_complete(self) -> bool:
-        """True if the trigger was written, and a whole sentence after it."""
+        """True if the trigger and a complete sentence after it were written."""
         return self.state is not None and self.state.is_complete
 
     def completion_tokens(self) -> list[int]:
-        """The tokens that make the text after the trigger a whole sentence. Raises ``GrammarError``."""
+        """Return the ids of tokens that make the text after the trigger a complete sentence.
+
+        Raises ``GrammarError`` if the trigger was not written, or if no completion is found.
+        """
         if self.state is None:
-            raise GrammarError(f"{self._trigger.decode()!r} was not written, so there is no sentence to close")
+            raise GrammarError(f"{self._trigger.decode()!r} was not written, so there is no sentence to complete")
         return self.state.completion_tokens()
 
     @property
     def description(self) -> dict[str, str]:
-        """What the grammar and its trigger are, for a record of the run."""
+        """The grammar's kind, root, source and trigger, for the record of the run."""
         return {**self._grammar.start().description, "after": self._trigger.decode()}
 
     def _longest_trigger_prefix(self, text: bytes) -> bytes:
-        """The longest end of a text that is a beginning of the trigger."""
-        ends = (text[-length:] for length in range(min(len(text), len(self._trigger) - 1), 0, -1))
-        return next((end for end in ends if self._trigger.startswith(end)), b"")
+        """Return the longest suffix of the text that is a prefix of the trigger."""
+        suffixes = (text[-length:] for length in range(min(len(text), len(self._trigger) - 1), 0, -1))
+        return next((suffix for suffix in suffixes if self._trigger.startswith(suffix)), b"")
 
-    def _after_trigger(self, piece: bytes) -> bytes | None:
-        """What follows the trigger once this piece is written; None if the trigger is not whole yet."""
-        text = self._trigger_prefix + piece
+    def _after_trigger(self, token_bytes: bytes) -> bytes | None:
+        """Return the part of a token's bytes that follows the trigger; None if the token does not complete it."""
+        text = self._trigger_prefix + token_bytes
         start = text.find(self._trigger)
         return None if start < 0 else text[start + len(self._trigger) :]
 
     def _state_after(self, text: bytes) -> GrammarState | None:
-        """The grammar's state after a text; None if the grammar cannot begin with it."""
+        """Return the grammar's state after a text; None if no sentence begins with the text."""
         state = self._grammar.start()
         tokens = self._grammar.tokenizer.tokenize_bytes(text)
         return state if state.accept_prefix(tokens) == len(tokens) else None

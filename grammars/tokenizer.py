@@ -1,7 +1,7 @@
-"""llguidance's tokenizer of a vocabulary, and the limits on what llguidance may spend on a grammar.
+"""llguidance's tokenizer of a vocabulary, and limits on the work of llguidance.
 
-`Vocabulary` is what a grammar needs of a vocabulary. `BYTE_VOCABULARY` has single bytes, for grammars without a
-model.
+`Vocabulary` is the protocol that a vocabulary must implement for grammars. `BYTE_VOCABULARY` consists of single
+bytes, for grammars without a model.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from weakref import WeakKeyDictionary
 from llguidance import LLParserLimits, LLTokenizer, TokenizerWrapper
 
 MAX_SOURCE_CHARACTERS = 1_000_000
-"""The longest text of a grammar."""
+"""Maximum length of a grammar's source."""
 
 MAX_COMPLETION_BYTES = 20_000
-"""The longest text that closes a sentence; llguidance takes 9 s to follow one of 100,000 bytes."""
+"""Maximum length of a text that completes a sentence. llguidance needs 9 s to check one of 100,000 bytes."""
 
 
 class Vocabulary(Protocol):
-    """The tokens of masks. ``logitsmith.engine.Vocabulary`` is one.
+    """A vocabulary whose tokens masks allow. ``logitsmith.engine.Vocabulary`` implements this protocol.
 
-    A vocabulary may also have ``control``, the ids for which `is_control` is true; without it every id is asked
-    about.
+    A vocabulary may also have an attribute ``control``, the ids of all control tokens. Without this attribute,
+    `is_control` is called for every id.
     """
 
     @property
@@ -39,20 +39,20 @@ class Vocabulary(Protocol):
 
     @property
     def pieces(self) -> Sequence[bytes]:
-        """The bytes of every token, by id."""
+        """The bytes of every token, in the order of the ids."""
         ...
 
     def is_control(self, token: int) -> bool:
-        """True for a control token, which is not part of the text."""
+        """Return True for a control token, whose bytes are not part of the text."""
         ...
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """The token ids of a text; ``special``: control tokens are recognized where their text stands."""
+        """Return the token ids of a text. With ``special``, the text of a control token becomes this token."""
         ...
 
 
 class _ByteVocabulary:
-    """The 256 bytes and one end token: with it a grammar matches texts without a model."""
+    """A vocabulary of the 256 bytes and one end-of-generation token, to match texts without a model."""
 
     size = 257
     eog = frozenset({256})
@@ -60,11 +60,11 @@ class _ByteVocabulary:
     pieces = (*(bytes([byte]) for byte in range(256)), b"<end>")
 
     def is_control(self, token: int) -> bool:
-        """True for the end token."""
+        """Return True for the end-of-generation token."""
         return token in self.control
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """The bytes themselves; with ``special``, ``<end>`` is the end token."""
+        """Return the bytes as ids. With ``special``, ``<end>`` becomes the end-of-generation token."""
         if not special:
             return list(data)
         parts = [list(part) for part in data.split(b"<end>")]
@@ -73,8 +73,8 @@ class _ByteVocabulary:
 
 BYTE_VOCABULARY = _ByteVocabulary()
 
-# llguidance knows that tokens of such text are allowed wherever a lexeme takes all of it: in a string, in a line.
-# It has four such slices by default. Each costs time at the start, and this one saves most.
+# A slice is a set of tokens for which llguidance precomputes whether a lexeme allows all of them, as in a string
+# or a line. llguidance has four slices by default. Each takes time at the start, and this one saves the most time.
 _SLICE = r'[^"\\\x00-\x1F\x7F]{1,30}'
 
 _tokenizers: WeakKeyDictionary[Vocabulary, LLTokenizer] = WeakKeyDictionary()
@@ -82,7 +82,7 @@ _lock = Lock()
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
-    """Return llguidance's tokenizer of a vocabulary. It is made once, by the thread that comes first."""
+    """Return llguidance's tokenizer of a vocabulary. The first call creates it, later calls share it."""
     with _lock:
         tokenizer = _tokenizers.get(vocabulary)
         if tokenizer is None:
@@ -92,25 +92,26 @@ def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
         return tokenizer
 
 
-# No tokenizer joins this character with what follows it. It shields a text from the space that SentencePiece
-# puts in front of it.
+# No tokenizer joins this character with the next one. Before a text, it keeps SentencePiece from adding a space to
+# the text.
 _SHIELD = b"\x02"
 
 
 class _VocabularyWrapper(TokenizerWrapper):
-    """A vocabulary under the names that llguidance asks for."""
+    """An adapter of a vocabulary to the attribute names that llguidance requires."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        # The base class's __init__ is not called: it would try out the tokenizer.
+        # The base class's __init__ is not called, because it would test the tokenizer with some texts.
         self._vocabulary = vocabulary
         self._pieces = vocabulary.pieces
         self.tokens = list(self._pieces)
         self.end_tokens = sorted(vocabulary.eog)
         if not self.end_tokens:
-            # llguidance needs an end token. This one is beyond the vocabulary, which no mask reaches.
+            # llguidance requires an end token. This one has an id after the vocabulary's last, so no mask contains
+            # it.
             self.end_tokens = [len(self.tokens)]
             self.tokens.append(b"<end>")
         control = getattr(vocabulary, "control", None)
@@ -120,7 +121,7 @@ class _VocabularyWrapper(TokenizerWrapper):
         self.special_token_ids = sorted({*control, *self.end_tokens})
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """Tokenize a text as the model writes it, with nothing in front of it."""
+        """Tokenize a text without the space that SentencePiece may add before it."""
         data = text.encode() if isinstance(text, str) else text
         tokens = self._vocabulary.tokenize(data)
         if b"".join(self._pieces[token] for token in tokens) == data:
@@ -128,13 +129,13 @@ class _VocabularyWrapper(TokenizerWrapper):
         return self._tokenize_shielded(data)
 
     def _tokenize_shielded(self, data: bytes) -> list[int]:
-        """Tokenize the text behind the shield, and return the tokens that make up the text."""
+        """Tokenize the text with the shield before it, and return the tokens after the shield."""
         tokens = self._vocabulary.tokenize(_SHIELD + data)
         length = 0
-        for count, token in enumerate(reversed(tokens), 1):
+        for token_count, token in enumerate(reversed(tokens), 1):
             length += len(self._pieces[token])
             if length == len(data):
-                return tokens[-count:]
+                return tokens[-token_count:]
         return tokens
 
 
@@ -149,7 +150,7 @@ def _limits(step_lexer_fuel: int) -> LLParserLimits:
 
 
 PARSER_LIMITS = _limits(step_lexer_fuel=2_000_000)
-"""Higher than llguidance's defaults: an ambiguous grammar is slow to follow, but exact."""
+"""Limits above llguidance's defaults, so that masks of ambiguous grammars are slow but exact."""
 
 SEARCH_LIMITS = _limits(step_lexer_fuel=50_000)
-"""For a search of thousands of steps. A counted repetition of ambiguous parts needs more fuel with each step."""
+"""Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel."""

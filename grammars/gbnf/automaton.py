@@ -1,6 +1,7 @@
-"""Position automata of regular nodes (Glushkov's construction), and the comparison of two of them.
+"""Position automata of regular nodes (Glushkov's construction), and the comparison of two automata.
 
-A comparison finds whether a text is in both languages, and how texts of one language continue in the other.
+A comparison finds whether a text matches both nodes, and the bytes with which the second node can continue a text
+of the first node.
 """
 
 from __future__ import annotations
@@ -27,30 +28,32 @@ from .nodes import (
 )
 
 MAX_POSITIONS = 600
-"""The most positions of an automaton. Comparing two automata takes steps in proportion to their product."""
+"""Maximum number of positions of an automaton. A comparison takes steps in proportion to the product of two."""
 
 MAX_LEVELS = 150
-"""How deep a node may be nested, with the rules that it names; the construction is recursive."""
+"""Maximum nesting depth of a node, rules that it refers to included. The construction is recursive."""
 
 MAX_NODES = 20 * MAX_POSITIONS
-"""How many nodes an expression may have; a rule counts at each reference."""
+"""Maximum number of nodes of an expression. The nodes of a rule count once for each reference."""
 
 
 class TooLargeError(Exception):
-    """An expression beyond the ``MAX_`` limits above, or a comparison that takes too many steps."""
+    """An expression exceeds a ``MAX_`` limit of this module, or a comparison takes too many steps."""
 
 
 @dataclass(frozen=True)
 class PositionAutomaton:
-    """A position for each character of an expression; sets of positions are the bits of an int.
+    """An automaton with a position for each character of an expression.
+
+    A set of positions or of bytes is an int: bit i is 1 if number i is in the set.
 
     Attributes:
-        characters: the characters that each position reads.
-        first_bytes: the first UTF-8 bytes of these characters, as a set in the bits 0 to 255.
-        first_positions: the positions with which a text can begin.
-        last_positions: the positions with which a text can end.
-        following_positions: the positions that can come after each position.
-        is_nullable: True if the empty text is in the language.
+        characters: for each position, the characters that the position matches.
+        first_bytes: for each position, the set of first UTF-8 bytes of these characters.
+        first_positions: the set of positions with which a text can begin.
+        last_positions: the set of positions with which a text can end.
+        following_positions: for each position, the set of positions that can be next.
+        is_nullable: True if the empty text matches.
     """
 
     characters: tuple[CodePointRanges, ...]
@@ -62,12 +65,12 @@ class PositionAutomaton:
 
     @cached_property
     def following_bytes(self) -> tuple[int, ...]:
-        """The bytes that can come after each position, as sets."""
+        """For each position, the set of bytes that can be next."""
         return tuple(self._first_bytes_of(positions) for positions in self.following_positions)
 
     @property
     def leading_bytes(self) -> int:
-        """The bytes with which a text can begin, as a set."""
+        """The set of bytes with which a text can begin."""
         return self._first_bytes_of(self.first_positions)
 
     def _first_bytes_of(self, positions: int) -> int:
@@ -77,7 +80,8 @@ class PositionAutomaton:
 def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
     """Build the automaton of a regular node. Raises ``TooLargeError``.
 
-    Counts are not exact, ``x{2,9}`` becomes ``x+``: the automaton may match more texts than the node, never fewer.
+    The automaton ignores counts, so that ``x{2,9}`` becomes ``x+``. It may match more texts than the node, but
+    never fewer.
     """
     builder = _Builder(rules)
     ends = builder.add(node)
@@ -92,7 +96,13 @@ def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
 
 
 class _Ends(NamedTuple):
-    """The positions with which the texts of a node can begin and end, and whether it can be empty."""
+    """The ends of a node's texts.
+
+    Attributes:
+        first: the set of positions with which a text of the node can begin.
+        last: the set of positions with which a text of the node can end.
+        is_nullable: True if the empty text matches the node.
+    """
 
     first: int
     last: int
@@ -100,7 +110,7 @@ class _Ends(NamedTuple):
 
 
 class _Builder:
-    """Collects the positions of an expression, node by node."""
+    """Collects the positions of an expression while it visits the expression's nodes."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -112,7 +122,7 @@ class _Builder:
         self._node_count = 0
 
     def add(self, node: Node) -> _Ends:
-        """Add a node's positions."""
+        """Add the positions of a node, and return the ends of the node's texts."""
         self._level += 1
         self._node_count += 1
         if self._level > MAX_LEVELS or self._node_count > MAX_NODES:
@@ -149,7 +159,7 @@ class _Builder:
         if len(self.characters) >= MAX_POSITIONS:
             raise TooLargeError
         self.characters.append(ranges)
-        # A class in a rule is added at each reference to the rule, and may be long.
+        # Cached, because a class may be long, and is added again at each reference to its rule.
         if id(ranges) not in self._bytes_of_ranges:
             self._bytes_of_ranges[id(ranges)] = first_utf8_bytes(ranges)
         self.first_bytes.append(self._bytes_of_ranges[id(ranges)])
@@ -168,18 +178,23 @@ class _Builder:
         return _Ends(first, last, is_nullable)
 
     def _connect(self, sources: int, targets: int) -> None:
+        """Let each target position follow each source position."""
         for position in bit_indices(sources):
             self.following_positions[position] |= targets
 
 
 @dataclass
 class StepBudget:
-    """How many steps of comparison may still be taken."""
+    """A limit of the total work of comparisons.
+
+    Attributes:
+        remaining: number of steps that are still allowed.
+    """
 
     remaining: int
 
     def spend(self, steps: int) -> None:
-        """Take steps from the budget. Raises ``TooLargeError`` once it is used up."""
+        """Subtract steps from the budget. Raises ``TooLargeError`` if the budget is exceeded."""
         self.remaining -= steps
         if self.remaining < 0:
             raise TooLargeError
@@ -187,12 +202,12 @@ class StepBudget:
 
 @dataclass(frozen=True)
 class Overlap:
-    """What two languages have in common.
+    """The result of comparing a first and a second automaton.
 
     Attributes:
-        have_common_text: True if a text is in both.
-        continuing_bytes: a set of bytes, in the bits 0 to 255. Some text of the second language begins with a text
-            of the first; these are the bytes that can follow it.
+        have_common_text: True if a text matches both automata.
+        continuing_bytes: the set of bytes that can follow a text of the first automaton inside a longer text of
+            the second automaton.
     """
 
     have_common_text: bool
@@ -200,11 +215,10 @@ class Overlap:
 
 
 def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget: StepBudget) -> Overlap:
-    """Follow every text that both automata can read. Raises ``TooLargeError`` once the budget is used up."""
+    """Compare two automata. Raises ``TooLargeError`` if the budget is exceeded."""
     have_common_text, continuing_bytes = False, 0
-    compared = [0] * len(
-        first.characters
-    )  # for each position of the first automaton: the compared positions of the second
+    # For each position of the first automaton, the set of positions of the second that it was compared with.
+    compared = [0] * len(first.characters)
     overlap_cache: dict[tuple[int, int], bool] = {}
     pending = [(first.first_positions, second.first_positions)]
     seen = set(pending)
@@ -212,10 +226,10 @@ def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget
         first_positions, second_positions = pending.pop()
         budget.spend(first_positions.bit_count())
         for a in bit_indices(first_positions):
-            new = second_positions & ~compared[a]
-            compared[a] |= new
-            budget.spend(new.bit_count())
-            for b in bit_indices(new):
+            new_positions = second_positions & ~compared[a]
+            compared[a] |= new_positions
+            budget.spend(new_positions.bit_count())
+            for b in bit_indices(new_positions):
                 if not _overlap(first.characters[a], second.characters[b], overlap_cache):
                     continue
                 following = (first.following_positions[a], second.following_positions[b])
@@ -231,7 +245,7 @@ def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget
 def _overlap(
     first_class: CodePointRanges, second_class: CodePointRanges, cache: dict[tuple[int, int], bool]
 ) -> bool:
-    """`ranges_overlap` with a cache by identity, since a class may be long and stand at many positions."""
+    """Return `ranges_overlap` from a cache by identity, because a class may be long and have many positions."""
     key = (id(first_class), id(second_class))
     if key not in cache:
         cache[key] = first_class is second_class or ranges_overlap(first_class, second_class)

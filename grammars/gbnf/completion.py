@@ -1,4 +1,4 @@
-"""The shortest text that closes a sentence of GBNF."""
+"""The shortest text that completes a sentence of GBNF."""
 
 from __future__ import annotations
 
@@ -23,39 +23,41 @@ from .nodes import (
 from .shortest_texts import ShortestTexts
 
 Stack = tuple[Node, "Stack"] | tuple[()]
-"""What must still come, the next node first: a linked list."""
+"""The nodes that must still be matched, as a linked list that begins with the next node."""
 
 MAX_STACKS = 5_000
-"""How many stacks one character may lead to, before the grammar counts as too ambiguous."""
+"""Maximum number of stacks after a character. With more stacks, the grammar counts as too ambiguous."""
 
 
 def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
-    """Return the shortest text, in characters, that makes ``text`` a sentence of the grammar.
+    """Return the shortest text, in characters, that makes ``text`` a complete sentence of the grammar.
 
-    Follows the text with one stack for each way to parse it, as llama.cpp does. Raises ``GrammarError`` where no
-    sentence begins with the text, no such sentence ends, or there are more than ``MAX_STACKS`` stacks.
+    The text is parsed with one stack for each possible parse, as llama.cpp does. Raises ``GrammarError`` if no
+    sentence begins with the text, if no such sentence ends, or if there are more than ``MAX_STACKS`` stacks.
     """
     stacks = _Stacks(grammar.rules)
     characters = text.decode(errors="ignore")
-    partial = text[len(characters.encode()) :]  # the first bytes of a character
+    partial_character = text[len(characters.encode()) :]
     current = stacks.expand([(grammar.rules[grammar.root], ())])
     for character in characters:
         code = ord(character)
         current = stacks.expand(stacks.after(stack) for stack in current if _can_read(stack, code))
     shortest_texts = grammar.shortest_texts
-    if not partial:
+    if not partial_character:
         return _shortest_text(current, shortest_texts).encode()
     candidates = [
-        (stacks.after(stack), ranges_with_prefix(_next_ranges(stack[0]), partial)) for stack in current if stack
+        (stacks.after(stack), ranges_with_prefix(_next_ranges(stack[0]), partial_character))
+        for stack in current
+        if stack
     ]
     candidates = [(stack, ranges) for stack, ranges in candidates if ranges]
     suffix = _shortest_text([stack for stack, _ in candidates], shortest_texts)
     _, ranges = min(candidates, key=lambda candidate: _length(candidate[0], shortest_texts))
-    return most_readable_character(ranges).encode()[len(partial) :] + suffix.encode()
+    return most_readable_character(ranges).encode()[len(partial_character) :] + suffix.encode()
 
 
 class _Stacks:
-    """Advances stacks. Equal stacks are one object, so that each is expanded once."""
+    """Creates and expands stacks. Equal stacks are one object, so that each stack is expanded only once."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -63,7 +65,7 @@ class _Stacks:
         self._nodes: dict[tuple[object, ...], Node] = {}
 
     def expand(self, stacks: Iterable[Stack]) -> list[Stack]:
-        """Expand the top of stacks until each is empty or begins with a text or a class."""
+        """Expand the top nodes of stacks until each stack is empty or begins with a literal or a class."""
         expanded: list[Stack] = []
         seen: set[int] = set()
         pending = list(stacks)
@@ -73,7 +75,7 @@ class _Stacks:
                 continue
             seen.add(id(stack))
             if len(seen) > MAX_STACKS:
-                raise GrammarError("the grammar is too ambiguous to find the shortest way to its end")
+                raise GrammarError("the grammar is too ambiguous to find the shortest completion")
             if not stack or isinstance(stack[0], (TextNode, CharsNode)):
                 expanded.append(stack)
             else:
@@ -81,7 +83,7 @@ class _Stacks:
         return expanded
 
     def after(self, stack: Stack) -> Stack:
-        """The stack after its top has read a character."""
+        """Return the stack after its top node has matched a character."""
         if not stack:
             return ()
         top, below = stack
@@ -93,7 +95,7 @@ class _Stacks:
         return self._stacks.setdefault((id(node), id(below)), (node, below))
 
     def _node(self, kind: Callable[..., Node], *parts: object) -> Node:
-        """A node of these parts; the same object for the same parts."""
+        """Return a node with these parts. Equal parts give the same object."""
         key = (kind, *(part if isinstance(part, (str, int)) else id(part) for part in parts))
         if key not in self._nodes:
             self._nodes[key] = kind(*parts)
@@ -111,13 +113,12 @@ class _Stacks:
                 return [below]
             case RepeatNode(item, min_count, max_count):
                 fewer = None if max_count is None else max_count - 1
-                again = (
-                    self._node(RepeatNode, item, max(min_count - 1, 0), fewer) if (min_count or max_count) else top
-                )
-                stacks = [] if max_count == 0 else [self._push(item, self._push(again, below))]
+                has_counts = min_count or max_count
+                rest = self._node(RepeatNode, item, max(min_count - 1, 0), fewer) if has_counts else top
+                stacks = [] if max_count == 0 else [self._push(item, self._push(rest, below))]
                 return stacks if min_count else [*stacks, below]
             case _:
-                raise GrammarError("a grammar that names tokens cannot be closed by text")
+                raise GrammarError("a grammar with token references cannot be completed by text")
 
 
 def _can_read(stack: Stack, code_point: int) -> bool:
@@ -127,14 +128,14 @@ def _can_read(stack: Stack, code_point: int) -> bool:
 
 
 def _next_ranges(top: Node) -> CodePointRanges:
-    """The characters that an expanded stack can read next, by its top."""
+    """Return the characters that an expanded stack can match next, by its top node."""
     if isinstance(top, TextNode):
         return ((ord(top.text[0]), ord(top.text[0])),)
     return top.ranges if isinstance(top, CharsNode) else ()
 
 
 def _length(stack: Stack, shortest_texts: ShortestTexts) -> float:
-    """The length of the shortest text that empties the stack, characters."""
+    """Return the length of the shortest text that matches the complete stack, characters."""
     length = 0.0
     while stack:
         length += shortest_texts.length(stack[0])
@@ -143,7 +144,7 @@ def _length(stack: Stack, shortest_texts: ShortestTexts) -> float:
 
 
 def _shortest_text(stacks: list[Stack], shortest_texts: ShortestTexts) -> str:
-    """The shortest text that empties one of the stacks."""
+    """Return the shortest text that completely matches one of the stacks."""
     if not stacks:
         raise GrammarError("the text does not begin a sentence of the grammar")
     stack = min(stacks, key=lambda stack: _length(stack, shortest_texts))

@@ -1,4 +1,4 @@
-"""GBNF as a grammar that llguidance can run."""
+"""A parsed GBNF grammar, and its translation to llguidance's dialect of Lark."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from .shortest_texts import ShortestTexts
 
 @dataclass(frozen=True, eq=False)
 class GbnfGrammar:
-    """The rules of a GBNF text; made by `parse_gbnf`.
+    """A parsed GBNF grammar. `parse_gbnf` creates it.
 
-    ``source``: the text; ``root``: the rule with which sentences begin; ``rules``: the bodies by name;
-    ``tokens``: the tokens that the text names, in its order.
+    Attributes:
+        source: the text of the grammar.
+        root: the start rule.
+        rules: the bodies of the rules, by name.
+        tokens: the token references, in the order of the source.
     """
 
     source: str
@@ -30,28 +33,29 @@ class GbnfGrammar:
 
     @cached_property
     def has_token_references(self) -> bool:
-        """True if a rule names a token, so that the translation depends on the vocabulary."""
+        """True if a rule has a token reference, so that the translation depends on the vocabulary."""
         return any(isinstance(node, TokenNode) for body in self.rules.values() for node in walk(body))
 
     @cached_property
     def shortest_texts(self) -> ShortestTexts:
-        """The shortest text of each rule."""
+        """The shortest texts of the rules."""
         return ShortestTexts(self.rules)
 
     def find_token_ids(self, vocabulary: Vocabulary | None) -> dict[str, int]:
-        """The ids of the tokens that the text names; see `parser.find_token_ids`. Raises ``GrammarError``."""
+        """Return the ids of the referenced tokens; see `parser.find_token_ids`. Raises ``GrammarError``."""
         return find_token_ids(self.tokens, self.source, vocabulary)
 
     @cached_property
     def lark(self) -> str:
-        """The grammar in llguidance's Lark dialect; only for a grammar that names no tokens."""
+        """The grammar in llguidance's dialect of Lark. Only for a grammar without token references."""
         return self.lark_with_tokens({}, ())
 
     def lark_with_tokens(self, token_ids: Mapping[str, int], eog: Collection[int]) -> str:
-        """Translate the grammar to llguidance's Lark dialect.
+        """Translate the grammar to llguidance's dialect of Lark. Raises ``GrammarError`` if it is too large.
 
-        ``token_ids``: the ids of `find_token_ids`; ``eog``: the end-of-generation tokens, which no negated token
-        matches. Raises ``GrammarError`` for a grammar that is too large.
+        Args:
+            token_ids: the ids that `find_token_ids` returns.
+            eog: ids of the end-of-generation tokens, which a negated token reference never matches.
         """
         rules = without_tail_recursion(simplify_rules(self.rules))
         parts = split_into_lexemes(rules, regular_rules(rules), self.root)
@@ -59,7 +63,7 @@ class GbnfGrammar:
 
 
 def parse_gbnf(source: str, root: str = "root") -> GbnfGrammar:
-    """Parse a GBNF text and check its rules; see `GbnfParser`. Raises ``GrammarError`` with line and column."""
+    """Parse GBNF source and check its rules; see `GbnfParser`. Raises ``GrammarError`` with line and column."""
     parser = GbnfParser(source)
     check_rules(parser, root)
     return GbnfGrammar(source, root, parser.rules, tuple(parser.tokens))

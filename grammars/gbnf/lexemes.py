@@ -1,9 +1,9 @@
-"""Lexemes: the parts of a grammar that the mask engine's lexer reads as regular expressions.
+"""The division of a grammar into lexemes, which llguidance's lexer reads as regular expressions.
 
-The lexer is greedy: it ends a lexeme only where none of the lexemes that it may be reading can continue, and it
-never goes back. Larger lexemes make faster masks. But a lexeme may continue only where no other lexeme that begins
-at the same place can have ended. Otherwise a text of the grammar would be rejected. A lexeme that breaks this rule
-is split, if necessary down to single characters, which cannot continue.
+Large lexemes make masks fast. But the lexer is greedy and never goes back: it ends a lexeme only if no lexeme that
+it may be reading can continue. Suppose that two lexemes start together, and that one can continue where the other
+has ended. Then the lexer would reject some texts of the grammar, so the lexeme that continues is split. Lexemes of
+one character never continue.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from .nodes import (
 from .rules import is_regular
 
 MAX_NODES = 100_000
-"""The largest grammar after splitting, in nodes; a lexeme counts as one."""
+"""Maximum number of nodes of a grammar after lexemes are split. A lexeme counts as one node."""
 
 
 def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
-    """Return the rules that the parser needs, with lexemes in place of what is regular in them.
+    """Return the bodies of the rules for llguidance's parser, by name. Their regular parts are lexemes.
 
-    These are the root, the rules that are not regular, and the regular rules that are too large for one lexeme.
-    Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
+    These rules are the start rule, the rules that are not regular, and regular rules that are too large for one
+    lexeme. Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
 
     Args:
-        rules: the bodies of the rules.
+        rules: the bodies of the grammar's rules, by name.
         regular: the names of the regular rules.
-        root: the rule with which sentences begin.
+        root: the start rule.
     """
     parts = {name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)}
     if root in regular:
@@ -55,26 +55,27 @@ def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, 
     conflicts = _LexemeConflicts(rules)
     numbers = count()
     while True:
-        _refuse_too_many_nodes(parts)
-        to_split = conflicts.too_large(parts)
-        # A lexeme that is too large may name one rule many times. It stays one rule, or the grammar would explode.
-        inline = not to_split
-        to_split = to_split or conflicts.conflicting(parts, root)
+        _reject_too_many_nodes(parts)
+        to_split = conflicts.find_too_large(parts)
+        # A lexeme that is too large may refer to one rule many times. Copies of the rule would make the grammar
+        # much larger.
+        copies_rules = not to_split
+        to_split = to_split or conflicts.find_conflicting(parts, root)
         if not to_split:
             return parts
-        splitter = _LexemeSplitter(to_split, rules, inline, numbers)
+        splitter = _LexemeSplitter(to_split, rules, copies_rules, numbers)
         parts = {name: splitter.split(part) for name, part in parts.items()}
         parts |= {name: part for name, part in splitter.new_rules.items() if name not in parts}
 
 
-def _refuse_too_many_nodes(parts: Rules) -> None:
-    nodes = sum(1 for part in parts.values() for _ in walk(part))
-    if nodes > MAX_NODES:
-        raise GrammarError(f"the grammar is too large: {nodes:,} parts; at most {MAX_NODES:,} are taken")
+def _reject_too_many_nodes(parts: Rules) -> None:
+    node_count = sum(1 for part in parts.values() for _ in walk(part))
+    if node_count > MAX_NODES:
+        raise GrammarError(f"the grammar is too large: {node_count:,} parts; the limit is {MAX_NODES:,}")
 
 
 def _irregular_rules(rules: Rules, regular: set[str], root: str) -> list[str]:
-    """The root, and the rules that are not regular and that it leads to."""
+    """Return the names of the start rule and of the irregular rules that it refers to, directly or not."""
     reached = {root: None}
     pending = [root]
     while pending:
@@ -86,7 +87,7 @@ def _irregular_rules(rules: Rules, regular: set[str], root: str) -> list[str]:
 
 
 def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
-    """Put the largest regular parts of a node into lexemes."""
+    """Replace the largest regular parts of a node by lexemes."""
     if is_regular(node, regular):
         return LexemeNode(node)
     match node:
@@ -95,8 +96,8 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
         case AltNode(options):
             regular_options = [option for option in options if is_regular(option, regular)]
             lexemes = [LexemeNode(make_alt(regular_options))] if regular_options else []
-            others = [_put_into_lexemes(option, regular) for option in options if not is_regular(option, regular)]
-            return AltNode((*lexemes, *others))
+            irregular_options = [option for option in options if not is_regular(option, regular)]
+            return AltNode((*lexemes, *(_put_into_lexemes(option, regular) for option in irregular_options)))
         case RepeatNode(item, min_count, max_count):
             return RepeatNode(_put_into_lexemes(item, regular), min_count, max_count)
         case _:
@@ -104,7 +105,7 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
 
 
 def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
-    """The items of a sequence, with each run of regular ones in one lexeme."""
+    """Return the items of a sequence. Consecutive regular items become one lexeme."""
     grouped: list[Node] = []
     run: list[Node] = []
     for item in (*items, None):
@@ -120,64 +121,66 @@ def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Nod
 
 
 _MAX_LEXEMES = 600
-"""With more lexemes than this none are compared, all are split: comparisons grow with their square."""
+"""With more lexemes than this, all are split without comparisons, whose number grows with the square."""
 
 _MAX_STEPS = 1_000_000
-"""How many steps the comparisons of a grammar may take; after that all lexemes are split."""
+"""Maximum number of steps of a grammar's comparisons. With more steps, all lexemes are split."""
 
 _TOKEN_BYTE = 1 << 0xFF
-"""The leading byte of a token, as a set: 0xFF, with which no text begins."""
+"""The set of leading bytes of a token reference: 0xFF, with which no text begins."""
 
 
 class _LexemeConflicts:
-    """Finds the lexemes to split. Remembers what it has compared."""
+    """Finds the lexemes that must be split. Results of comparisons are cached."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._automata: dict[str, PositionAutomaton | None] = {}
         self._keys: dict[int, str] = {}
-        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that no id is used again
+        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that Python does not reuse their ids
         self._overlaps: dict[tuple[str | None, str | None], Overlap] = {}
         self._budget = StepBudget(_MAX_STEPS)
 
-    def too_large(self, parts: Rules) -> set[int]:
-        """The ids of the lexemes to split because of their size, or because there are too many to compare."""
+    def find_too_large(self, parts: Rules) -> set[int]:
+        """Return the ids of the lexemes that are too large, or of all lexemes if they are too many to compare."""
         lexemes = _lexemes(parts)
-        if self._compares_none(lexemes):
+        if self._exceeds_limits(lexemes):
             return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
         return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
 
-    def conflicting(self, parts: Rules, root: str) -> set[int]:
-        """The ids of the lexemes to split because they can go on where another may have ended."""
-        if self._compares_none(_lexemes(parts)):
-            return set()  # each is one character
+    def find_conflicting(self, parts: Rules, root: str) -> set[int]:
+        """Return the ids of the lexemes that can continue where another lexeme may have ended."""
+        if self._exceeds_limits(_lexemes(parts)):
+            return set()  # `find_too_large` has split all lexemes down to single characters
         try:
-            return self._conflicting(_FollowSets(parts, root, self._is_nullable))
+            return self._compare_leaves(_FollowSets(parts, root, self._is_nullable))
         except TooLargeError:
-            return self.too_large(parts)
+            return self.find_too_large(parts)
 
-    def _compares_none(self, lexemes: list[LexemeNode]) -> bool:
+    def _exceeds_limits(self, lexemes: list[LexemeNode]) -> bool:
         return len(lexemes) > _MAX_LEXEMES or self._budget.remaining < 0
 
-    def _conflicting(self, sets: _FollowSets) -> set[int]:
+    def _compare_leaves(self, sets: _FollowSets) -> set[int]:
         keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
         leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
-        concurrent = sets.leaves_starting_together(lambda i, j: self._overlap(keys[i], keys[j]).have_common_text)
+        starting_together = sets.leaves_starting_together(
+            lambda i, j: self._overlap(keys[i], keys[j]).have_common_text
+        )
         conflicting = 0
-        for index, others in enumerate(concurrent):
+        for index, other_leaves in enumerate(starting_together):
             next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.following_leaves[index]))
-            for other in bit_indices(others & ~conflicting):
-                if self._overlap(keys[index], keys[other]).continuing_bytes & next_bytes:
-                    conflicting |= 1 << other
+            for other_index in bit_indices(other_leaves & ~conflicting):
+                if self._overlap(keys[index], keys[other_index]).continuing_bytes & next_bytes:
+                    conflicting |= 1 << other_index
         return {id(sets.leaves[index]) for index in bit_indices(conflicting)}
 
     def _overlap(self, first: str | None, second: str | None) -> Overlap:
-        """What two leaves have in common; None is a token."""
+        """Return the overlap of two leaves, given by their keys. The key of a token reference is None."""
         self._budget.spend(1)
         overlap = self._overlaps.get((first, second))
         if overlap is None:
             if first is None or second is None:
-                # Two tokens may be the same one. A token is never taken for a text.
+                # Two references may be to the same token. A token reference never matches a text.
                 overlap = Overlap(first is second, 0)
             else:
                 overlap = self._compare(first, second)
@@ -191,14 +194,14 @@ class _LexemeConflicts:
         return compare_automata(first, second, self._budget)
 
     def _key(self, lexeme: LexemeNode) -> str:
-        """The lexeme's expression, under which equal lexemes share one automaton."""
+        """Return the lexeme's expression. Lexemes with equal expressions share one automaton."""
         if id(lexeme) not in self._keys:
             self._keys[id(lexeme)] = expression(lexeme.node)
             self._kept.append(lexeme)
         return self._keys[id(lexeme)]
 
     def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
-        """The automaton of a lexeme, None if it is too large."""
+        """Return the automaton of a lexeme; None if it is too large."""
         key = self._key(lexeme)
         if key not in self._automata:
             try:
@@ -228,21 +231,27 @@ Leaf = LexemeNode | TokenNode
 
 
 class _First(NamedTuple):
-    """The leaves with which a node can begin, and whether it can be empty."""
+    """The beginning of a node.
+
+    Attributes:
+        leaves: the set of leaves that the node can begin with.
+        is_nullable: True if the node matches the empty text.
+    """
 
     leaves: int
     is_nullable: bool
 
 
 class _FollowSets:
-    """The leaves of a grammar's rules and their order, regardless of how a rule was reached.
+    """Computes which leaves can follow each leaf of a grammar. A leaf is a lexeme or a token reference.
 
-    Sets of leaves are the bits of an int: bit i is ``leaves[i]``.
+    The context of a reference to a rule is ignored: what can follow one reference can follow all references to the
+    rule. A set of leaves is an int: bit i is 1 if ``leaves[i]`` is in the set.
 
     Attributes:
-        leaves: the lexemes and tokens of all rules.
-        first: the leaves with which a text can begin.
-        follow: the leaves that can come after each leaf.
+        leaves: the lexemes and token references of all rules.
+        start_leaves: the set of leaves that a sentence can begin with.
+        following_leaves: for each leaf, the set of leaves that can follow it.
     """
 
     def __init__(self, rules: Rules, root: str, is_nullable_leaf: Callable[[Leaf], bool]) -> None:
@@ -262,7 +271,7 @@ class _FollowSets:
         self.start_leaves = self._first[root].leaves
 
     def _find_first_sets(self) -> None:
-        """Find what each rule begins with and whether it can be empty, until nothing changes."""
+        """Compute the beginning of each rule, repeatedly until nothing changes."""
         has_changed = True
         while has_changed:
             has_changed = False
@@ -294,13 +303,13 @@ class _FollowSets:
         raise TypeError(node)
 
     def _add_follow(self, rule: str, node: Node, follow: int, is_last: bool) -> None:
-        """Note what follows each leaf and each rule in a node.
+        """Record the leaves that follow each leaf and each reference in a node.
 
         Args:
-            rule: the rule in which the node stands.
+            rule: name of the rule that contains the node.
             node: the node.
-            follow: the leaves that follow the node within the rule.
-            is_last: True if the rule can end with the node; what follows the rule then follows the node.
+            follow: the set of leaves that can follow the node within the rule.
+            is_last: True if the rule can end with the node, so that leaves after the rule can follow the node.
         """
         match node:
             case LexemeNode() | TokenNode():
@@ -315,8 +324,8 @@ class _FollowSets:
                 for option in options:
                     self._add_follow(rule, option, follow, is_last)
             case RepeatNode(item, _, max_count):
-                again = 0 if max_count == 1 else self._first_of(item).leaves
-                self._add_follow(rule, item, follow | again, is_last)
+                repeated = 0 if max_count == 1 else self._first_of(item).leaves
+                self._add_follow(rule, item, follow | repeated, is_last)
             case SeqNode(items):
                 for item in reversed(items):
                     self._add_follow(rule, item, follow, is_last)
@@ -325,7 +334,7 @@ class _FollowSets:
                     is_last = is_last and first.is_nullable
 
     def _propagate_follow_sets(self) -> None:
-        """Give what follows a rule to the rules and the leaves at its end."""
+        """Add the leaves that follow a rule to the rules and leaves at the end of this rule."""
         pending = list(self._rules)
         while pending:
             name = pending.pop()
@@ -338,12 +347,15 @@ class _FollowSets:
                 self.following_leaves[index] |= self._follow_of_rule[name]
 
     def leaves_starting_together(self, have_common_text: Callable[[int, int], bool]) -> list[int]:
-        """Return for each leaf the leaves that can begin at the same place.
+        """Return for each leaf the set of leaves that can start at the same position of a text.
 
-        ``have_common_text(i, j)`` says whether the leaves i and j match a common text. If they do and begin at the
-        same place, what follows them begins at the same place too.
+        Two leaves that start at one position and match a common text can also end at one position. Leaves that
+        follow them can then start together, too.
+
+        Args:
+            have_common_text: returns True if the two leaves with these indices match a common text.
         """
-        concurrent = [0] * len(self.leaves)
+        starting_together = [0] * len(self.leaves)
         pending: list[tuple[int, int]] = []
         combined: set[tuple[int, int]] = set()
 
@@ -351,17 +363,17 @@ class _FollowSets:
             if (first_leaves, second_leaves) in combined:
                 return
             combined.add((first_leaves, second_leaves))
-            for one in bit_indices(first_leaves):
-                new = second_leaves & ~concurrent[one]
-                concurrent[one] |= new
-                pending.extend((one, other) for other in bit_indices(new))
+            for first in bit_indices(first_leaves):
+                new_leaves = second_leaves & ~starting_together[first]
+                starting_together[first] |= new_leaves
+                pending.extend((first, second) for second in bit_indices(new_leaves))
 
         allow_same_start(self.start_leaves, self.start_leaves)
         while pending:
-            one, other = pending.pop()
-            if one == other or have_common_text(one, other):
-                allow_same_start(self.following_leaves[one], self.following_leaves[other])
-        return concurrent
+            first, second = pending.pop()
+            if first == second or have_common_text(first, second):
+                allow_same_start(self.following_leaves[first], self.following_leaves[second])
+        return starting_together
 
 
 class _LexemeSplitter:
@@ -369,19 +381,19 @@ class _LexemeSplitter:
 
     Args:
         to_split: the ids of the lexemes to split.
-        rules: the bodies of the rules that lexemes name.
-        inline: True if each reference to a rule gets a copy of its own, since other text follows it there.
-        numbers: gives the copies their names.
+        rules: bodies of the rules that lexemes refer to, by name.
+        copies_rules: True to copy a rule for each reference, because different text follows each reference.
+        numbers: numbers for the names of the copies.
 
     Attributes:
-        new_rules: the rules that no longer stand inside lexemes.
+        new_rules: bodies of the rules that are no longer part of a lexeme, by name.
     """
 
-    def __init__(self, to_split: set[int], rules: Rules, inline: bool, numbers: Iterator[int]) -> None:
+    def __init__(self, to_split: set[int], rules: Rules, copies_rules: bool, numbers: Iterator[int]) -> None:
         self.new_rules: dict[str, Node] = {}
         self._to_split = to_split
         self._rules = rules
-        self._inline = inline
+        self._copies_rules = copies_rules
         self._numbers = numbers
 
     def split(self, part: Node) -> Node:
@@ -415,12 +427,12 @@ class _LexemeSplitter:
 
     def _split_reference(self, ref: RefNode) -> Node:
         body = self._rules[ref.name]
-        if not self._inline:
+        if not self._copies_rules:
             self.new_rules[ref.name] = LexemeNode(body)
             return ref
         if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
             return self._split_lexeme(body)
-        # A copy under a new name: bodies within bodies could nest too deeply.
+        # The copy is a separate rule, because bodies inside bodies could be nested too deeply.
         name = f"{ref.name}_0_{next(self._numbers)}"
         self.new_rules[name] = LexemeNode(body)
         return RefNode(name, ref.position)

@@ -1,7 +1,7 @@
-"""The syntax tree of a GBNF grammar, and sets of characters and of small numbers.
+"""The syntax tree of a GBNF grammar, sets of characters, and sets of small numbers.
 
-A set of characters is a tuple of ranges of code points. A set of small numbers is the bits of an int: number i is
-in the set if bit i is 1.
+A set of characters is a tuple of ranges of code points. A set of small numbers is an int: bit i is 1 if number i
+is in the set.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-# Nodes compare by identity (`eq=False`): two equal nodes at two places of a grammar are two nodes.
+# Nodes are compared by identity (`eq=False`), because equal nodes at two places of a grammar are two nodes.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextNode:
-    """A literal text of at least one character."""
+    """A literal of at least one character."""
 
     text: str
 
@@ -29,7 +29,7 @@ class CharsNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeqNode:
-    """A sequence: all items in order. Without items it is the empty text."""
+    """A sequence: all items in order. A sequence without items matches the empty text."""
 
     items: tuple[Node, ...]
 
@@ -43,7 +43,13 @@ class AltNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNode:
-    """The item, ``min_count`` to ``max_count`` times; ``max_count`` None: any number of times."""
+    """A repetition of an item.
+
+    Attributes:
+        item: the node that is repeated.
+        min_count: minimum number of repetitions.
+        max_count: maximum number of repetitions; None = no limit.
+    """
 
     item: Node
     min_count: int
@@ -52,7 +58,12 @@ class RepeatNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefNode:
-    """A reference to the rule ``name``. ``position``: its offset in the grammar's text."""
+    """A reference to a rule.
+
+    Attributes:
+        name: the rule's name.
+        position: offset of the reference in the grammar's source, characters.
+    """
 
     name: str
     position: int
@@ -60,20 +71,22 @@ class RefNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenNode:
-    """One token of the vocabulary as a whole, or with ``negated`` any token but this one.
+    """A token reference, which matches one token of the vocabulary regardless of its bytes.
 
-    ``reference``: the token as the grammar writes it, ``<[id]>`` or ``<text>``; ``position``: the offset of the
-    node in the grammar's text.
+    Attributes:
+        reference: the reference as written in the grammar, ``<[id]>`` or ``<text>``.
+        is_negated: True if any other token matches.
+        position: offset of the reference in the grammar's source, characters.
     """
 
     reference: str
-    negated: bool
+    is_negated: bool
     position: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexemeNode:
-    """A regular part of a rule that the lexer of the mask engine reads as one regular expression."""
+    """A regular part of a rule, which llguidance's lexer reads as one regular expression."""
 
     node: Node
 
@@ -87,7 +100,7 @@ EMPTY = SeqNode(())
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The direct parts of a node. Rules that it names, and the inside of lexemes, do not count."""
+    """Return the direct parts of a node, without bodies of referenced rules and without the node in a lexeme."""
     match node:
         case SeqNode(items):
             return items
@@ -100,7 +113,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all nodes below it; see `children`."""
+    """Yield the node and all nodes below it; see `children`."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -109,12 +122,12 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def references(node: Node) -> list[RefNode]:
-    """The references to rules in a node, in the order of the grammar's text."""
+    """Return the references to rules in a node, in the order of the source."""
     return sorted((part for part in walk(node) if isinstance(part, RefNode)), key=lambda ref: ref.position)
 
 
 def make_seq(items: list[Node]) -> Node:
-    """A sequence; sequences inside it are flattened, and neighbouring texts are joined."""
+    """Return a sequence. Sequences inside it are flattened, and adjacent literals are joined."""
     parts = [part for item in items for part in (item.items if isinstance(item, SeqNode) else (item,))]
     flat: list[Node] = []
     for is_text, group in groupby(parts, lambda part: isinstance(part, TextNode)):
@@ -127,7 +140,7 @@ def make_seq(items: list[Node]) -> Node:
 
 
 def make_alt(options: list[Node]) -> Node:
-    """Alternatives; alternatives inside them are flattened."""
+    """Return alternatives. Alternatives inside them are flattened."""
     flat: list[Node] = []
     for option in options:
         flat.extend(option.options if isinstance(option, AltNode) else (option,))
@@ -135,23 +148,23 @@ def make_alt(options: list[Node]) -> Node:
 
 
 def make_repeat(item: Node, min_count: int, max_count: int | None) -> Node:
-    """A repetition. Of the empty text, or with ``max_count`` 0, it is the empty text."""
+    """Return a repetition. If the item is empty or ``max_count`` is 0, return the empty text."""
     if max_count == 0 or (isinstance(item, SeqNode) and not item.items):
         return EMPTY
     return item if (min_count, max_count) == (1, 1) else RepeatNode(item, min_count, max_count)
 
 
 CodePointRanges = tuple[tuple[int, int], ...]
-"""Code points as sorted (first, last) ranges, both ends included, that neither overlap nor touch."""
+"""A set of characters: sorted (first, last) ranges of code points, both included, that do not overlap or touch."""
 
 SURROGATES = (0xD800, 0xDFFF)
-"""The code points that are no characters: UTF-16 uses them in pairs."""
+"""The first and last code point that is not a character, because UTF-16 uses it as half of a pair."""
 
 LAST_CODE_POINT = 0x10FFFF
 
 
 def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
-    """Sort ranges and join those that overlap or touch. Surrogates, which no text can hold, are removed."""
+    """Sort ranges, join ranges that overlap or touch, and remove surrogates, which text cannot contain."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(_without(ranges, *SURROGATES)):
         if merged and low <= merged[-1][1] + 1:
@@ -162,7 +175,7 @@ def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
 
 
 def _without(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The ranges without the code points from ``first`` to ``last``."""
+    """Yield the ranges without the code points from ``first`` to ``last``."""
     for low, high in ranges:
         if low < first:
             yield low, min(high, first - 1)
@@ -171,7 +184,7 @@ def _without(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[t
 
 
 def complement(ranges: CodePointRanges) -> CodePointRanges:
-    """Return all other characters except NUL. As in llama.cpp, only a class that names NUL can match it."""
+    """Return all other characters except NUL. As in llama.cpp, NUL matches only a class that lists NUL."""
     gaps: list[tuple[int, int]] = []
     start = 1
     for low, high in ranges:
@@ -183,22 +196,22 @@ def complement(ranges: CodePointRanges) -> CodePointRanges:
     return merge_ranges(gaps)
 
 
-def ranges_overlap(some: CodePointRanges, others: CodePointRanges) -> bool:
-    """True if a character is in both sets."""
+def ranges_overlap(first: CodePointRanges, second: CodePointRanges) -> bool:
+    """Return True if both sets have a common character."""
     index = 0
-    for low, high in some:
-        while index < len(others) and others[index][1] < low:
+    for low, high in first:
+        while index < len(second) and second[index][1] < low:
             index += 1
-        if index < len(others) and others[index][0] <= high:
+        if index < len(second) and second[index][0] <= high:
             return True
     return False
 
 
 def first_utf8_bytes(ranges: CodePointRanges) -> int:
-    """The first UTF-8 bytes of these characters, as a set in the bits 0 to 255 of an int."""
+    """Return the set of first UTF-8 bytes of these characters, as the bits 0 to 255 of an int."""
     byte_set = 0
     for low, high in ranges:
-        # One range of code points for each length in UTF-8; within it the first byte grows with the code point.
+        # Code points of one length in UTF-8: among them, the first byte increases with the code point.
         for start, end in ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, LAST_CODE_POINT)):
             if low <= end and start <= high:
                 first = chr(max(low, start)).encode("utf-8", "surrogatepass")[0]
@@ -208,7 +221,7 @@ def first_utf8_bytes(ranges: CodePointRanges) -> int:
 
 
 def most_readable_character(ranges: CodePointRanges) -> str:
-    """Return a digit or a letter if there is one, else a visible character, else any."""
+    """Return a digit or letter of the set if there is one, otherwise a visible character, otherwise any."""
     for first, last in ((0x30, 0x39), (0x61, 0x7A), (0x41, 0x5A), (0x21, 0x7E), (0xA1, LAST_CODE_POINT)):
         for low, high in ranges:
             if low <= last and first <= high:
@@ -217,20 +230,20 @@ def most_readable_character(ranges: CodePointRanges) -> str:
 
 
 def ranges_with_prefix(ranges: CodePointRanges, prefix: bytes) -> CodePointRanges:
-    """The characters whose UTF-8 begins with ``prefix``: one to three bytes, fewer than the character has."""
+    """Return the characters of the set whose UTF-8 begins with ``prefix``, which is an incomplete character."""
     length = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
-    missing = length - len(prefix)
+    missing_bytes = length - len(prefix)
     value = prefix[0] & (0xFF >> length + 1)
     for byte in prefix[1:]:
         value = value << 6 | byte & 0x3F
-    first, last = value << 6 * missing, (value + 1 << 6 * missing) - 1
+    first, last = value << 6 * missing_bytes, (value + 1 << 6 * missing_bytes) - 1
     smallest = {2: 0x80, 3: 0x800, 4: 0x10000}[length]  # UTF-8 has only the shortest form of each character
     first = max(first, smallest)
     return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)
 
 
 def bit_indices(bits: int) -> Iterator[int]:
-    """The numbers in a set, from low to high."""
+    """Yield the numbers of a set in ascending order."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -238,8 +251,8 @@ def bit_indices(bits: int) -> Iterator[int]:
 
 
 def union(sets: Iterable[int]) -> int:
-    """The numbers that are in any of these sets."""
+    """Return the union of sets of numbers."""
     bits = 0
-    for one in sets:
-        bits |= one
+    for numbers in sets:
+        bits |= numbers
     return bits

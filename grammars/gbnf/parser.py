@@ -1,6 +1,6 @@
 """The parser of GBNF, llama.cpp's notation of grammars.
 
-A text becomes the bodies of its rules. The tokens that it names are found in a vocabulary later.
+The source is parsed into the bodies of its rules. Token references are later resolved with a vocabulary.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .nodes import (
 )
 
 MAX_DEPTH = 100
-"""How deep groups may be nested. The parser calls itself for each level, which Python's stack limits."""
+"""Maximum nesting depth of groups. The parser is recursive, and Python's call stack is limited."""
 
 MAX_REPETITIONS = 4
-"""How many of ``* + ? {m,n}`` may follow one item. Their counts multiply."""
+"""Maximum number of ``* + ? {m,n}`` after one item. Their counts multiply."""
 
 _MAX_COUNT_DIGITS = 6
-"""Digits of a count in ``{m,n}``: more repetitions than any text needs, and quick to read as a number."""
+"""Maximum number of digits of a count in ``{m,n}``. No text needs more repetitions."""
 
 _LEVELS_PER_RULE = 4
-"""After this many levels of groups the next becomes a rule: llguidance reads about 30 levels of parentheses."""
+"""Every fourth level of groups becomes a rule, because llguidance reads only about 30 levels of parentheses."""
 
 _REPETITION_SIGNS = ("*", "+", "?", "{")
 _NAME = re.compile(r"[A-Za-z0-9-]+")
@@ -47,19 +47,23 @@ _HINTS = {
     ")": "this ) was never opened",
     "]": "this ] was never opened",
     "}": "this } was never opened",
-    "'": 'a literal stands in double quotes, "like this"',
+    "'": 'a literal is written in double quotes, "like this"',
 }
-"""What to say of characters that cannot stand where an item or the end of a rule is expected."""
+"""Error messages for characters that are found where an item or the end of a rule is expected."""
 
 
 class GbnfParser:
-    """Parses the rules of one GBNF text.
+    """The parser of one GBNF source, which its constructor parses. Raises ``GrammarError`` with line and column.
 
-    ``rules``: the rules' bodies by name; ``positions``: the offsets of their definitions; ``tokens``: the tokens
-    that the text names, in order. Deeply nested groups are rules of their own, with an underscore in their name,
-    which no name in the text can have. Raises ``GrammarError`` with line and column. The language is that of
-    llama.cpp's parser, which accepts in silence what is refused here: a rule that is defined twice, an empty
-    class, and ranges and counts that run backwards.
+    The syntax is llama.cpp's. Some errors that llama.cpp accepts silently are rejected: a second definition of a
+    rule, an empty class, a range whose end precedes its start, and a count whose maximum is below its minimum.
+
+    Attributes:
+        source: the text of the grammar.
+        rules: bodies of the rules, by name. Deeply nested groups are separate rules with an underscore in their
+            names, which names in the source cannot have.
+        positions: for each rule, the offset of its definition in the source, characters.
+        tokens: the token references, in the order of the source.
     """
 
     def __init__(self, source: str) -> None:
@@ -70,7 +74,7 @@ class GbnfParser:
         self._scanner = _Scanner(source)
         self._depth = 0
         self._rule_name = ""
-        self._scanner.skip_blanks(line_ends=True)
+        self._scanner.skip_whitespace(includes_newlines=True)
         while self._scanner.position < len(source):
             self._parse_rule()
 
@@ -78,48 +82,48 @@ class GbnfParser:
         scanner = self._scanner
         start = scanner.position
         name = self._parse_name()
-        scanner.skip_blanks(line_ends=False)
+        scanner.skip_whitespace(includes_newlines=False)
         if not scanner.is_next("::="):
             scanner.fail(f"expected ::= after the rule name {name!r}")
         if name in self.rules:
             line = scanner.source.count("\n", 0, self.positions[name]) + 1
-            scanner.fail(f"rule {name!r} is defined a second time; the first is in line {line}", start)
+            scanner.fail(f"rule {name!r} is already defined in line {line}", start)
         scanner.position += 3
-        scanner.skip_blanks(line_ends=True)
+        scanner.skip_whitespace(includes_newlines=True)
         self.positions[name] = start
         self._rule_name = name
         self.rules[name] = self._parse_alternatives()
         if scanner.peek() not in ("", "\r", "\n"):
-            self._refuse_next()
-        scanner.skip_blanks(line_ends=True)
+            self._reject_next()
+        scanner.skip_whitespace(includes_newlines=True)
 
     def _parse_name(self) -> str:
         scanner = self._scanner
-        match = scanner.take(_NAME)
+        match = scanner.read(_NAME)
         if match is None:
             if scanner.peek() == "|":
-                scanner.fail("a rule goes on in the next line only after | or inside parentheses")
-            scanner.fail(f"expected a rule name, not {scanner.describe_next()}")
+                scanner.fail("a rule continues in the next line only after | or inside parentheses")
+            scanner.fail(f"expected a rule name, got {scanner.describe_next()}")
         if scanner.is_next("_"):
-            scanner.fail("a rule name has letters, digits and dashes, no underscore")
+            scanner.fail("a rule name must consist of letters, digits and dashes, without an underscore")
         return match.group()
 
-    def _refuse_next(self) -> NoReturn:
-        """Raise ``GrammarError`` for a character that cannot stand here."""
+    def _reject_next(self) -> NoReturn:
+        """Raise ``GrammarError`` for the next character, which is not allowed here."""
         scanner = self._scanner
         if scanner.is_next("::="):
-            scanner.fail("a rule begins here, but the one before it goes on behind its last |")
-        scanner.fail(_HINTS.get(scanner.peek(), f"{scanner.describe_next()} cannot stand here"))
+            scanner.fail("a rule begins here, but the previous rule continues after its last |")
+        scanner.fail(_HINTS.get(scanner.peek(), f"{scanner.describe_next()} is not allowed here"))
 
-    def _skip_blanks(self) -> None:
-        """Skip blanks, and inside a group line ends too."""
-        self._scanner.skip_blanks(line_ends=self._depth > 0)
+    def _skip_whitespace(self) -> None:
+        """Skip whitespace and comments. Newlines are skipped only inside a group."""
+        self._scanner.skip_whitespace(includes_newlines=self._depth > 0)
 
     def _parse_alternatives(self) -> Node:
         options = [self._parse_sequence()]
         while self._scanner.peek() == "|":
             self._scanner.position += 1
-            self._scanner.skip_blanks(line_ends=True)
+            self._scanner.skip_whitespace(includes_newlines=True)
             options.append(self._parse_sequence())
         return make_alt(options)
 
@@ -127,21 +131,21 @@ class GbnfParser:
         scanner = self._scanner
         items: list[Node] = []
         while (item := self._parse_item()) is not None:
-            self._skip_blanks()
-            repetitions = 0
+            self._skip_whitespace()
+            repetition_count = 0
             while scanner.peek() in _REPETITION_SIGNS:
-                repetitions += 1
-                if repetitions > MAX_REPETITIONS:
-                    scanner.fail(f"more than {MAX_REPETITIONS} repetitions of the same thing")
+                repetition_count += 1
+                if repetition_count > MAX_REPETITIONS:
+                    scanner.fail(f"more than {MAX_REPETITIONS} repetitions of the same item")
                 item = self._parse_repetition(item)
-                self._skip_blanks()
+                self._skip_whitespace()
             items.append(item)
         if scanner.peek() in _REPETITION_SIGNS:
             scanner.fail(f"{scanner.peek()} has nothing before it to repeat")
         return make_seq(items)
 
     def _parse_item(self) -> Node | None:
-        """Parse one item of a sequence; None at the end of the sequence."""
+        """Parse one item of a sequence. Return None at the end of the sequence."""
         scanner = self._scanner
         start = scanner.position
         item: Node | None = None
@@ -167,16 +171,16 @@ class GbnfParser:
         start = scanner.position
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            scanner.fail(f"groups are nested more than {MAX_DEPTH} deep", start)
+            scanner.fail(f"groups are nested more than {MAX_DEPTH} levels deep", start)
         scanner.position += 1
-        scanner.skip_blanks(line_ends=True)
+        scanner.skip_whitespace(includes_newlines=True)
         body = self._parse_alternatives()
         if scanner.peek() != ")":
             if not scanner.peek():
                 scanner.fail("this ( is never closed", start)
             if scanner.is_next("::="):
                 scanner.fail("this ( is not closed before the next rule", start)
-            self._refuse_next()
+            self._reject_next()
         scanner.position += 1
         self._depth -= 1
         if self._depth % _LEVELS_PER_RULE < _LEVELS_PER_RULE - 1:
@@ -186,7 +190,7 @@ class GbnfParser:
         return RefNode(name, start)
 
     def _parse_repetition(self, item: Node) -> Node:
-        """Parse one of ``* + ? {m} {m,} {m,n}``, which repeats the item."""
+        """Parse one of ``* + ? {m} {m,} {m,n}``, and return the repetition of the item."""
         scanner = self._scanner
         sign, start = scanner.peek(), scanner.position
         scanner.position += 1
@@ -195,29 +199,31 @@ class GbnfParser:
         min_count = max_count = self._parse_count(start)
         if scanner.peek() == ",":
             scanner.position += 1
-            self._skip_blanks()
+            self._skip_whitespace()
             max_count = None if scanner.peek() == "}" else self._parse_count(start)
         if scanner.peek() != "}" or min_count is None:
-            scanner.fail("a count is {m}, {m,} or {m,n}", start)
+            scanner.fail("a count must be {m}, {m,} or {m,n}", start)
         scanner.position += 1
         if max_count is not None and max_count < min_count:
-            scanner.fail(f"the count {scanner.source[start : scanner.position]} runs backwards", start)
+            scanner.fail(
+                f"the count {scanner.source[start : scanner.position]} has a maximum below its minimum", start
+            )
         return make_repeat(item, min_count, max_count)
 
     def _parse_count(self, start: int) -> int | None:
-        """Parse a number of the repetition that begins at ``start``; None if there is no number."""
-        self._skip_blanks()
-        match = self._scanner.take(_NUMBER)
+        """Parse a number of the repetition that begins at ``start``. Return None if there is no number."""
+        self._skip_whitespace()
+        match = self._scanner.read(_NUMBER)
         if match is None:
             return None
         if len(match.group()) > _MAX_COUNT_DIGITS:
             self._scanner.fail("a count has at most six digits", start)
-        self._skip_blanks()
+        self._skip_whitespace()
         return int(match.group())
 
 
 def _parse_literal(scanner: _Scanner) -> Node:
-    """Parse a text in double quotes. Raises ``GrammarError``."""
+    """Parse a literal in double quotes. Raises ``GrammarError``."""
     start = scanner.position
     scanner.position += 1
     characters: list[str] = []
@@ -232,7 +238,7 @@ def _parse_literal(scanner: _Scanner) -> Node:
 
 
 MAX_RANGES = 20_000
-"""How many separate ranges a class may have. llguidance's work grows with their square."""
+"""Maximum number of separate ranges of a class. llguidance's work grows with the square of this number."""
 
 
 def _parse_class(scanner: _Scanner) -> Node:
@@ -246,10 +252,10 @@ def _parse_class(scanner: _Scanner) -> Node:
         ranges.append(_parse_range(scanner, start))
     scanner.position += 1
     if not ranges:
-        scanner.fail("this class is empty; nothing could match it", start)
+        scanner.fail("this class is empty, so that nothing matches it", start)
     merged = merge_ranges(ranges)
     if len(merged) > MAX_RANGES:
-        scanner.fail(f"this class has {len(merged):,} separate ranges; at most {MAX_RANGES:,} are taken", start)
+        scanner.fail(f"this class has {len(merged):,} separate ranges; the limit is {MAX_RANGES:,}", start)
     return CharsNode(complement(merged) if is_negated else merged)
 
 
@@ -257,15 +263,17 @@ def _parse_range(scanner: _Scanner, class_start: int) -> tuple[int, int]:
     """Parse one character of a class, or a range of characters."""
     start = scanner.position
     low = high = _parse_character(scanner, class_start, "[")
-    # A dash before the closing bracket is a dash.
+    # A dash before the closing bracket is a character of the class.
     if scanner.peek() == "-" and scanner.source[scanner.position + 1 : scanner.position + 2] not in ("]", ""):
         scanner.position += 1
         high = _parse_character(scanner, class_start, "[")
     if high < low:
         text = scanner.source[start : scanner.position]
-        if "\n" in text or "\r" in text:  # nobody types a range that ends with a line end
+        if (
+            "\n" in text or "\r" in text
+        ):  # the bracket is missing: a range that ends with a newline is not intended
             scanner.fail("this [ is never closed", class_start)
-        scanner.fail(f"the range {text} runs backwards", start)
+        scanner.fail(f"the range {text} ends before its start", start)
     return low, high
 
 
@@ -274,7 +282,13 @@ _HEXADECIMAL_DIGITS = {"x": 2, "u": 4, "U": 8}
 
 
 def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
-    """Parse one character and return its code point. Its literal or class began with ``opening`` at ``start``."""
+    """Parse one character of a literal or class, and return its code point.
+
+    Args:
+        scanner: the scanner, at the character.
+        start: offset of the literal or class.
+        opening: the first character of the literal or class.
+    """
     character = scanner.peek()
     if not character:
         scanner.fail(f"this {opening} is never closed", start)
@@ -286,14 +300,16 @@ def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
     if letter in _ESCAPES:
         return ord(_ESCAPES[letter])
     if letter not in _HEXADECIMAL_DIGITS:
-        scanner.fail(f'\\{letter} is no escape; there are \\t \\r \\n \\\\ \\" \\[ \\] \\- \\x \\u \\U', position)
+        scanner.fail(
+            f'\\{letter} is not an escape; allowed are \\t \\r \\n \\\\ \\" \\[ \\] \\- \\x \\u \\U', position
+        )
     count = _HEXADECIMAL_DIGITS[letter]
     digits = scanner.source[scanner.position : scanner.position + count]
     scanner.position += len(digits)
     if not re.fullmatch(rf"[0-9A-Fa-f]{{{count}}}", digits):
-        scanner.fail(f"\\{letter} needs {count} hexadecimal digits", position)
+        scanner.fail(f"\\{letter} must be followed by {count} hexadecimal digits", position)
     if int(digits, 16) > LAST_CODE_POINT:
-        scanner.fail(f"\\{letter}{digits} lies beyond the last character, \\U0010FFFF", position)
+        scanner.fail(f"\\{letter}{digits} is above the last character, \\U0010FFFF", position)
     return int(digits, 16)
 
 
@@ -301,68 +317,73 @@ _REFERENCE = re.compile(r"<\[[0-9]{1,10}\]>|<(?!\[)[^>]*>")
 
 
 def _parse_token(scanner: _Scanner) -> TokenNode:
-    """Parse ``<[id]>`` or ``<text>``, with or without ``!`` before it. Raises ``GrammarError``."""
+    """Parse a token reference: ``<[id]>``, ``<text>``, or one of them after ``!``. Raises ``GrammarError``."""
     start = scanner.position
     is_negated = scanner.peek() == "!"
     scanner.position += is_negated
-    match = scanner.take(_REFERENCE)
+    match = scanner.read(_REFERENCE)
     if match is None:
-        scanner.fail("a token is <text> or <[id]>", start)
+        scanner.fail("a token reference must be <text> or <[id]>", start)
     return TokenNode(match.group(), is_negated, start)
 
 
-_BLANKS = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
-_BLANKS_AND_LINE_ENDS = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_SPACES = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
+_SPACES_AND_NEWLINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 
 
 class _Scanner:
-    """A GBNF text and the position up to which it was read: ``position``, an offset in characters."""
+    """A reader of GBNF source.
+
+    Attributes:
+        source: the text of the grammar.
+        position: offset of the next character.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.position = 0
 
     def peek(self) -> str:
-        """The next character; empty at the end of the text."""
+        """Return the next character; empty at the end of the source."""
         return self.source[self.position : self.position + 1]
 
     def is_next(self, text: str) -> bool:
-        """True if this text comes next."""
+        """Return True if the source continues with this text."""
         return self.source.startswith(text, self.position)
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Read what the pattern matches here; None if it matches nothing."""
+    def read(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Read the text that matches the pattern. Return None if the pattern does not match here."""
         match = pattern.match(self.source, self.position)
         if match is not None:
             self.position = match.end()
         return match
 
-    def skip_blanks(self, line_ends: bool) -> None:
-        """Skip blanks and comments, and with ``line_ends`` line ends too."""
-        self.take(_BLANKS_AND_LINE_ENDS if line_ends else _BLANKS)
+    def skip_whitespace(self, *, includes_newlines: bool) -> None:
+        """Skip spaces, tabs and comments, and optionally newlines."""
+        self.read(_SPACES_AND_NEWLINES if includes_newlines else _SPACES)
 
     def describe_next(self) -> str:
-        """The next character as an error message names it."""
+        """Return the next character as it is shown in an error message."""
         character = self.peek()
         if not character:
             return "the end of the text"
         return "the end of the line" if character in "\r\n" else repr(character)
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
-        """Raise ``GrammarError`` for a position in the text; None: the current position."""
+        """Raise ``GrammarError`` for an offset in the source; None = the current position."""
         raise GrammarError.at(message, self.source, self.position if position is None else position)
 
 
 def find_token_ids(nodes: Iterable[TokenNode], source: str, vocabulary: Vocabulary | None) -> dict[str, int]:
-    """Return the id of each token, by its reference.
+    """Return the id of each referenced token, by its reference.
 
-    Raises ``GrammarError`` for a token that the vocabulary does not have, and for one that ends a text and is not
+    Raises ``GrammarError`` if the vocabulary lacks a token, or if a reference to an end-of-generation token is not
     negated.
 
     Args:
-        nodes: the tokens.
-        source: the grammar's text, for error messages.
-        vocabulary: where to look; None: only ``<[id]>`` is accepted.
+        nodes: the token references.
+        source: the text of the grammar, for error messages.
+        vocabulary: the vocabulary; None = only references by id are accepted.
     """
     ids: dict[str, int] = {}
     for node in nodes:
@@ -373,24 +394,26 @@ def find_token_ids(nodes: Iterable[TokenNode], source: str, vocabulary: Vocabula
     return ids
 
 
-_ID = re.compile(r"<\[([0-9]+)\]>")
+_ID_REFERENCE = re.compile(r"<\[([0-9]+)\]>")
 
 
 def _find_token_id(node: TokenNode, vocabulary: Vocabulary | None) -> int:
-    numbered = _ID.fullmatch(node.reference)
+    id_match = _ID_REFERENCE.fullmatch(node.reference)
     if vocabulary is None:
-        if numbered is None:
-            raise GrammarError(f"{node.reference} names a token, but there is no vocabulary to find it in")
-        return int(numbered[1])
-    if numbered is not None:
-        token = int(numbered[1])
+        if id_match is None:
+            raise GrammarError(f"{node.reference} refers to a token, which needs a model's vocabulary")
+        return int(id_match[1])
+    if id_match is not None:
+        token = int(id_match[1])
     else:
         tokens = vocabulary.tokenize(node.reference.encode(), special=True)
         if len(tokens) != 1:
-            raise GrammarError(f"{node.reference} is not one token of this model, but {len(tokens)}")
+            raise GrammarError(f"{node.reference} is not one token of this model but {len(tokens)}")
         token = tokens[0]
-    if token in vocabulary.eog and not node.negated:
-        raise GrammarError("this token ends the text; it may come where the grammar ends, and nowhere else")
+    if token in vocabulary.eog and not node.is_negated:
+        raise GrammarError(
+            "this token ends the text; leave it out, since the model may end wherever a sentence is complete"
+        )
     if token >= vocabulary.size:
-        raise GrammarError(f"{node.reference}: token ids go from 0 to {vocabulary.size - 1}")
+        raise GrammarError(f"{node.reference}: the token id must be from 0 to {vocabulary.size - 1}")
     return token

@@ -1,7 +1,7 @@
-"""Rules of GBNF: checked, made regular where this does not change the language, and simplified.
+"""Checks of GBNF rules, and transformations that keep the language: removal of tail recursion, and simplification.
 
-llguidance 1.9 panics on some regular expressions that match one character beyond ASCII in several ways: as a
-literal and in classes, at several depths. In simplified rules each character occurs once.
+llguidance 1.9 panics on some regular expressions in which a non-ASCII character occurs several times as an
+alternative, for example as a literal and in a class. In simplified rules, each alternative character occurs once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .parser import GbnfParser
 from .shortest_texts import ShortestTexts
 
 MAX_CHAIN = 500
-"""The longest chain of rules, each of which names the next. llguidance follows a chain by recursion."""
+"""Maximum length of a chain of rules that refer to the next one. llguidance follows a chain by recursion."""
 
 
 def check_rules(parser: GbnfParser, root: str) -> None:
-    """Check the rules that were parsed.
+    """Check the parsed rules.
 
-    Raises ``GrammarError`` for an undefined rule, a missing root, left recursion (as llama.cpp does), a root
-    without an end, and chains of more than ``MAX_CHAIN`` rules.
+    Raises ``GrammarError`` for undefined rules, a missing start rule, left recursion (as llama.cpp does), a start
+    rule whose sentences are all infinite, and chains of more than ``MAX_CHAIN`` rules.
     """
     rules = parser.rules
     undefined = [ref for body in rules.values() for ref in references(body) if ref.name not in rules]
@@ -53,10 +53,10 @@ def check_rules(parser: GbnfParser, root: str) -> None:
         raise _error(parser, "the grammar is empty", 0)
     if root not in _written_names(rules):
         raise _error(parser, f"there is no rule {root!r} to begin with{_hint(root, rules)}", 0)
-    _refuse_left_recursion(parser)
+    _reject_left_recursion(parser)
     if ShortestTexts(rules).length(rules[root]) == inf:
         raise _error(parser, f"no sentence of rule {root!r} ever ends", parser.positions[root])
-    _refuse_long_chains(parser)
+    _reject_long_chains(parser)
 
 
 def _error(parser: GbnfParser, message: str, position: int) -> GrammarError:
@@ -69,21 +69,21 @@ def _hint(name: str, defined: Collection[str]) -> str:
 
 
 def _written_names(names: Iterable[str]) -> list[str]:
-    """The names that stand in the text, without those that the parser gave to groups."""
+    """Return the names that occur in the source, without the names that the parser generates for groups."""
     return [name for name in names if "_" not in name]
 
 
-def _refuse_left_recursion(parser: GbnfParser) -> None:
+def _reject_left_recursion(parser: GbnfParser) -> None:
     nullable = _nullable_rules(parser.rules)
     leftmost = {name: list(_leftmost(body, nullable)) for name, body in parser.rules.items()}
     checked: set[str] = set()
-    # Rules before groups, so that a message names the rule in which a group stands.
+    # Rules precede groups, so that an error message has the name of the rule that contains the group.
     for name in sorted(parser.rules, key=lambda name: "_" in name):
-        _refuse_left_recursion_from(name, parser, leftmost, checked)
+        _reject_left_recursion_from(name, parser, leftmost, checked)
 
 
 def _leftmost(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
-    """The references with which a node can begin."""
+    """Yield the references that a node can begin with."""
     match node:
         case RefNode():
             yield node
@@ -97,18 +97,18 @@ def _leftmost(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
                 yield from _leftmost(child, nullable)
 
 
-def _refuse_left_recursion_from(
+def _reject_left_recursion_from(
     start: str, parser: GbnfParser, leftmost: dict[str, list[RefNode]], checked: set[str]
 ) -> None:
-    """Raise ``GrammarError`` if a rule that ``start`` can begin with begins with itself.
+    """Raise ``GrammarError`` if ``start``, or a rule that it can begin with, is left-recursive.
 
-    A depth-first search with its own stack, since a chain of rules may be longer than Python's.
+    This is a depth-first search with an explicit stack, because a chain of rules may exceed Python's call stack.
 
     Args:
-        start: the rule from which the search goes out.
-        parser: for the position of an error.
-        leftmost: the references with which each rule can begin.
-        checked: the rules that were searched; those found are added.
+        start: name of the rule where the search begins.
+        parser: the parser, for the position of an error.
+        leftmost: for each rule, the references that it can begin with.
+        checked: names of the rules that are not left-recursive; the search adds names.
     """
     if start in checked:
         return
@@ -125,15 +125,20 @@ def _refuse_left_recursion_from(
             names = list(path)
             cycle = _written_names([*names[names.index(ref.name) :], ref.name])
             if cycle[:1] != cycle[1:][-1:]:
-                cycle += cycle[:1]  # a group began the cycle
-            raise _error(parser, f"left recursion: {' > '.join(cycle)} comes back before any text", ref.position)
+                cycle += cycle[:1]  # the cycle begins with a group, whose name was removed
+            raise _error(
+                parser, f"left recursion: {' > '.join(cycle)} is reached again before any text", ref.position
+            )
         elif ref.name not in checked:
             path[ref.name] = None
             stack.append((ref.name, iter(leftmost[ref.name])))
 
 
-def _refuse_long_chains(parser: GbnfParser) -> None:
-    """A depth-first search in the order of the text, with its own stack. A rule that is still open counts as 0."""
+def _reject_long_chains(parser: GbnfParser) -> None:
+    """Raise ``GrammarError`` for a chain of more than ``MAX_CHAIN`` rules.
+
+    This is a depth-first search with an explicit stack. A reference back to a rule of the stack has length 0.
+    """
     refs = {name: references(body) for name, body in parser.rules.items()}
     lengths: dict[str, int] = {}
     for start, start_refs in refs.items():
@@ -154,7 +159,7 @@ def _refuse_long_chains(parser: GbnfParser) -> None:
 
 
 def _nullable_rules(rules: Rules) -> set[str]:
-    """The names of the rules that can be the empty text."""
+    """Return the names of the rules that match the empty text."""
     users: dict[str, set[str]] = {name: set() for name in rules}
     for name, body in rules.items():
         for node in walk(body):
@@ -166,12 +171,12 @@ def _nullable_rules(rules: Rules) -> set[str]:
         name = pending.pop()
         if name not in nullable and _is_nullable(rules[name], nullable):
             nullable.add(name)
-            pending.extend(users[name])  # these may be nullable now, too
+            pending.extend(users[name])  # rules that refer to this rule may be nullable, too
     return nullable
 
 
 def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
-    """True if the node can be the empty text, given the names of the rules that can."""
+    """Return True if the node matches the empty text, given the names of the rules that do."""
     match node:
         case SeqNode(items):
             return all(_is_nullable(item, nullable) for item in items)
@@ -186,15 +191,18 @@ def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
 
 
 def regular_rules(rules: Rules) -> set[str]:
-    """The names of the rules that are regular: they neither recur nor name tokens, nor do the rules they name."""
-    # What a rule still waits for: the rules that it names and that are not known to be regular.
+    """Return the names of the regular rules.
+
+    A regular rule has no recursion and no token references, and refers only to regular rules.
+    """
+    # For each rule, the referenced rules that are not known to be regular.
     unresolved: dict[str, set[str]] = {}
     users: dict[str, list[str]] = {name: [] for name in rules}
     for name, body in rules.items():
         nodes = list(walk(body))
         unresolved[name] = {node.name for node in nodes if isinstance(node, RefNode)}
         if any(isinstance(node, TokenNode) for node in nodes):
-            unresolved[name].add(name)  # never resolved
+            unresolved[name].add(name)  # never removed, so that the rule is not regular
         for used in unresolved[name]:
             users[used].append(name)
     regular: set[str] = set()
@@ -210,7 +218,7 @@ def regular_rules(rules: Rules) -> set[str]:
 
 
 def is_regular(node: Node, regular: Collection[str]) -> bool:
-    """True if the node names no tokens and only rules that are in ``regular``."""
+    """Return True if the node has no token references, and refers only to rules in ``regular``."""
     return not any(
         isinstance(part, TokenNode) or (isinstance(part, RefNode) and part.name not in regular)
         for part in walk(node)
@@ -218,70 +226,71 @@ def is_regular(node: Node, regular: Collection[str]) -> bool:
 
 
 def without_tail_recursion(rules: Rules) -> dict[str, Node]:
-    """Write ``x ::= a x | b`` as ``x ::= a* b``, which is the same language, and regular where a and b are.
+    """Replace ``x ::= a x | b`` by ``x ::= a* b``, which matches the same texts, and is regular if a and b are.
 
-    Without left recursion, a grammar has to write its lists with recursion at the end. An Earley parser pays for
-    each turn of them that is still open, but not for a repetition.
+    Because left recursion is not allowed, lists in grammars are often written with recursion at the end. An Earley
+    parser keeps state for each level of recursion, but not for each repetition.
     """
     return {name: _as_repetition(name, body) for name, body in rules.items()}
 
 
 class _Split(NamedTuple):
-    """A rule's body in two parts.
+    """The body of a tail-recursive rule in two parts.
 
-    ``turns``: what stands before each recursion at its end; ``ending``: the options without one, None if there
-    are none.
+    Attributes:
+        repeated: the nodes that precede a recursion at the end of the body.
+        ending: the alternatives without recursion; None if there are none.
     """
 
-    turns: list[Node]
+    repeated: list[Node]
     ending: Node | None
 
 
 def _as_repetition(name: str, body: Node) -> Node:
-    turns, ending = _split(name, body)
-    if not turns or ending is None:
+    repeated, ending = _split(name, body)
+    if not repeated or ending is None:
         return body
-    return make_seq([make_repeat(make_alt(turns), 0, None), ending])
+    return make_seq([make_repeat(make_alt(repeated), 0, None), ending])
 
 
 def _split(name: str, node: Node) -> _Split:
-    """Split a body, or the end of a body, of the rule ``name``."""
+    """Split the body of the rule ``name``, or the end of its body."""
     match node:
-        case RefNode(other) if other == name:
+        case RefNode(reference) if reference == name:
             return _Split([EMPTY], None)
         case SeqNode((*before, last)):
-            turns, ending = _split(name, last)
+            repeated, ending = _split(name, last)
             return _Split(
-                [make_seq([*before, turn]) for turn in turns],
+                [make_seq([*before, node]) for node in repeated],
                 None if ending is None else make_seq([*before, ending]),
             )
         case AltNode(options):
             splits = [_split(name, option) for option in options]
             endings = [split.ending for split in splits if split.ending is not None]
-            turns = [turn for split in splits for turn in split.turns]
-            return _Split(turns, make_alt(endings) if endings else None)
+            repeated = [node for split in splits for node in split.repeated]
+            return _Split(repeated, make_alt(endings) if endings else None)
         case RepeatNode(item, 0, 1):
-            turns, ending = _split(name, item)
-            if not turns:
+            repeated, ending = _split(name, item)
+            if not repeated:
                 return _Split([], node)
-            return _Split(turns, make_alt([EMPTY if ending is None else ending, EMPTY]))
+            return _Split(repeated, make_alt([EMPTY if ending is None else ending, EMPTY]))
         case _:
             return _Split([], node)
 
 
 MAX_INLINED = 30
-"""The largest rule that takes the place of its references: nodes, characters and ranges together."""
+"""Maximum size of a rule that replaces its references: the number of nodes, characters and ranges."""
 
 
 def simplify_rules(rules: Rules) -> Rules:
-    """Merge the single characters of alternatives, join the texts of sequences, and inline small rules."""
+    """Merge single characters of alternatives, join literals of sequences, and inline small rules."""
     return _Simplifier(dict(rules)).rules
 
 
 class _Simplifier:
     def __init__(self, rules: dict[str, Node]) -> None:
         self.rules = rules
-        # Backward for rules that stand before those that they name, then forward for the others.
+        # Backward first, because most rules precede the rules that they refer to; then forward for other rules.
         for name in (*reversed(rules), *rules):
             self.rules[name] = self._simplify(self.rules[name])
 
@@ -297,7 +306,7 @@ class _Simplifier:
                 return node
 
     def _inlined(self, node: Node) -> Node:
-        """An item or option, simplified; in place of a reference the rule's body if that may be inlined."""
+        """Return a simplified item or option. A reference to a small rule is replaced by the rule's body."""
         if not isinstance(node, RefNode):
             return self._simplify(node)
         body = self.rules.get(node.name)
@@ -305,7 +314,7 @@ class _Simplifier:
 
 
 def _may_be_inlined(body: Node) -> bool:
-    """True if the body names no rule and is at most ``MAX_INLINED`` large."""
+    """Return True if the body has no reference, and a size of at most ``MAX_INLINED``."""
     size = 0
     for part in walk(body):
         match part:
@@ -321,20 +330,20 @@ def _may_be_inlined(body: Node) -> bool:
 
 
 def _single_character_as_text(node: Node) -> Node:
-    """A class of a single character as a text; any other node as it is."""
+    """Return a literal in place of a class of one character; return any other node unchanged."""
     if isinstance(node, CharsNode) and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
         return TextNode(chr(node.ranges[0][0]))
     return node
 
 
 def _merge_characters(options: list[Node]) -> Node:
-    """Alternatives with all their single characters in one class, and no text twice."""
+    """Return alternatives with all single characters merged into one class, and without duplicate literals."""
     flat = make_alt(options)
     if not isinstance(flat, AltNode):
         return flat
     ranges: list[tuple[int, int]] = []
     texts: set[str] = set()
-    others: list[Node] = []
+    other_options: list[Node] = []
     for option in flat.options:
         match option:
             case CharsNode(option_ranges):
@@ -346,5 +355,5 @@ def _merge_characters(options: list[Node]) -> Node:
             case _:
                 if isinstance(option, TextNode):
                     texts.add(option.text)
-                others.append(option)
-    return make_alt([CharsNode(merge_ranges(ranges)), *others] if ranges else others)
+                other_options.append(option)
+    return make_alt([CharsNode(merge_ranges(ranges)), *other_options] if ranges else other_options)

@@ -1,4 +1,4 @@
-"""The shortest text of each rule of a grammar."""
+"""The shortest text of each rule of a GBNF grammar."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .nodes import (
 
 
 class ShortestTexts:
-    """The shortest texts of rules, and their lengths in characters: ``inf`` where no text ends.
+    """Computes the shortest texts of rules and nodes, and their lengths in characters.
 
-    A token counts as one character.
+    The length is ``inf`` if every text is infinite. A token reference counts as one character.
 
-    Source: Knuth's generalization of Dijkstra's algorithm (1977): of the lengths that are not final yet, the
-    smallest is final, since no length is negative.
+    Source: Knuth's generalization of Dijkstra's algorithm (1977). The smallest length that is not final yet can be
+    made final, because no length is negative.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -35,7 +35,7 @@ class ShortestTexts:
         self._lengths: dict[str, float] = dict.fromkeys(rules, inf)
         names_of: dict[int, list[str]] = {}
         for name, body in rules.items():
-            names_of.setdefault(id(body), []).append(name)  # empty rules share a body
+            names_of.setdefault(id(body), []).append(name)  # empty rules share one body
         containers = _Containers(rules)
         heap = [(length, node_id) for node_id, length in containers.leaf_lengths]
         heapify(heap)
@@ -51,7 +51,7 @@ class ShortestTexts:
                 heappush(heap, candidate)
 
     def length(self, node: Node) -> float:
-        """The length of a node's shortest text, characters."""
+        """Return the length of a node's shortest text, characters; ``inf`` if every text is infinite."""
         match node:
             case TextNode(text):
                 length: float = len(text)
@@ -66,11 +66,11 @@ class ShortestTexts:
             case RefNode(name):
                 length = self._lengths[name]
             case _:
-                length = 1  # a token
+                length = 1  # a token reference
         return length
 
     def text(self, node: Node) -> str:
-        """A node's shortest text. The node's length must be finite, and it must name no tokens."""
+        """Return a node's shortest text. The text must be finite, without token references."""
         texts: list[str] = []
         pending = [node]
         while pending:
@@ -91,16 +91,17 @@ class ShortestTexts:
 
 
 class _Containers:
-    """The nodes that contain each node. A sequence has a length once all its items have one.
+    """The direct containers of each node. A rule's body counts as contained in each reference to the rule.
 
-    ``leaf_lengths``: the ids and lengths of the nodes whose length depends on no other node.
+    Attributes:
+        leaf_lengths: (id of the node, length) for each node whose length does not depend on other nodes.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.leaf_lengths: list[tuple[int, float]] = []
         self._containers: dict[int, list[Node]] = {}
-        self._open_items: dict[int, int] = {}  # of each sequence: how many items have no length yet
-        self._sums: dict[int, float] = {}  # of each sequence: the length of the others
+        self._open_items: dict[int, int] = {}  # number of items without a length, by id of the sequence
+        self._sums: dict[int, float] = {}  # sum of the known lengths, by id of the sequence
         entered: set[int] = set()
         for body in rules.values():
             for node in walk(body):
@@ -127,7 +128,12 @@ class _Containers:
                 self.leaf_lengths.append((id(node), 1))
 
     def lengths_with(self, node_id: int, length: float) -> Iterator[tuple[float, int]]:
-        """The lengths, with their nodes' ids, that containers of a node can have now that its length is final."""
+        """Yield (length, id) for each container that gets a possible length from a node whose length is final.
+
+        Args:
+            node_id: id of the node.
+            length: final length of the node's shortest text, characters.
+        """
         for container in self._containers.get(node_id, ()):
             key = id(container)
             match container:

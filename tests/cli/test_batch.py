@@ -207,11 +207,11 @@ BAD = {
     "too long": ({"prompt": "word " * 400}, "shorten it, or give a larger -c"),
     "a keyword that is not supported": (
         {"prompt": "n_ctx", "json_schema": {"uniqueItems": True}},
-        "/uniqueItems: 'uniqueItems' is not supported; --schema-lenient leaves it out",
+        "/uniqueItems: 'uniqueItems' is not supported; --schema-lenient ignores it",
     ),
     "a schema that is a file": (
         {"prompt": "a", "grammar": {"json_schema": "n_ctx.json"}},
-        "'n_ctx.json' is not JSON but looks like a file; give a file by json_schema_file",
+        "'n_ctx.json' is not JSON but looks like a file; pass a file as json_schema_file",
     ),
     "a step that is ignored": (
         {"prompt": "a", "chain": "greedy", "set": {"min_p": 0.1}},

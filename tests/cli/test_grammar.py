@@ -144,19 +144,22 @@ WRONG = {
     "not JSON": (["-j", "{"], "gen: --json-schema: line 1, column 2: not JSON"),
     "a keyword": (
         ["-j", '{"not": {}}'],
-        "gen: --json-schema: /not: 'not' is not supported; --schema-lenient leaves",
+        "gen: --json-schema: /not: 'not' is not supported; --schema-lenient ignores",
     ),
-    "lenient without a schema": (["--regex", "a", "--schema-lenient"], "schema_lenient belongs to a JSON Schema"),
+    "lenient without a schema": (
+        ["--regex", "a", "--schema-lenient"],
+        "schema_lenient is allowed only with a JSON Schema",
+    ),
     "lenient without a grammar": (["--schema-lenient"], "--schema-lenient needs a grammar"),
     "a regex": (["--regex", "a("], "gen: --regex: line 1, column 2: unclosed group"),
     "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing> is not one token of this model"),
-    "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule belongs to GBNF"),
+    "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule is allowed only with GBNF"),
     "a root that is none": (["--grammar", "json", "--grammar-root", "objct"], "did you mean 'object'?"),
     "root without a grammar": (["--grammar-root", "a"], "--grammar-root needs a grammar"),
     "after without a grammar": (["--grammar-after", "a"], "--grammar-after needs a grammar"),
     "complete without a grammar": (["--grammar-complete"], "--grammar-complete needs a grammar"),
     "after nothing": (["--regex", "a", "--grammar-after", ""], "is empty"),
-    "a table that says nothing": (["--set", "grammar={root: a}"], "and there is none of them"),
+    "a table that says nothing": (["--set", "grammar={root: a}"], "got none of them"),
     "an unknown key": (["--set", "grammar={rgex: a}"], "unknown key 'rgex'"),
 }
 
@@ -226,7 +229,10 @@ WRONG_SOURCES = {
     "none": ([], "there is no grammar: give a name or a file, or a flag such as --regex"),
     "two": (["json", "--regex", "a"], "'json' and --regex each give a grammar; one at a time"),
     "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex each give a grammar"),
-    "a rule of a regex": (["--regex", "a", "--root", "b"], "--regex: grammar: a root rule belongs to GBNF"),
+    "a rule of a regex": (
+        ["--regex", "a", "--root", "b"],
+        "--regex: grammar: a root rule is allowed only with GBNF",
+    ),
 }
 
 

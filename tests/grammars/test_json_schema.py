@@ -9,7 +9,7 @@ from logitsmith.grammars import GrammarError, compile_grammar, random_sentence, 
 from logitsmith.presets import preset_json_schema
 
 REFUSED = {
-    "not": ({"not": {}}, "/not: 'not' is not supported; schema_lenient=True leaves it out"),
+    "not": ({"not": {}}, "/not: 'not' is not supported; schema_lenient=True ignores it"),
     "uniqueItems": ({"items": {"uniqueItems": True}}, "/items/uniqueItems: 'uniqueItems' is not supported"),
     "if": ({"allOf": [{"if": {"const": 1}, "then": {"const": 2}}]}, "/allOf/0/if: 'if' is not supported"),
     "contains": ({"anyOf": [{}, {"contains": {}}]}, "/anyOf/1/contains: 'contains' is not supported"),
@@ -21,11 +21,11 @@ REFUSED = {
     "a format": ({"properties": {"a": {"format": "phone"}}}, "/properties/a/format: the format 'phone' is"),
     "an empty enum": (
         {"type": "array", "items": {"enum": []}, "minItems": 1},
-        "/items/enum: the list is empty, so no JSON fits it",
+        "/items/enum: the list is empty, so no JSON matches it",
     ),
-    "an empty anyOf": ({"anyOf": []}, "/anyOf: the list is empty, so no JSON fits it"),
+    "an empty anyOf": ({"anyOf": []}, "/anyOf: the list is empty, so no JSON matches it"),
     "a type": ({"items": {"type": "strin"}}, "/items/type: 'strin' is not a type; did you mean 'string'?"),
-    "a type of several": ({"type": ["x", "null"]}, "/type: 'x' is not a type; there are object, array, string"),
+    "a type of several": ({"type": ["x", "null"]}, "/type: 'x' is not a type; must be object, array, string"),
     "a reference": (
         {"properties": {"a": {"$ref": "#/$defs/persn"}}, "$defs": {"person": {}}},
         "/properties/a/$ref: the schema has no '#/$defs/persn'; did you mean '#/$defs/person'?",
@@ -34,65 +34,65 @@ REFUSED = {
     "another document": ({"$ref": "http://a/b"}, "/$ref: 'http://a/b' is another document"),
     "oneOf that overlaps": (
         {"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}},
-        "/items/oneOf: several of its options may fit at once; write anyOf",
+        "/items/oneOf: several options may match the same JSON; write anyOf",
     ),
     "look-around": ({"properties": {"a": {"type": "string", "pattern": "(?=a)"}}}, "/properties/a/pattern: look"),
     "a word's border": ({"type": "string", "pattern": "\\bfoo"}, "/pattern: look-around and \\b are not"),
     "a pattern": ({"items": {"type": "string", "pattern": "a("}}, "/items/pattern: 'a(': unclosed group"),
     "a count of properties": (
         {"properties": {"a": {"minProperties": 1, "properties": {"b": {}}}}},
-        "/properties/a/minProperties: it is supported only where all properties are required",
+        "/properties/a/minProperties: supported only if all properties are required",
     ),
-    "a number": ({"items": {"minLength": "a"}}, '/items/minLength: "a" is not a whole number ≥ 0'),
+    "a number": ({"items": {"minLength": "a"}}, '/items/minLength: "a" is not an integer ≥ 0'),
     "a limit": ({"items": {"minimum": "a"}}, '/items/minimum: "a" is not a number'),
     "a list": ({"prefixItems": [{"required": "a"}]}, '/prefixItems/0/required: "a" is not a list'),
-    "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: a list is needed"),
+    "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: must be a list"),
     "a multiple with too many remainders": (
         {"items": {"multipleOf": 9_999_999}},
-        "/items/multipleOf: multiples of 9999999 cannot be followed; those of numbers up to 50,000 can",
+        "/items/multipleOf: multiples of 9999999 are not supported, only multiples of numbers up to 50,000",
     ),
-    "a multiple beyond 32 bits": ({"multipleOf": 500_000_000}, "/multipleOf: multiples of 500000000 cannot be"),
+    "a multiple beyond 32 bits": ({"multipleOf": 500_000_000}, "/multipleOf: multiples of 500000000 are not"),
     "a multiple of 400 digits": ({"multipleOf": 10**400 + 1}, "/multipleOf: multiples of 1000"),
     "multiples of a schema and of what it refers to": (
         {"$ref": "#/$defs/a", "multipleOf": 991, "$defs": {"a": {"multipleOf": 0.997}}},
-        "/$ref: the values of multipleOf below have a common multiple that cannot be followed",
+        "/$ref: the least common multiple of the values of multipleOf below is too large",
     ),
     "multiples of one property": (
         {"allOf": [{"properties": {"a": {"multipleOf": 997}}}, {"properties": {"a": {"multipleOf": 991}}}]},
-        "/allOf: the values of multipleOf below have a common multiple that cannot be followed",
+        "/allOf: the least common multiple of the values of multipleOf below is too large",
     ),
-    "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: a number above 0 is needed"),
+    "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: must be a number above 0"),
     "a range": (
         {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 5, "maximum": 1}},
-        "/items: no JSON fits it: minimum (5) is greater than maximum (1)",
+        "/items: no JSON matches it: minimum (5) is greater than maximum (1)",
     ),
-    "a number in place of a schema": ({"properties": {"a": 5}}, "/properties/a: 5 is not a schema: an object,"),
+    "a number in place of a schema": ({"properties": {"a": 5}}, "/properties/a: 5 is not a schema; must be"),
     "null in place of a schema": ({"items": {"items": None}}, "/items/items: null is not a schema"),
     "a list that no schema is": ({"additionalProperties": "no"}, '/additionalProperties: "no" is not a schema'),
-    "a key that is no text": ({"items": {"required": [5]}}, "/items/required: 5 is not a text"),
+    "a key that is no text": ({"items": {"required": [5]}}, "/items/required: 5 is not a string"),
     "no type": ({"items": {"type": []}, "minItems": 1, "type": "array"}, "/items/type: the list is empty"),
     "a key that is forbidden": (
         {"type": "object", "required": ["x"], "additionalProperties": False},
-        "/required: 'x' is none of the properties, and additionalProperties forbids others",
+        "/required: 'x' is not one of the properties, and additionalProperties forbids others",
     ),
     "a property that is forbidden": (
         {"type": "object", "required": ["x"], "properties": {"x": False}},
-        "/required: no JSON fits the property 'x'",
+        "/required: no JSON matches the property 'x'",
     ),
-    "an item that is forbidden": ({"type": "array", "items": False, "minItems": 1}, "/minItems: no JSON fits"),
-    "two types": ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "no JSON fits it: its parts ask for"),
-    "between two numbers": ({"type": "integer", "minimum": 1.2, "maximum": 1.5}, "no whole number is within [1.2"),
-    "two constants": ({"const": 1, "enum": [2]}, "no JSON fits it: its parts allow different values"),
+    "an item that is forbidden": ({"type": "array", "items": False, "minItems": 1}, "/minItems: no JSON matches"),
+    "two types": ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "no JSON matches it: its parts require"),
+    "between two numbers": ({"type": "integer", "minimum": 1.2, "maximum": 1.5}, "no integer is in [1.2"),
+    "two constants": ({"const": 1, "enum": [2]}, "no JSON matches it: its parts allow different values"),
     "a pattern and a length": (
         {"type": "string", "pattern": "^a+$", "maxLength": 0},
-        "no text fits its pattern, format and length together",
+        "no string matches its pattern, format and length together",
     ),
     "a pattern of keys": ({"type": "object", "patternProperties": {"(": {}}}, "/patternProperties: '(': unclosed"),
     "patterns of keys": (
         {"items": {"patternProperties": {"^a": {"const": 1}, "^ab": {"const": 2}}}},
-        "/items/patternProperties: a key may match ^a and ^ab",
+        "/items/patternProperties: a key may match both ^a and ^ab",
     ),
-    "an option of llguidance": ({"x-guidance": {"foo": True}}, "/x-guidance: unknown key 'foo'; there are "),
+    "an option of llguidance": ({"x-guidance": {"foo": True}}, "/x-guidance: unknown key 'foo'; allowed are "),
 }  # fmt: skip
 
 
@@ -319,7 +319,7 @@ def test_a_table_is_lenient():
     spec = resolve_grammar({"json_schema": {"not": {}, "type": "null"}, "schema_lenient": True})
     assert spec.ignored_schema_paths == ("/not",)
     assert spec.description["left_out"] == "/not"
-    with pytest.raises(GrammarError, match="schema_lenient belongs to a JSON Schema, not to regex"):
+    with pytest.raises(GrammarError, match="schema_lenient is allowed only with a JSON Schema, not with regex"):
         resolve_grammar({"regex": "a", "schema_lenient": True})
     with pytest.raises(GrammarError, match="schema_lenient: 'yes' is not true or false"):
         resolve_grammar({"json_schema": {}, "schema_lenient": "yes"})

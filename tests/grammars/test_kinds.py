@@ -79,7 +79,7 @@ WRONG = {
     "no rules": ("lark", "", "", None),
     "an unknown rule": ("lark", "start: foo\n", "foo", None),
     "half a pair in Lark": ("lark", 'start: "a\ud83d"\n', "half of a surrogate pair", (1, 10)),
-    "an unknown kind": ("bnf", "a", "there are gbnf, json_schema, regex, lark", None),
+    "an unknown kind": ("bnf", "a", "must be one of gbnf, json_schema, regex, lark", None),
 }
 
 

@@ -60,7 +60,7 @@ READS = {
     "a star after a literal repeats all of it": ('root ::= "ab"*', ["", "ab", "abab"], ["abb", "a"]),
     "a plus": ('root ::= "a"+', ["a", "aaaa"], ["", "b"]),
     "a question mark": ('root ::= "a"?', ["", "a"], ["aa"]),
-    "a sign behind a blank": ('root ::= "a" *', ["", "aa"], ["b"]),
+    "a sign after a space": ('root ::= "a" *', ["", "aa"], ["b"]),
     "a sign binds to the last": ('root ::= "a" "b"*', ["a", "abb"], ["", "abab"]),
     "a repeated class": ("root ::= [ab]+", ["abba"], [""]),
     "a repeated rule": ('root ::= x+\nx ::= "a" | "b"', ["abba"], [""]),
@@ -80,7 +80,7 @@ READS = {
     "a hash in a literal": ('root ::= "#a"', ["#a"], ["#"]),
     "CRLF": ('root ::= "a" |\r\n  x\r\n\r\nx ::= "b"\r\n', ["a", "b"], ["a\r\n"]),
     "tabs": ('root\t::=\t"a"\t"b"', ["ab"], []),
-    "no blanks": ('root::="a"x\nx::="b"', ["ab"], []),
+    "no spaces": ('root::="a"x\nx::="b"', ["ab"], []),
     "names with capitals, digits and dashes": (
         'root ::= A a A-1 a--1 9\nA ::= "b"\na ::= "c"\nA-1 ::= "d"\na--1 ::= "e"\n9 ::= "f"',
         ["bcdef"],
@@ -92,7 +92,7 @@ READS = {
         ["1111x."],
     ),
     "rules used before and after": ('x ::= "a"\nroot ::= x y\ny ::= "b"', ["ab"], []),
-    "a rule that nobody uses": ('root ::= "a"\nx ::= "b" x', ["a"], ["b"]),
+    "a rule without a reference": ('root ::= "a"\nx ::= "b" x', ["a"], ["b"]),
     "the last of four signs": ('root ::= "a"*+?{1}', ["", "aa"], ["b"]),
     "as many levels of groups as there may be": (
         "root ::= " + "(" * MAX_DEPTH + '"a"' + ' | "b" "c")' * MAX_DEPTH,
@@ -121,14 +121,14 @@ def test_reads(source, taken, refused):
 # Each row: the grammar, line, column, a part of the message, the caret's line.
 MISTAKES = {
     "nothing": ("", 1, 1, "the grammar is empty", "^"),
-    "blanks only": (" \n# nothing\n", 1, 1, "the grammar is empty", "^"),
+    "spaces only": (" \n# nothing\n", 1, 1, "the grammar is empty", "^"),
     "no ::=": ('root "a"', 1, 6, "expected ::= after the rule name 'root'", "     ^"),
     "one colon": ('root := "a"', 1, 6, "expected ::=", "     ^"),
-    "no name": ('::= "a"', 1, 1, "expected a rule name, not ':'", "^"),
+    "no name": ('::= "a"', 1, 1, "expected a rule name, got ':'", "^"),
     "a literal for a name": ('"root" ::= "a"', 1, 1, "expected a rule name", "^"),
-    "an underscore in a name": ('my_rule ::= "a"', 1, 3, "no underscore", "  ^"),
-    "an underscore in a reference": ("root ::= my_rule", 1, 12, "no underscore", " " * 11 + "^"),
-    "twice the same rule": ('root ::= "a"\nx ::= "b"\nx ::= "c"', 3, 1, "the first is in line 2", "^"),
+    "an underscore in a name": ('my_rule ::= "a"', 1, 3, "without an underscore", "  ^"),
+    "an underscore in a reference": ("root ::= my_rule", 1, 12, "without an underscore", " " * 11 + "^"),
+    "twice the same rule": ('root ::= "a"\nx ::= "b"\nx ::= "c"', 3, 1, "is already defined in line 2", "^"),
     "a bar on the next line": ('root ::= "a"\n  | "b"', 2, 3, "only after | or inside parentheses", "  ^"),
     "an open literal": ('root ::= "abc', 1, 10, 'this " is never closed', " " * 9 + "^"),
     "an open class": ("root ::= [abc", 1, 10, "this [ is never closed", " " * 9 + "^"),
@@ -143,20 +143,26 @@ MISTAKES = {
     "a group too many closed": ('root ::= "a")', 1, 13, "this ) was never opened", " " * 12 + "^"),
     "a class too many closed": ("root ::= a]", 1, 11, "this ] was never opened", " " * 10 + "^"),
     "a count too many closed": ("root ::= a}", 1, 11, "this } was never opened", " " * 10 + "^"),
-    "a bar before the next rule": ('root ::= "a" |\nx ::= "b"', 2, 3, "goes on behind its last |", "  ^"),
+    "a bar before the next rule": ('root ::= "a" |\nx ::= "b"', 2, 3, "continues after its last |", "  ^"),
     "single quotes": ("root ::= 'a'", 1, 10, "double quotes", " " * 9 + "^"),
-    "an unknown sign": ('root ::= "a" & "b"', 1, 14, "'&' cannot stand here", " " * 13 + "^"),
-    "an unknown escape": (r'root ::= "a\d"', 1, 12, r"\d is no escape", " " * 11 + "^"),
-    "an escaped quote that is none": (r"root ::= [a\']", 1, 12, r"\' is no escape", " " * 11 + "^"),
-    "a short \\x": (r'root ::= "\x4"', 1, 11, r"\x needs 2 hexadecimal digits", " " * 10 + "^"),
-    "a short \\u": (r'root ::= "\u12g4"', 1, 11, r"\u needs 4 hexadecimal digits", " " * 10 + "^"),
-    "a short \\U": (r'root ::= "\U0001F60"', 1, 11, r"\U needs 8 hexadecimal digits", " " * 10 + "^"),
-    "beyond the last character": (r'root ::= "\U00110000"', 1, 11, "beyond the last character", " " * 10 + "^"),
+    "an unknown sign": ('root ::= "a" & "b"', 1, 14, "'&' is not allowed here", " " * 13 + "^"),
+    "an unknown escape": (r'root ::= "a\d"', 1, 12, r"\d is not an escape", " " * 11 + "^"),
+    "an escaped quote that is none": (r"root ::= [a\']", 1, 12, r"\' is not an escape", " " * 11 + "^"),
+    "a short \\x": (r'root ::= "\x4"', 1, 11, r"\x must be followed by 2 hexadecimal digits", " " * 10 + "^"),
+    "a short \\u": (r'root ::= "\u12g4"', 1, 11, r"\u must be followed by 4 hexadecimal digits", " " * 10 + "^"),
+    "a short \\U": (
+        r'root ::= "\U0001F60"',
+        1,
+        11,
+        r"\U must be followed by 8 hexadecimal digits",
+        " " * 10 + "^",
+    ),
+    "beyond the last character": (r'root ::= "\U00110000"', 1, 11, "is above the last character", " " * 10 + "^"),
     "half a surrogate pair": (r'root ::= "a\uD83D"', 1, 12, "half of a surrogate pair", " " * 11 + "^"),
     "an empty class": ("root ::= []", 1, 10, "this class is empty", " " * 9 + "^"),
-    "a range broken by a line end": ("root ::= [a-\nx ::= [b]", 1, 10, "this [ is never closed", " " * 9 + "^"),
+    "a range broken by a newline": ("root ::= [a-\nx ::= [b]", 1, 10, "this [ is never closed", " " * 9 + "^"),
     "a range broken by CRLF": ("root ::= [a-\r\n", 1, 10, "this [ is never closed", " " * 9 + "^"),
-    "a range backwards": ("root ::= [az-b]", 1, 12, "the range z-b runs backwards", " " * 11 + "^"),
+    "a range backwards": ("root ::= [az-b]", 1, 12, "the range z-b ends before its start", " " * 11 + "^"),
     "a class of too many ranges": (
         "root ::= [" + "".join(chr(0x10000 + 2 * i) for i in range(MAX_RANGES + 1)) + "]",
         1,
@@ -166,11 +172,17 @@ MISTAKES = {
     ),
     "a star of nothing": ("root ::= *", 1, 10, "* has nothing before it", " " * 9 + "^"),
     "a count of nothing": ('root ::= "a" | {2}', 1, 16, "{ has nothing before it", " " * 15 + "^"),
-    "a count backwards": ('root ::= "a"{3,2}', 1, 13, "the count {3,2} runs backwards", " " * 12 + "^"),
-    "an empty count": ('root ::= "a"{}', 1, 13, "a count is {m}, {m,} or {m,n}", " " * 12 + "^"),
-    "a count from nothing": ('root ::= "a"{,2}', 1, 13, "a count is {m}, {m,} or {m,n}", " " * 12 + "^"),
-    "a negative count": ('root ::= "a"{-1}', 1, 13, "a count is {m}, {m,} or {m,n}", " " * 12 + "^"),
-    "an open count": ('root ::= "a"{2', 1, 13, "a count is {m}, {m,} or {m,n}", " " * 12 + "^"),
+    "a count backwards": (
+        'root ::= "a"{3,2}',
+        1,
+        13,
+        "the count {3,2} has a maximum below its minimum",
+        " " * 12 + "^",
+    ),
+    "an empty count": ('root ::= "a"{}', 1, 13, "a count must be {m}, {m,} or {m,n}", " " * 12 + "^"),
+    "a count from nothing": ('root ::= "a"{,2}', 1, 13, "a count must be {m}, {m,} or {m,n}", " " * 12 + "^"),
+    "a negative count": ('root ::= "a"{-1}', 1, 13, "a count must be {m}, {m,} or {m,n}", " " * 12 + "^"),
+    "an open count": ('root ::= "a"{2', 1, 13, "a count must be {m}, {m,} or {m,n}", " " * 12 + "^"),
     "a long count": ('root ::= "a"{1234567}', 1, 13, "at most six digits", " " * 12 + "^"),
     "five signs": ('root ::= "a"*****', 1, 17, "more than 4 repetitions", " " * 16 + "^"),
     "a rule that is not there": ('root ::= "a" | number', 1, 16, "rule 'number' is not defined", " " * 15 + "^"),
@@ -203,16 +215,40 @@ MISTAKES = {
         "recursion: root > root",
         " " * 16 + "^",
     ),
-    "left recursion that nobody uses": ('root ::= "a"\nx ::= x "b"', 2, 7, "x > x", "      ^"),
-    "groups in groups": ("root ::= " + "(" * 101 + '"a"' + ")" * 101, 1, 110, "more than 100 deep", None),
-    "a line with tabs": ('root ::= "a"\n\t\tx ::= [z-a]', 2, 10, "runs backwards", " " * 9 + "^"),
-    "behind CRLF": ('root ::= "a"\r\nx ::= $', 2, 7, "'$' cannot stand here", "      ^"),
-    "behind wide characters": ('root ::= "é中😀" $', 1, 16, "'$' cannot stand here", " " * 15 + "^"),
-    "a token by text without brackets": ("root ::= <", 1, 10, "a token is <text> or <[id]>", " " * 9 + "^"),
-    "a token beyond the vocabulary": ("root ::= <[257]>", 1, 10, "token ids go from 0 to 256", " " * 9 + "^"),
-    "a text of several tokens": ("root ::= <ab>", 1, 10, "is not one token of this model, but 4", " " * 9 + "^"),
-    "a negation of no token": ('root ::= !"a"', 1, 10, "a token is <text> or <[id]>", " " * 9 + "^"),
-    "an exclamation mark at the end": ("root ::= !", 1, 10, "a token is <text> or <[id]>", " " * 9 + "^"),
+    "left recursion of a rule without a reference": ('root ::= "a"\nx ::= x "b"', 2, 7, "x > x", "      ^"),
+    "groups in groups": ("root ::= " + "(" * 101 + '"a"' + ")" * 101, 1, 110, "more than 100 levels deep", None),
+    "a line with tabs": ('root ::= "a"\n\t\tx ::= [z-a]', 2, 10, "ends before its start", " " * 9 + "^"),
+    "behind CRLF": ('root ::= "a"\r\nx ::= $', 2, 7, "'$' is not allowed here", "      ^"),
+    "behind wide characters": ('root ::= "é中😀" $', 1, 16, "'$' is not allowed here", " " * 15 + "^"),
+    "a token by text without brackets": (
+        "root ::= <",
+        1,
+        10,
+        "a token reference must be <text> or <[id]>",
+        " " * 9 + "^",
+    ),
+    "a token beyond the vocabulary": (
+        "root ::= <[257]>",
+        1,
+        10,
+        "the token id must be from 0 to 256",
+        " " * 9 + "^",
+    ),
+    "a text of several tokens": ("root ::= <ab>", 1, 10, "is not one token of this model but 4", " " * 9 + "^"),
+    "a negation of no token": (
+        'root ::= !"a"',
+        1,
+        10,
+        "a token reference must be <text> or <[id]>",
+        " " * 9 + "^",
+    ),
+    "an exclamation mark at the end": (
+        "root ::= !",
+        1,
+        10,
+        "a token reference must be <text> or <[id]>",
+        " " * 9 + "^",
+    ),
     "a rule that never ends": ('x ::= "b"\nroot ::= "a" root', 2, 1, "no sentence of rule 'root' ever ends", "^"),
     "rules that never end together": ('root ::= "a" x\nx ::= root', 1, 1, "no sentence of rule 'root'", "^"),
     "a named token that ends the text": ("root ::= <[256]>", 1, 10, "this token ends the text", " " * 9 + "^"),
@@ -249,7 +285,7 @@ def test_another_root():
         compile_grammar(source, root="y")
 
 
-def test_a_group_is_no_root():
+def test_a_group_is_not_a_root():
     with pytest.raises(GrammarError, match="there is no rule 'root_13'"):
         compile_grammar('root ::= (((((("a"))))))', root="root_13")
 
@@ -277,5 +313,5 @@ def test_tokens(source, taken, refused):
 
 def test_without_a_vocabulary_only_ids_are_read():
     assert parse_gbnf("root ::= <[7]>").find_token_ids(None)
-    with pytest.raises(GrammarError, match="there is no vocabulary to find it in"):
+    with pytest.raises(GrammarError, match="needs a model's vocabulary"):
         parse_gbnf("root ::= <a>").find_token_ids(None)

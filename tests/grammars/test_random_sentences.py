@@ -48,7 +48,9 @@ def test_other_kinds(kind, source):
 
 
 def test_a_lark_grammar_that_names_tokens_has_no_sentences_without_a_model():
-    with pytest.raises(GrammarError, match="the grammar names tokens; only a model can write its sentences"):
+    with pytest.raises(
+        GrammarError, match="the grammar has token references; only a model can write its sentences"
+    ):
         random_sentence("start: <[3]>", kind="lark")
 
 
@@ -64,7 +66,7 @@ def test_without_a_seed_sentences_differ():
     ("source", "message"),
     [
         ('root ::= "a" root', "ever ends"),
-        ('root ::= <[1]> "a"', "names tokens"),
+        ('root ::= <[1]> "a"', "token references"),
         ("root ::= x", "rule 'x' is not defined"),
     ],
     ids=["endless", "tokens", "wrong"],

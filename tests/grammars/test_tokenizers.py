@@ -91,7 +91,9 @@ def test_a_vocabulary_that_cannot_write_what_must_come():
     state = compile_grammar('root ::= "ax"', SMALL["wordpiece"]).start()
     state.accept(SMALL["wordpiece"].pieces.index(b"a"))
     assert state.forced_tokens() == []
-    with pytest.raises(GrammarError, match="no token of the vocabulary can write what the grammar asks for next"):
+    with pytest.raises(
+        GrammarError, match="no token of the vocabulary has the bytes that the grammar requires next"
+    ):
         state.mask()
 
 
