@@ -143,7 +143,7 @@ class Grammar:
 
 
 _CONTEXT_TOKENS = 8
-"""Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back more tokens."""
+"""Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back further."""
 
 _SHOWN_BYTES = 30
 """Maximum length of the text before a rejected token that an error message quotes, bytes."""

@@ -58,16 +58,16 @@ def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator
     start = read_start(events)
     yield start_line({**_start_fields(start), "prompt": prompt, "command": command})
     held_back = HeldBackText()
-    waiting: Token | None = None
+    delayed_token: Token | None = None
     for event in events:
-        if waiting is not None:
+        if delayed_token is not None:
             # Text that is still held back at the end of the run is added to the last token.
             rest = event.rest if isinstance(event, Done) else ""
-            yield token_line(replace(waiting, text=waiting.text + rest) if rest else waiting)
-            waiting = None
+            yield token_line(replace(delayed_token, text=delayed_token.text + rest) if rest else delayed_token)
+            delayed_token = None
         if isinstance(event, Token):
             if held_back.is_held_back(event):
-                waiting = event
+                delayed_token = event
             else:
                 yield token_line(event)
         elif isinstance(event, PromptToken):

@@ -178,7 +178,7 @@ class _Builder:
         return _Ends(first, last, is_nullable)
 
     def _connect(self, sources: int, targets: int) -> None:
-        """Let each target position follow each source position."""
+        """Record that each target position can follow each source position."""
         for position in bit_indices(sources):
             self.following_positions[position] |= targets
 

@@ -234,7 +234,7 @@ def without_tail_recursion(rules: Rules) -> dict[str, Node]:
     return {name: _as_repetition(name, body) for name, body in rules.items()}
 
 
-class _Split(NamedTuple):
+class _TailRecursion(NamedTuple):
     """The body of a tail-recursive rule in two parts.
 
     Attributes:
@@ -247,35 +247,35 @@ class _Split(NamedTuple):
 
 
 def _as_repetition(name: str, body: Node) -> Node:
-    repeated, ending = _split(name, body)
+    repeated, ending = _split_tail_recursion(name, body)
     if not repeated or ending is None:
         return body
     return make_seq([make_repeat(make_alt(repeated), 0, None), ending])
 
 
-def _split(name: str, node: Node) -> _Split:
+def _split_tail_recursion(name: str, node: Node) -> _TailRecursion:
     """Split the body of the rule ``name``, or the end of its body."""
     match node:
         case RefNode(reference) if reference == name:
-            return _Split([EMPTY], None)
+            return _TailRecursion([EMPTY], None)
         case SeqNode((*before, last)):
-            repeated, ending = _split(name, last)
-            return _Split(
+            repeated, ending = _split_tail_recursion(name, last)
+            return _TailRecursion(
                 [make_seq([*before, node]) for node in repeated],
                 None if ending is None else make_seq([*before, ending]),
             )
         case AltNode(options):
-            splits = [_split(name, option) for option in options]
+            splits = [_split_tail_recursion(name, option) for option in options]
             endings = [split.ending for split in splits if split.ending is not None]
             repeated = [node for split in splits for node in split.repeated]
-            return _Split(repeated, make_alt(endings) if endings else None)
+            return _TailRecursion(repeated, make_alt(endings) if endings else None)
         case RepeatNode(item, 0, 1):
-            repeated, ending = _split(name, item)
+            repeated, ending = _split_tail_recursion(name, item)
             if not repeated:
-                return _Split([], node)
-            return _Split(repeated, make_alt([EMPTY if ending is None else ending, EMPTY]))
+                return _TailRecursion([], node)
+            return _TailRecursion(repeated, make_alt([EMPTY if ending is None else ending, EMPTY]))
         case _:
-            return _Split([], node)
+            return _TailRecursion([], node)
 
 
 MAX_INLINED = 30

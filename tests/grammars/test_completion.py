@@ -104,7 +104,5 @@ def test_a_grammar_that_names_tokens_cannot_be_closed():
 
 def test_an_end_that_is_too_long_is_refused():
     state = compile_grammar('root ::= "a"{30000}').start()
-    with pytest.raises(
-        GrammarError, match=r"^the end of the sentence has 30,000 bytes; the limit is 20,000$"
-    ):
+    with pytest.raises(GrammarError, match=r"^the end of the sentence has 30,000 bytes; the limit is 20,000$"):
         state.completion_tokens()
