@@ -317,7 +317,7 @@ class Conversation:
 
     @property
     def is_stored(self) -> bool:
-        """Whether all changes are in a file; False for a store in memory."""
+        """True if all changes are written to a file; always False for a store in memory."""
         return self._store.path is not None and not self._unsaved
 
     def save_unsaved_changes(self) -> bool:

@@ -1,1 +1,1 @@
-"""Tasks on a cluster of Ray's: workers that may die, results that come once. Knows nothing of models."""
+"""Tasks on a Ray cluster, each of which gets one result even if workers are lost. Knows nothing about models."""

@@ -58,7 +58,7 @@ class HeadMonitor:
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether the head node failed several checks in a row."""
+        """True after the head node has failed several checks in a row."""
         return self._unreachable.is_set()
 
     def close(self) -> None:

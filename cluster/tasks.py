@@ -104,7 +104,7 @@ class Shard:
 
     @property
     def has_crashed_worker(self) -> bool:
-        """Whether a worker crashed while it had this shard.
+        """True if a worker crashed while it had this shard.
 
         Such a shard is assigned only to a worker without other tasks, so that the next crash has a certain cause.
         """
@@ -126,7 +126,7 @@ class ShardQueue:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the queue will give no more shards, unless a worker that has one is lost."""
+        """True if the queue will give no more shards, unless a worker that has one is lost."""
         return self._is_read and not self._returned
 
     def next(self, *, allows_crashed: bool) -> Shard | None:
