@@ -1,13 +1,13 @@
-"""Many rows in one call against many calls; many requests at once against one by one; and memory.
+"""Speed and memory of a batch: rows sampled in one call, and requests computed at the same time.
 
 python -m benchmarks.batch [--requests 48] [--rounds 3] [--parallel 8] [--sampler-rounds 20]
 
-First the table of `benchmarks.batch_sampler`, then the engine's.
+First comes the table of `benchmarks.batch_sampler`, then the engine's.
 
-The same requests, with the same seeds, in one process: by `generate_many` with several slots, one by one with
-`generate`, and, as the peer of both, one by one with llama.cpp's own chain. They take turns; compared is the time
-for all of them, by the median of the rounds. Short prompts come first, then such as begin alike. The memory is the
-peak above the loaded model, each runner in a process of its own.
+The same requests with the same seeds are computed in one process in three ways: by `generate_many` with several
+slots, one by one with `generate`, and, as the peer of both, one by one with llama.cpp's own chain. The three take
+turns. The time for all requests is compared, by the median of the rounds, for short prompts and for prompts with a
+common beginning. The memory is the peak above the loaded model; for it, each way runs in a separate process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ASKED = ["the sea", "a lighthouse", "the weather at noon", "an old ship", "salt"
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="many requests at once against one by one")
+    """Measure, and print the tables."""
+    parser = argparse.ArgumentParser(description="requests in a batch against requests one by one")
     parser.add_argument("--requests", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=8)
@@ -66,8 +66,8 @@ def _compare(model: Model, name: str, before: str, options: argparse.Namespace) 
     runners: dict[str, Callable[[], dict[object, list[int]]]] = {
         "native chain, one by one": lambda: _native(model, requests),
         "gen, one by one": lambda: _one_by_one(model, requests),
-        f"gen, {options.parallel} at a time": lambda: _at_once(model, requests, options.parallel),
-        "the same, --deterministic": lambda: _at_once(model, requests, options.parallel, True),
+        f"gen, {options.parallel} at a time": lambda: _in_batch(model, requests, options.parallel),
+        "the same, --deterministic": lambda: _in_batch(model, requests, options.parallel, True),
     }
     times: dict[str, list[float]] = {runner: [] for runner in runners}
     made: dict[str, dict[object, list[int]]] = {}
@@ -97,13 +97,13 @@ def _native(model: Model, requests: list[GenerationRequest]) -> dict[object, lis
 def _one_by_one(model: Model, requests: list[GenerationRequest]) -> dict[object, list[int]]:
     tokens_by_key = {}
     for request in requests:
-        model.context.truncate(0)  # alone means that nothing was read before
+        model.context.truncate(0)  # so that nothing of an earlier prompt is reused
         events = generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
         tokens_by_key[request.id] = [event.id for event in events if isinstance(event, Token)]
     return tokens_by_key
 
 
-def _at_once(
+def _in_batch(
     model: Model, requests: list[GenerationRequest], parallel: int, deterministic: bool = False
 ) -> dict[object, list[int]]:
     return {
@@ -116,7 +116,7 @@ def _at_once(
 _SCRIPT = r"""
 import re, sys
 from pathlib import Path
-from benchmarks.batch import _at_once, _one_by_one, _requests
+from benchmarks.batch import _in_batch, _one_by_one, _requests
 from logitsmith.engine import Model
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
@@ -124,7 +124,7 @@ path, parallel, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Model.load(path, n_ctx=length) as model:
     before = peak()
     requests = _requests(model, "", 16)
-    _at_once(model, requests, parallel) if parallel else _one_by_one(model, requests)
+    _in_batch(model, requests, parallel) if parallel else _one_by_one(model, requests)
     print(peak() - before)
 """
 

@@ -1,14 +1,14 @@
-"""The batch sampler against chains one by one, llama.cpp's chains, and torch's operators where it is installed.
+"""The batch sampler, compared with single chains, llama.cpp's chains, and torch's operators if torch is installed.
 
 python -m benchmarks.batch_sampler [--rounds 15]
 
-A round is a step of a generation: every side gets the same logits, (64, V), and the same texts so far, and they
-take turns; what is printed is the median of a step of the whole batch, and of the ratios of a step. Ours counts
-building its arguments from arrays; llama.cpp's candidates are filled while its clock stands; torch has the usual
-row-wise top-k and top-p, and no penalties. ``same``: the part of the tokens that our own chains give too. The
-logits are drawn: ``flat`` has a standard deviation of 3, ``peaked`` fifty likely tokens above that, as a model's
-have. The second table is a step with penalties, and the counting in it, with the counts of `request_ids` kept and
-without.
+A round is one step of a generation. All sides get the same logits, (64, V), and the same texts, and take turns.
+The medians of the times of a step for the entire batch, and of the ratios of a step, are printed. The batch
+sampler's time includes building its arguments from arrays. Filling llama.cpp's candidates is not timed. torch has
+the usual row-wise top-k and top-p, and no penalties. ``same`` is the share of tokens that logitsmith's single
+chains choose, too. The logits are random: ``flat`` ones have a standard deviation of 3; ``peaked`` ones have fifty
+likely tokens above that, as a model's logits do. The second table shows a step with penalties, and the time of
+counting tokens in it, with and without the counts that `request_ids` keeps.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LENGTHS = (256, 4096, 32_768)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description="the batch sampler against chains one by one")
     parser.add_argument("--rounds", type=int, default=15)
     sampler_table(parser.parse_args().rounds)
 
 
 def sampler_table(rounds: int) -> None:
-    """Print the tables; ``rounds``: steps of each kind."""
+    """Print the tables; ``rounds``: number of steps of each kind."""
     if find_spec("torch") is None:
         print("torch is not installed, and left out")
-    print(f"{ROWS} rows, {rounds} rounds; ms a step; a ratio below 1 is in the batch sampler's favour")
+    print(f"{ROWS} rows, {rounds} rounds; ms a step; a ratio below 1 is in the batch sampler's favor")
     print(f"{'vocabulary':>10} {'logits':7} {'case':24}", end="")
     print(
         *(f" {side:>9}" for side in (*PEERS, "batch")),
@@ -62,7 +62,7 @@ def sampler_table(rounds: int) -> None:
 
 
 def _take_turns(sides: dict[str, Side], rounds: int) -> tuple[dict[str, Floats], list[dict[str, list[int]]]]:
-    """The milliseconds of each side and step, and the tokens."""
+    """Return the milliseconds of each side and step, and the tokens."""
     times = {side: np.zeros(rounds) for side in sides}
     tokens: list[dict[str, list[int]]] = []
     for step in range(rounds):
@@ -112,7 +112,7 @@ def _cache(batch: Batch, rounds: int) -> None:
 
 
 def _ours(batch: Batch, *, cached: bool = True) -> Side:
-    """The batch sampler; the seed of a row is its number."""
+    """Return the batch sampler as a side. The seed of a row is its number."""
     case, rows = batch.case, np.arange(ROWS)
 
     def vector(name: str, dtype: type[np.generic] = np.float32) -> NDArray[Any] | None:

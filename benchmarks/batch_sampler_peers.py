@@ -1,4 +1,4 @@
-"""The peers of the batch sampler's benchmark: chains one by one, llama.cpp's chains, and torch's operators."""
+"""Sides of the batch sampler's benchmark: single chains, llama.cpp's chains, and torch's operators."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CASES: dict[str, dict[str, float]] = {
 }
 ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 Side = Callable[[int], tuple[list[int], float]]
-"""Makes a step: its number -> the tokens, and the seconds of it that are not to be counted."""
+"""Gets the number of a step, and returns its tokens, and the seconds of the step that are not counted."""
 
 
 class Batch:
-    """What every side is given: logits, texts, and how to sample."""
+    """The input of every side: logits, texts, and sampling settings."""
 
     def __init__(self, vocabulary: int, style: str, case: str, rounds: int, history: int = HISTORY) -> None:
         rng = np.random.default_rng(5)
@@ -35,17 +35,17 @@ class Batch:
         if style == "peaked":
             likely = rng.integers(0, vocabulary, (ROWS, 50))
             np.put_along_axis(self.logits, likely, rng.normal(12, 3, likely.shape).astype(np.float32), axis=1)
-        # Tokens with Zipf's frequencies, as words have them.
+        # Tokens with the frequencies of Zipf's law, as words of a text have them.
         self.texts = np.minimum(rng.zipf(1.2, (ROWS, history + rounds)), vocabulary - 1)
 
     def new(self, step: int) -> list[int]:
-        """The token of each row that came before this step."""
+        """Return, for each row, the token that precedes this step."""
         tokens: list[int] = self.texts[:, self.history + step - 1].tolist()
         return tokens
 
 
 def chains(batch: Batch) -> Side:
-    """Our own chains, one a row."""
+    """Return logitsmith's single chains, one per row, as a side."""
     case = batch.case
     flat = 0.1 if "penalty" in case else 0.0
     penalties = {"repeat": case.get("penalty", 1.0), "frequency": flat, "presence": flat}
@@ -66,7 +66,7 @@ def chains(batch: Batch) -> Side:
 
 @contextmanager
 def native(batch: Batch) -> Iterator[Side]:
-    """llama.cpp's chains, one a row; filling their candidates is left out."""
+    """Yield llama.cpp's chains, one per row, as a side. Filling their candidates is not counted."""
     samplers = [_native_chain(batch, row) for row in range(ROWS)]
     rows = np.zeros(batch.vocabulary, dtype=ROW)
     pointer = rows.ctypes.data_as(lib.llama_token_data_p)
@@ -112,7 +112,7 @@ def _native_chain(batch: Batch, row: int) -> Any:
 
 
 def torch_side(batch: Batch) -> Side:
-    """Row-wise top-k and top-p as transformers writes them: `topk`, else a sort, then a running sum and a mask."""
+    """Return row-wise top-k and top-p as in transformers: `topk` or a sort, a running sum, and a mask."""
     import torch  # noqa: PLC0415 - not a dependency
 
     logits, case = torch.from_numpy(batch.logits), batch.case

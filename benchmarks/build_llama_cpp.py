@@ -1,10 +1,10 @@
-"""Build llama.cpp's programs, the peers of a whole `gen`, from the source that llama-cpp-python was built from.
+"""Build llama.cpp's programs, which are compared with `gen`, from the source that llama-cpp-python was built from.
 
 python -m benchmarks.build_llama_cpp [--jobs N]
 
-It downloads the source distribution of the installed llama-cpp-python, and compiles llama-completion and
-llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin,
-llama.cpp's example grammars under llama.cpp/grammars, and its chat templates under llama.cpp/templates.
+The source distribution of the installed llama-cpp-python is downloaded, and llama-completion and llama-server are
+compiled with its options, for this processor. In the virtual environment, the programs are written to
+llama.cpp/bin, llama.cpp's example grammars to llama.cpp/grammars, and its chat templates to llama.cpp/templates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPTIONS = (
 
 
 def main() -> None:
-    """Build them, unless they are there."""
+    """Build the programs that do not exist yet."""
     parser = argparse.ArgumentParser(description="build llama.cpp's programs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
@@ -55,12 +55,12 @@ def main() -> None:
 
 
 def program(name: str) -> Path:
-    """Return the path of a program. Ends the process with a sentence if it was not built."""
+    """Return the path of a program. Ends the process with a message if it was not built."""
     return _built(FOLDER / "bin" / name)
 
 
 def example_grammar(name: str) -> Path:
-    """Return the path of one of llama.cpp's example grammars. Ends the process if it is not there."""
+    """Return the path of one of llama.cpp's example grammars. Ends the process if it does not exist."""
     return _built(FOLDER / "grammars" / f"{name}.gbnf")
 
 
@@ -71,7 +71,7 @@ def _built(path: Path) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    """Download the source distribution, and return where its llama.cpp lies."""
+    """Download the source distribution, and return the folder of llama.cpp in it."""
     name = f"llama-cpp-python=={version('llama-cpp-python')}"
     pip = (
         sys.executable,
@@ -93,7 +93,7 @@ def _download(folder: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy what is in a folder, links as links."""
+    """Copy the content of a folder; links stay links."""
     target.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
 

@@ -1,13 +1,13 @@
-"""A token's choice: our chain against llama.cpp's own, for each sampler, preset and ten chains that people use.
+"""Time to choose a token, compared with llama.cpp's chain, for each sampler, each preset and ten common chains.
 
 python -m benchmarks.chain [--rounds 60] [--only TEXT] [--sizes 32000,49152,…] [--table FILE]
 
-llama.cpp's side is one call of its own `llama_sampler_sample`: candidates filled from the logits, the chain, and
-the token accepted; what a ctypes call that does nothing costs is printed. Ours is `Chain.sample` on the same
-logits, and `Chain.accept`. Both have read the same text before, and take turns on the same rows; medians. Real
-rows are the bundled model's, cut or tiled with a little noise to other sizes of vocabulary; flat ones lie within
-2 nats, where few tokens can be left out early. Contexts of other vocabularies are those of random models, whose
-logits are written over. Below 1 ours is faster.
+llama.cpp's time is one call of `llama_sampler_sample`: it fills the candidates from the logits, runs the chain and
+accepts the token. The time of an empty ctypes call is printed. Logitsmith's time is `Chain.sample` on the same
+logits, and `Chain.accept`. Both sides have read the same text before, and take turns on the same rows; the medians
+are compared. Real rows are logits of the bundled model, cut, or tiled with a little noise, to other vocabulary
+sizes. Flat rows lie within 2 nats, so that few tokens can be dropped early. Other vocabularies are those of models
+with random weights, whose logits are overwritten. A ratio below 1 means that logitsmith is faster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXT = "The lighthouse keeper opened the door and looked at the sea, which was c
 SEED = 7
 Rows = list[NDArray[np.float32]]
 Ratios = dict[str, dict[str, dict[int, float]]]
-"""By kind of logits, chain and size."""
+"""Ratios by kind of logits, chain and vocabulary size."""
 
 PEOPLE = {
     "Llama 3": "temp0.6 > top_p0.9",
@@ -55,11 +55,11 @@ PEOPLE = {
     ),
     "typical, then adaptive-p": "typical0.95 > min_p0.02 > adaptive_p(target=0.4)",
 }
-"""From model cards and what is passed on among writers."""
+"""Chains from model cards, and chains that writers share."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="our chain against llama.cpp's")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--only", default="", help="chains whose name has this text")
@@ -75,7 +75,7 @@ def main() -> None:
         prompt = model.vocabulary.tokenize(TEXT.encode())
         real = list(_real(model, prompt))
         print(f"{options.rounds} rounds; one ctypes call: {_call_cost():.1f} µs")
-        print(f"{'logits':6} {'tokens':>8} {'chain':26} {'native µs':>10} {'ours µs':>9} {'ratio':>7}")
+        print(f"{'logits':6} {'tokens':>8} {'chain':26} {'native µs':>10} {'gen µs':>9} {'ratio':>7}")
         ratios: Ratios = {}
         for kind in ("real", "flat"):
             for size in sizes:
@@ -106,7 +106,7 @@ def _sum_up(ratios: Ratios) -> None:
 
 
 def _table(ratios: Ratios, sizes: list[int]) -> str:
-    """A row a chain, and for each size the ratio on real and on flat rows."""
+    """Return a table with a row per chain, and the ratios on real and on flat rows for each vocabulary size."""
     lines = [
         "| chain | " + " | ".join(f"{size:,}" for size in sizes) + " |",
         "|---" + "|---:" * len(sizes) + "|",
@@ -124,13 +124,13 @@ def _mean(ratios: list[float]) -> float:
 
 
 def _fits(name: str, size: int, model: Model) -> bool:
-    """Samplers that read texts have a text for the model's own vocabulary only."""
+    """Return whether a chain can run at this size: samplers that read texts need the model's own vocabulary."""
     texts = ("dry", "infill", "preset llama-cpp", "preset xtc-dry")
     return size == model.vocabulary.size or name not in texts
 
 
 def _real(model: Model, prompt: list[int]) -> Iterator[NDArray[np.float32]]:
-    """The model's logits at eight places of the text."""
+    """Yield the model's logits at eight positions of the text."""
     for place, row in enumerate(model.context.read_each(prompt)):
         if place >= len(prompt) - 8:
             yield row.copy()
@@ -148,7 +148,7 @@ def _resized(rows: Rows, size: int, kind: str) -> Rows:
 
 @contextmanager
 def _stage(bundled: Model, size: int) -> Iterator[Model]:
-    """A model with a vocabulary of this size, which has read a token."""
+    """Yield a model with a vocabulary of this size, which has read a token."""
     if size == bundled.vocabulary.size:
         bundled.context.read([5])
         yield bundled
@@ -162,14 +162,14 @@ def _stage(bundled: Model, size: int) -> Iterator[Model]:
 
 
 def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: int) -> tuple[float, float]:
-    """Median µs of a token: native, and ours.
+    """Return the median times of a token in microseconds: llama.cpp's, and logitsmith's.
 
     Args:
-        model: has read a token; its vocabulary has the size of the rows.
-        steps: the chain, as a preset has it.
+        model: a model that has read a token, and whose vocabulary has the size of the rows.
+        steps: the chain, as a preset contains it.
         rows: logits, float32 (V,), used in turn.
-        prompt: the tokens that both chains accept first.
-        rounds: number of measured tokens; three more warm up.
+        prompt: tokens that both chains accept first.
+        rounds: number of measured tokens, after three tokens that are not measured.
     """
     size = rows[0].size
     context: Any = model.context._native
@@ -199,7 +199,7 @@ def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: in
 
 
 def _call_cost() -> float:
-    """µs of a ctypes call that does nothing much."""
+    """Return the time of an almost empty ctypes call in microseconds."""
     call = lib.llama_max_devices
     began = perf_counter()
     for _ in range(10_000):

@@ -1,16 +1,17 @@
-"""Batches on a cluster against one machine, what the driver can take, and the memory that it needs.
+"""A batch on a cluster, compared with one machine; and how much the driver can handle.
 
 python -m benchmarks.cluster [--requests 200] [--rounds 3] [--driver-requests 100000] [--ids 1000000]
 
-First `gen batch --on ray` with two workers of one core each, against `gen batch` with two threads: requests a
-second between a short batch and a long one, so that starts do not count. They take turns.
+Four measurements:
 
-Then the driver alone: few and many workers that answer at once, whose requests are read, resolved, sent, and whose
-answers are received and written as those of a model. The peer is a loop that only writes these lines.
-
-Then the processor time that the driver takes for workers that compute: each tells its progress once a second.
-
-Last the memory of the driver by the number of ids.
+1. `gen batch --on ray` with two workers of one core each, against `gen batch` with two threads, in requests per
+   second. The time of a short batch is subtracted from the time of a long one, so that the start does not count.
+   Both sides take turns.
+2. The driver alone, with few and with many workers that answer immediately. Requests are read, resolved and sent,
+   and answers are received and written as those of a model. The peer is a loop that only writes these answers.
+3. The processor time that the driver takes for workers that compute, each of which reports its progress once per
+   second.
+4. The memory that the driver takes per id.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _THERE = ("-t", "1", "--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="batches on a cluster")
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
@@ -84,7 +85,7 @@ def _compare(folder: Path, count: int, rounds: int) -> None:
 
 
 def _seconds(requests: Path, flags: Iterable[str]) -> float:
-    """How long the command says that a batch took."""
+    """Return the duration of a batch, as the command reports it."""
     output = requests.with_suffix(".out")
     output.unlink(missing_ok=True)
     command = (sys.executable, "-m", "logitsmith.cli", "batch", str(requests), "-o", str(output), *_FLAGS, *flags)
@@ -97,18 +98,18 @@ def _seconds(requests: Path, flags: Iterable[str]) -> float:
 
 @dataclass(frozen=True)
 class InstantFactory:
-    """Makes a service that answers each request at once, with a line as long as a short answer."""
+    """Makes a service that answers each request immediately, with a line as long as a short answer."""
 
     def __call__(self, find_file: FindFile) -> InstantService:
-        """Make it; no file is needed."""
+        """Return the service; no file is needed."""
         return InstantService()
 
 
 class InstantService:
-    """Answers at once."""
+    """Answers each task immediately."""
 
     def facts(self) -> dict[str, Any]:
-        """A model that there is not."""
+        """Return facts about a model that does not exist."""
         return {"model": ModelDescription("none", {"fingerprint": "0"}, {}), "versions": versions()}
 
     def serve(
@@ -140,7 +141,7 @@ def _measure_driver(folder: Path, count: int) -> None:
     try:
         with connect(cluster.address) as head_monitor:
             for workers in _WORKERS:
-                _answer_at_once(requests, count, workers, head_monitor)
+                _answer_immediately(requests, count, workers, head_monitor)
             few, many = (_driver_share(head_monitor, workers) for workers in _WORKERS)
     finally:
         cluster.shutdown()
@@ -148,8 +149,8 @@ def _measure_driver(folder: Path, count: int) -> None:
     print(f"{'the driver, per worker and second':44} {1e6 * each:7,.0f} microseconds of a processor\n")
 
 
-def _answer_at_once(requests: Path, count: int, workers: int, head_monitor: HeadMonitor) -> None:
-    """Print how many requests a second the driver takes, and its processor time for each."""
+def _answer_immediately(requests: Path, count: int, workers: int, head_monitor: HeadMonitor) -> None:
+    """Print how many requests per second the driver handles, and its processor time for each."""
     output = requests.with_name(f"results-{workers}")
     results = ResultJournal(output, should_resume=False, is_openai=False)
     resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
@@ -167,7 +168,7 @@ def _answer_at_once(requests: Path, count: int, workers: int, head_monitor: Head
 
 
 def _run(workers: int, shard_size: int, service: ServicePlan, head_monitor: HeadMonitor) -> ClusterRun:
-    """A run whose workers are all ready."""
+    """Return a run whose workers are all ready."""
     needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
     options = ClusterRunOptions(workers, needs, shard_size, 10 * _SLOW_SECONDS)
     run = ClusterRun(options, service, lambda facts: None, print, head_monitor)
@@ -181,17 +182,17 @@ class SlowFactory:
     """Makes a service that answers after some seconds."""
 
     def __call__(self, find_file: FindFile) -> SlowService:
-        """Make it; no file is needed."""
+        """Return the service; no file is needed."""
         return SlowService()
 
 
 class SlowService(InstantService):
-    """Answers after some seconds."""
+    """Answers each task after some seconds."""
 
     def serve(
         self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
     ) -> None:
-        """Answer each task, as all workers do at the same time."""
+        """Answer each task; all workers do so at the same time."""
         for task in tasks:
             if task is not None:
                 sleep(_SLOW_SECONDS)
@@ -199,7 +200,7 @@ class SlowService(InstantService):
 
 
 def _driver_share(head_monitor: HeadMonitor, workers: int) -> float:
-    """The share of a processor that the driver takes while its workers compute."""
+    """Return the share of a processor that the driver takes while its workers compute."""
     run = _run(workers, 1, ServicePlan(SlowFactory()), head_monitor)
     began, used = perf_counter(), process_time()
     for _ in run.results((Task(str(number), None) for number in range(workers)), lambda: False):

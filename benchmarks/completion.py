@@ -1,10 +1,10 @@
-"""A whole `gen` against a whole llama-completion: the speed of writing, and the time of a start.
+"""`gen` compared with llama-completion: the speed of generation, and the time of a start.
 
 python -m benchmarks.completion [--rounds 8] [--tokens 256]
 
-Both run the bundled model with the same chain, the same seed and the same threads, and write as many tokens. They
-take turns. The speed of writing comes from the difference between a long and a short run, so that starts do not
-count; the start is a run of one token. The peer is built by `python -m benchmarks.build_llama_cpp`.
+Both programs run the bundled model with the same chain, seed and threads, and generate the same number of tokens.
+They take turns. The speed is computed from the difference between a long and a short run, so that the start does
+not count. The start is a run of one token. Build the peer with `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VARIANTS = {
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="gen against llama-completion")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=256)
@@ -45,7 +45,7 @@ def main() -> None:
     starts: dict[str, list[float]] = {name: [] for name in commands}
     writing: dict[str, list[float]] = {name: [] for name in commands}
     for command in commands.values():
-        seconds(command, 1)  # compiles modules, and reads files from the disk
+        seconds(command, 1)  # so that modules are compiled, and files are in the page cache
     for turn in range(options.rounds):
         for name in list(commands)[:: 1 if turn % 2 else -1]:
             starts[name].append(seconds(commands[name], 1))
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def seconds(command: Sequence[str], tokens: int) -> float:
-    """The wall time of a run that writes so many tokens."""
+    """Return the wall time of a run that generates this many tokens."""
     began = perf_counter()
     words = (*command, "-n", str(tokens))
     subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
@@ -64,7 +64,7 @@ def seconds(command: Sequence[str], tokens: int) -> float:
 
 
 def _print(title: str, times: dict[str, list[float]], *, is_speed: bool) -> None:
-    """Print the median over the rounds of the ratio within each round."""
+    """Print the median of the ratios of each round."""
     (_, peer), *others = times.items()
     print(f"{title} ({1e3 * statistics.median(peer):.2f} ms)")
     for name, own in others:

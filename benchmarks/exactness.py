@@ -1,16 +1,16 @@
-"""What is bit-identical on this processor, for each quantisation that llama.cpp writes.
+"""Check which computations have bit-identical results on this processor, for each data type that llama.cpp writes.
 
 python -m benchmarks.exactness [--vocabulary 32000] [Q4_K_M F16 …]
 
-The models have random weights, and llama.cpp's own function quantises them. The table's columns:
+The models have random weights, which llama.cpp's own function quantizes. The columns of the table:
 
-- batch: what `gen batch` promises, see `logitsmith.engine.BatchExactness`
-- rows: how many tokens of different requests it decodes at once, by that promise
-- at once: how many tokens of one text can be read at once with the logits that they get one by one; so many may be
-  guessed by `--lookup`, with the one before them, or forced by a grammar
-- small batches: whether 2 to 63 tokens at once give the same logits however a text is divided (`gen score`)
-- chunks: whether a prompt of 200 tokens gives the same logits when it is read in chunks of 64 tokens and more,
-  which end at multiples of 16
+- batch: the exactness of `gen batch`, see `logitsmith.engine.BatchExactness`
+- rows: number of tokens of different requests that a batch of this exactness decodes together
+- together: number of tokens of one text that can be decoded together with the same logits as one by one. This many
+  tokens may be forced by a grammar, or guessed by `--lookup`, together with the token before them
+- small batches: whether 2 to 63 tokens decoded together have the same logits however a text is divided (`gen
+score`) - chunks: whether a prompt of 200 tokens has the same logits if it is read in chunks of 64 or more tokens,
+which end at multiples of 16
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.engine.quantized_models import QUANTIZATIONS, QuantizedModels
 PARALLEL = 8
 TEXT_TOKENS = 200
 START_TOKENS = 5
-MOST_AT_ONCE = 16
+MAX_TOGETHER = 16
 DIVISIONS = ((63, 63), (2, 61, 63), (7, 8, 48, 3, 60), (9, 5, 4, 3, 42, 63))
 """Ways to divide 126 tokens into small batches."""
 
@@ -40,13 +40,13 @@ Rows = list[NDArray[np.float32]]
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="what is bit-identical on this processor")
     parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("quantizations", nargs="*", metavar="Q", help=f"of {' '.join(QUANTIZATIONS)}")
     options = parser.parse_args()
     print(f"{_processor()}; llama.cpp's kernels for {_instructions()}; {options.vocabulary:,} tokens\n")
-    print("| quantisation | batch | rows | at once | small batches | chunks |")
+    print("| data type | batch | rows | together | small batches | chunks |")
     print("|---|---|---:|---:|---|---|")
     with TemporaryDirectory() as folder:
         models = QuantizedModels(Path(folder))
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def measure(model: Model) -> list[str]:
-    """The cells of one model."""
+    """Return the cells of one model."""
     tokens = [(7919 * number + 13) % model.vocabulary.size for number in range(TEXT_TOKENS)]
     exactness = model.batch_exactness(PARALLEL)
     slots = model.make_slots(PARALLEL)
@@ -65,15 +65,15 @@ def measure(model: Model) -> list[str]:
     return [
         str(exactness),
         " + ".join(map(str, rows)),
-        _at_once(model.context, tokens),
+        _max_together(model.context, tokens),
         _yes(_small_batches_agree(model.context, tokens)),
         _yes(_chunks_agree(model.context, tokens)),
     ]
 
 
-def _at_once(context: Context, tokens: Sequence[int]) -> str:
-    """The most tokens that can be read at once with the logits that they get one by one."""
-    start, rest = tokens[:START_TOKENS], tokens[START_TOKENS : START_TOKENS + MOST_AT_ONCE]
+def _max_together(context: Context, tokens: Sequence[int]) -> str:
+    """Return the maximum number of tokens that can be decoded together with the same logits as one by one."""
+    start, rest = tokens[:START_TOKENS], tokens[START_TOKENS : START_TOKENS + MAX_TOGETHER]
     alone = _divided(context, start, rest, [1] * len(rest))
     for count in range(2, len(rest) + 1):
         if not _are_equal(_divided(context, start, rest[:count], [count]), alone[:count]):
@@ -88,7 +88,7 @@ def _small_batches_agree(context: Context, tokens: Sequence[int]) -> bool:
 
 
 def _chunks_agree(context: Context, tokens: Sequence[int]) -> bool:
-    """Compare the logits after the prompt and after one more token, which depend on all keys and values."""
+    """Compare the logits after the prompt and after one more token; the latter depend on all keys and values."""
     found = []
     for ends in ((len(tokens),), (64, 128, len(tokens)), (80, len(tokens)), (112, len(tokens))):
         context.truncate(0)
@@ -99,7 +99,7 @@ def _chunks_agree(context: Context, tokens: Sequence[int]) -> bool:
 
 
 def _divided(context: Context, start: Sequence[int], tokens: Sequence[int], sizes: Sequence[int]) -> Rows:
-    """The logits after each token, read behind ``start`` in batches of these sizes."""
+    """Return the logits after each token, read after ``start`` in batches of these sizes."""
     context.truncate(0)
     context.read(start)
     rows: Rows = []
@@ -125,7 +125,7 @@ def _processor() -> str:
 
 
 def _instructions() -> str:
-    """The widest vector instructions that this build of llama.cpp uses."""
+    """Return the widest vector instructions that this build of llama.cpp uses."""
     info = lib.llama_print_system_info().decode()
     return next((name for name in ("AVX512", "AVX2", "SVE", "NEON") if f"{name} = 1" in info), "no vectors")
 

@@ -1,12 +1,12 @@
-"""Tokens a second of our loop against the same loop with llama.cpp's native chain.
+"""Tokens per second of logitsmith's loop, compared with the same loop around llama.cpp's native chain.
 
 python -m benchmarks.generate [--tokens 33] [--rounds 60]
 
-One process, one model, the same threads and the same tokens; the loops take turns. Both call the same
-llama_decode, whose time drifts by more than what is to be measured, so it is timed apart: a token takes the
-median decode of all loops plus the loop's own median time between two decodes, and the ratio compares these
-sums. The plain ratio of the measured times, round by round, stands beside it. 1 means as fast as native; the last
-column compares with our own loop that writes text.
+The loops run in one process with the same model, threads and tokens, and take turns. All call the same
+llama_decode, whose time drifts by more than the difference between the loops. So a token's time is computed as the
+median decode of all loops plus the loop's median time between two decodes, and the ratio compares these sums. The
+ratio of the measured times is printed as well. 1 means as fast as the native chain. The last column compares with
+logitsmith's loop that also writes text.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DEFAULT = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
 SEED = 7
 
 Run = Callable[[], tuple[list[int], list[float]]]
-"""Writes some tokens; returns them and the moments at which each was there."""
+"""Generates tokens; returns the tokens and the times at which each was generated."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="our loop against llama.cpp's native chain")
     parser.add_argument("--tokens", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=60)
@@ -52,7 +52,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
         "default": lambda: _ours(model, prompt, count, None, text.render_text),
         "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, _render_jsonl),
     }
-    tokens = {name: run()[0] for name, run in sides.items()}  # also the warm-up
+    tokens = {name: run()[0] for name, run in sides.items()}  # this also warms up
     same = len({tuple(made) for made in tokens.values()}) == 1
     decodes: list[float] = []
     between: dict[str, list[float]] = {name: [] for name in sides}
@@ -62,7 +62,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
             with DecodeClock() as clock:
                 moments = sides[name]()[1]
             taken = [b - a for a, b in pairwise(moments)]
-            decoding = clock.seconds[-len(taken) :]  # those before are the prompt's
+            decoding = clock.seconds[-len(taken) :]  # without the decodes of the prompt
             decodes += decoding
             between[name] += [all_ - part for all_, part in zip(taken, decoding, strict=True)]
             totals[name].append(sum(taken))
@@ -96,7 +96,7 @@ def _ours(
 
     def watched() -> Iterator[Event]:
         for event in generate(model, prompt, chain, max_tokens=count, top_logprobs=top):
-            yield event  # control comes back when it is rendered
+            yield event  # the caller renders it before this continues
             if isinstance(event, Token):
                 tokens.append(event.chosen.id)
                 moments.append(perf_counter())

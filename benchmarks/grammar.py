@@ -1,11 +1,13 @@
-"""Masks against llama.cpp's grammar sampler, and a whole loop under a JSON Schema against a native one.
+"""Grammar masks compared with llama.cpp's grammar sampler, and generation under a JSON Schema with a native loop.
 
 python -m benchmarks.grammar [--steps 40] [--rounds 20]
 
-Masks: one random path through each grammar, both sides at each step over the whole vocabulary. Loop: llama.cpp's
-chain with the grammar that it makes of the schema, as its own tools run it (draw first, check the token, and only
-if it is refused mask the whole row and draw again), against ours with and without jumping; same process, same
-model, same settings, turn by turn. More than 1 means faster than llama.cpp.
+Masks: along a random path through each grammar, both sides check the entire vocabulary at each step.
+
+Loop: llama.cpp's chain uses the grammar that llama.cpp makes of the schema, as its own tools do: they draw a token
+first, and only if the grammar rejects it, mask the entire row and draw again. It is compared with logitsmith's
+loop with and without jumping, in the same process, with the same model and settings, in turns. More than 1 means
+that logitsmith is faster.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ LONGEST = 300
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description="grammars against llama.cpp's")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=20)
@@ -55,7 +57,7 @@ def main() -> None:
 
 
 def _first_mask(path: object) -> None:
-    """Reading the vocabulary and making the tokenizer, on models that were just loaded."""
+    """Print the times of reading the vocabulary and making the tokenizer, for models that were just loaded."""
     times = []
     for _ in range(5):
         with Model.load(str(path), n_ctx=64) as model:
@@ -68,7 +70,7 @@ def _first_mask(path: object) -> None:
 
 def _masks(model: Model, steps: int) -> None:
     title = f"mask, {model.vocabulary.size:,} tokens"
-    print(f"{title:20} {'compile ms':>10} {'ours µs':>9} {'native µs':>10} {'ratio':>7}")
+    print(f"{title:20} {'compile ms':>10} {'gen µs':>9} {'native µs':>10} {'ratio':>7}")
     ratios = []
     for entry in list_grammars():
         source = entry.path.read_text(encoding="utf-8")
@@ -82,11 +84,11 @@ def _masks(model: Model, steps: int) -> None:
 
 
 def _walk(model: Model, grammar: Grammar, source: str, steps: int) -> tuple[float, float]:
-    """The mean seconds of a mask along random paths, ours and llama.cpp's.
+    """Return the mean seconds of a mask along random paths: logitsmith's, and llama.cpp's.
 
     Args:
-        model: gives the vocabulary.
-        grammar: our compiled grammar.
+        model: the model whose vocabulary is used.
+        grammar: the grammar, compiled by logitsmith.
         source: the same grammar in GBNF, for llama.cpp.
         steps: number of masks.
     """
@@ -133,12 +135,12 @@ def _loops(model: Model, rounds: int) -> None:
 
     sides: dict[str, Callable[[int], int]] = {
         "native": native,
-        "ours, --no-jump": lambda seed: ours(seed, False),
-        "ours": lambda seed: ours(seed, True),
+        "gen, --no-jump": lambda seed: ours(seed, False),
+        "gen": lambda seed: ours(seed, True),
     }
     made: dict[str, list[int]] = {name: [] for name in sides}
     taken: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(-1, rounds):  # the first is the warm-up
+    for turn in range(-1, rounds):  # the first turn warms up
         for name in list(sides) if turn % 2 else reversed(sides):
             began = perf_counter()
             count = sides[name](turn + 1)

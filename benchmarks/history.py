@@ -1,11 +1,11 @@
-"""DRY and the penalties against llama.cpp's own, by the length of the history that they look at.
+"""DRY and the penalties, compared with llama.cpp's, by the length of the history that they search.
 
 python -m benchmarks.history [--rounds 200]
 
-A token costs an accept and an apply. Both sides get the same history, the same logits of the bundled model's
-vocabulary and the same window, and take turns; what is printed is the median of a token. llama.cpp's candidates
-are filled before its clock starts, and the cost of a ctypes call is printed beside. ``cost at 64`` is how much
-dearer a token is than with 64 tokens of history. ``first`` is the one search of the prompt, in milliseconds.
+A token costs one accept and one apply. Both sides get the same history, the same window, and the same logits with
+the bundled model's vocabulary, and take turns; the median of a token is printed. llama.cpp's candidates are filled
+before its time starts, and the time of an empty ctypes call is printed, too. ``cost at 64`` is the ratio of the
+time to the time with 64 tokens of history. ``first`` is the single search of the prompt, in milliseconds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ STEPS: dict[str, dict[str, Any]] = {
     "penalties": {"penalties": {"repeat": 1.1, "frequency": 0.1, "presence": 0.1, "last_n": -1}},
     "dry": {"dry": {"multiplier": 0.8, "breakers": BREAKERS}},
 }
-# How many tokens come round again; the shorter, the more places the end of the history stands at.
+# Number of tokens after which a text repeats. The smaller it is, the more places match the end of the history.
 STYLES: dict[str, int | None] = {"prose": None, "loop of 40": 40, "loop of 2": 2, "loop of 1": 1}
 ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="history-based samplers against llama.cpp's")
     parser.add_argument("--rounds", type=int, default=200)
     rounds = parser.parse_args().rounds
@@ -44,7 +44,7 @@ def main() -> None:
         logits = np.random.default_rng(1).normal(0, 3, size).astype(np.float32)
         print(f"{size:,} tokens; one ctypes call: {_call_cost():.1f} µs")
         print(
-            f"{'sampler':10} {'history':12} {'tokens':>7} {'native µs':>10} {'ours µs':>9} {'ratio':>7}"
+            f"{'sampler':10} {'history':12} {'tokens':>7} {'native µs':>10} {'gen µs':>9} {'ratio':>7}"
             f" {'cost at 64':>11} {'first ms':>9}"
         )
         for name, step in STEPS.items():
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _history(loop: int | None, length: int, size: int) -> list[int]:
-    """Tokens: one sentence of ``loop`` tokens over and over, or with Zipf's frequencies, as words have them."""
+    """Return tokens: ``loop`` tokens repeated many times, or, if it is None, tokens distributed like words."""
     rng = np.random.default_rng(7)
     if loop is not None:
         sentence = rng.integers(1000, size, loop)
@@ -73,14 +73,15 @@ def _history(loop: int | None, length: int, size: int) -> list[int]:
 def _measure(
     model: Model, step: dict[str, Any], logits: NDArray[np.float32], history: list[int], length: int
 ) -> tuple[float, float, float]:
-    """Median µs of a token, native and ours, and the milliseconds of our first search.
+    """Return the median microseconds of a token, llama.cpp's and logitsmith's, and those of the first search in
+    ms.
 
     Args:
-        model: gives the vocabulary.
-        step: the sampler and its parameters, as a chain has them.
+        model: the model whose vocabulary is used.
+        step: the sampler and its parameters, as a chain contains them.
         logits: float32 (V,), the same for each token.
         history: the tokens that are accepted.
-        length: number of tokens that count as the prompt; the others are measured one by one.
+        length: number of tokens that count as the prompt; the other tokens are measured one by one.
     """
     native = _native(model, step, logits, history[:length])
     ours, first = _ours(model, step, logits, history[:length])
@@ -142,7 +143,7 @@ def _native(
 
 
 def _call_cost() -> float:
-    """The median µs of a call through ctypes that does next to nothing."""
+    """Return the median microseconds of an almost empty ctypes call."""
     times = []
     for _ in range(1000):
         began = perf_counter()

@@ -1,9 +1,9 @@
-"""A token from weights in huge pages against one from weights in a mapped file.
+"""The time of a token if the weights are in huge pages, compared with weights in a mapped file.
 
 python -m benchmarks.huge_pages [-m FILE] [--rounds 20] [--tokens 20]
 
-Both models are loaded in one process, and take turns in writing some tokens; compared are the medians of the
-rounds. Then both are loaded in turns.
+Both models are loaded in one process, and take turns in generating tokens; the medians of the rounds are compared.
+Then the times of loading both are compared, in turns.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .quartiles import quartiles
 
 _PROMPT = "The lighthouse keeper wrote in his journal that the storm"
 _TOKEN = 253
-"""Any will do: the time does not depend on it."""
+"""Token that is decoded again and again; the time does not depend on it."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="weights in huge pages against a mapped file")
     parser.add_argument("-m", "--model", type=Path, default=locate()[0])
     parser.add_argument("--rounds", type=int, default=20)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def seconds_per_token(model: Model, count: int) -> float:
-    """The mean time of a token after the prompt, of so many."""
+    """Return the mean time of a token after the prompt; ``count``: number of tokens."""
     context = model.context
     context.read(model.vocabulary.tokenize_prompt(_PROMPT.encode()))
     began = perf_counter()

@@ -1,11 +1,11 @@
-"""What logprobs cost: while writing, and over a prompt, where llama-cpp-python is the peer.
+"""The cost of logprobs, while generating and for a prompt, where llama-cpp-python is the peer.
 
 python -m benchmarks.logprobs [--tokens 65] [--rounds 20] [--prompt 2000] [--memory]
 
-Writing: `--logprobs 20` as jsonl against the same run with none, in turns; decode is timed apart, as in
-`benchmarks.generate`. Prompt: the tokens a second of scoring against reading the same prompt without logits, in
-the same pieces and in the usual ones. Memory: the peak above the loaded model, each in its own process;
-llama-cpp-python runs `Llama(logits_all=True).create_completion(echo=True, logprobs=5)`.
+Generating: `--logprobs 20` as jsonl, compared in turns with the same run without logprobs; decodes are timed
+separately, as in `benchmarks.generate`. Prompt: tokens per second of scoring, compared with reading the same
+prompt without logits, in chunks of the same size and of the usual size. Memory: the peak above the loaded model,
+in separate processes; llama-cpp-python runs `Llama(logits_all=True).create_completion(echo=True, logprobs=5)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="the cost of logprobs")
     parser.add_argument("--tokens", type=int, default=65)
     parser.add_argument("--rounds", type=int, default=20)
@@ -60,7 +60,7 @@ def _writing(model: Model, count: int, rounds: int) -> None:
         for name in list(kinds) if turn % 2 else reversed(kinds):
             with DecodeClock() as clock:
                 moments = _write(model, count, kinds[name])
-            if turn:  # the first round is the warm-up
+            if turn:  # the first round warms up
                 taken = [b - a for a, b in pairwise(moments)]
                 decoding = clock.seconds[-len(taken) :]
                 decodes += decoding
@@ -100,9 +100,9 @@ def _reading(model: Model, count: int, rounds: int) -> None:
 
     runs: dict[str, Callable[[], object]] = {
         "reading, no logits": lambda: plain(False),
-        "the same, in small pieces": lambda: plain(True),
+        "the same, in small chunks": lambda: plain(True),
         "scoring, chosen only": lambda: list(score_prompt(model, ids)),
-        "scoring, 5 likeliest": lambda: list(score_prompt(model, ids, LogprobRequest(5))),
+        "scoring, top 5": lambda: list(score_prompt(model, ids, LogprobRequest(5))),
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
@@ -145,7 +145,7 @@ def peak():
 
 def _memory(path: str, count: int) -> None:
     print(f"\n{'peak memory above the model':28} {'MB':>9}")
-    for name, program in (("ours", _OURS), ("llama-cpp-python", _THEIRS)):
+    for name, program in (("logitsmith", _OURS), ("llama-cpp-python", _THEIRS)):
         script = f"{_PEAK}{program}\nprint(peak() - before)"
         done = subprocess.run(
             [sys.executable, "-c", script, path, str(count)], check=True, capture_output=True, text=True

@@ -1,12 +1,16 @@
-"""Writing with guesses from the text so far against writing without.
+"""Generating with draft tokens from the text so far (`lookup`), compared with generating without.
 
 python -m benchmarks.lookup [--tokens 120] [--seeds 5] [PROMPT ...]
 
-The same prompts, presets and seeds run with and without `lookup`, in turns. The table has the speed ratio (tokens
-per second with `lookup` over those without, the median and the quartiles over the seeds), how many tokens were
-guessed, the share of these that was right, how many runs gave the same tokens as without, and after how many
-tokens of prompt and answer the first of the others differed: beyond 256 tokens llama.cpp computes a single token
-with a different kernel. At the end, what a batch of so many tokens costs, in tokens that are read one by one.
+The same prompts, presets and seeds run with and without `lookup`, in turns. The columns of the table:
+
+- the speed ratio, tokens per second with `lookup` divided by those without: median and quartiles over the seeds
+- the number of draft tokens, and the share of them that was accepted
+- the number of runs that generated the same tokens as without `lookup`
+- if a run differed, the number of equal tokens of prompt and answer before the first difference: beyond 256
+  tokens, llama.cpp computes a single token with a different kernel
+
+Below the table, the time of a batch of tokens is given as the number of tokens that could be decoded one by one.
 """
 
 from __future__ import annotations
@@ -52,12 +56,12 @@ _FIELDS = {
 }
 _RECORD = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False}
 _SCHEMA = {"type": "array", "items": _RECORD, "minItems": 6, "maxItems": 6}
-_ASKED = {
+_CHAT_PROMPTS = {
     "chat": "How do I look after a house plant?",
     "summary": f"Summarise this text in one sentence:\n\n{_ARTICLE}",
     "repetition": f"Repeat this text word for word:\n\n{_ARTICLE}",
 }
-"""Questions, which the model's chat template formats."""
+"""Messages of a user, which the model's chat template formats."""
 _PLAIN = {
     "story": "Once upon a time, in a lighthouse by the sea, there lived",
     "code": _CODE,
@@ -70,7 +74,7 @@ _BATCHES = (2, 3, 4, 5, 8, 12, 16)
 
 
 class _Run(NamedTuple):
-    """What a run wrote, and how fast."""
+    """The outcome of a run: its tokens and their time."""
 
     prompt_tokens: int
     tokens: list[int]
@@ -83,8 +87,8 @@ class _Run(NamedTuple):
 
 
 def main() -> None:
-    """Measure and print."""
-    names = (*_PLAIN, *_ASKED)
+    """Measure, and print the table."""
+    names = (*_PLAIN, *_CHAT_PROMPTS)
     parser = argparse.ArgumentParser(description="prompt lookup against none")
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=f"{', '.join(names)} [all]")
     parser.add_argument("--tokens", type=int, default=120)
@@ -101,10 +105,10 @@ def main() -> None:
 
 
 def _compare(model: Model, name: str, preset: str, options: argparse.Namespace) -> None:
-    """Measure a prompt with a preset, and print a line for each length of guesses."""
+    """Measure a prompt with a preset, and print a line for each draft length."""
     write = _writer(model, name, preset, options.tokens)
     runs: dict[int, list[_Run]] = {most: [] for most in (0, *_GUESSES)}
-    write(0, 1)  # the warm-up
+    write(0, 1)  # warms up
     for seed in range(1, options.seeds + 1):
         for most in list(runs) if seed % 2 else reversed(runs):
             runs[most].append(write(most, seed))
@@ -125,17 +129,19 @@ def _compare(model: Model, name: str, preset: str, options: argparse.Namespace) 
 
 
 def _writer(model: Model, name: str, preset: str, count: int) -> Callable[[int, int], _Run]:
-    """What writes a text, with this length of guesses and this seed."""
-    asked = _ASKED.get(name)
-    prompt = _PLAIN[name] if asked is None else format_chat(model, [{"role": "user", "content": asked}])
+    """Return a function that generates a text with this draft length and this seed."""
+    chat_prompt = _CHAT_PROMPTS.get(name)
+    prompt = (
+        _PLAIN[name] if chat_prompt is None else format_chat(model, [{"role": "user", "content": chat_prompt}])
+    )
     has_schema = name == "JSON, schema"
     grammar = compile_grammar(json.dumps(_SCHEMA), model.vocabulary, kind="json_schema") if has_schema else None
 
-    def write(most: int, seed: int) -> _Run:
+    def write(max_draft_tokens: int, seed: int) -> _Run:
         tokens, prompt_tokens = [], 0
         chain = build(_CHAINS[preset], seed=seed, vocab=model.vocabulary)
         constraint: Constraint | None = None if grammar is None else grammar.start()
-        for event in generate(model, prompt, chain, constraint, max_tokens=count, lookup=most):
+        for event in generate(model, prompt, chain, constraint, max_tokens=count, lookup=max_draft_tokens):
             if isinstance(event, Start):
                 prompt_tokens = event.prompt_tokens
             elif isinstance(event, Token):
@@ -148,7 +154,7 @@ def _writer(model: Model, name: str, preset: str, count: int) -> Callable[[int, 
 
 
 def _first_difference(run: _Run, other: _Run) -> int | None:
-    """How many tokens of prompt and answer are equal before the first that differs; None without one."""
+    """Return how many tokens of prompt and answer precede the first difference; None if the runs are equal."""
     if run.tokens == other.tokens:
         return None
     pairs = enumerate(zip(run.tokens, other.tokens, strict=False))
@@ -157,7 +163,7 @@ def _first_difference(run: _Run, other: _Run) -> int | None:
 
 
 def _batch_costs(model: Model) -> str:
-    """The time of a batch with all its logits, divided by that of one token, for several numbers of tokens."""
+    """Return, for several batch sizes, the time of a batch with all logits divided by the time of a token."""
     context = model.context
     context.read(model.vocabulary.tokenize_prompt(_CODE.encode()))
     length, times = len(context.tokens), {count: list[float]() for count in (1, *_BATCHES)}

@@ -1,11 +1,11 @@
-"""The time of `gen models`: thousands of files with small headers, and hundreds with whole vocabularies.
+"""The time of `gen models` with thousands of files with small headers, and hundreds with complete vocabularies.
 
 python -m benchmarks.models [--files 3000] [--vocabularies 300]
 
-The files lie as in LM Studio's folder. Their metadata and tensor descriptions are those of real models of 12 to 32
-layers, the tensors' data are holes. `--vocabularies` of them have 32,000 to 152,000 tokens with merges, which
-takes 1 GB of disk. Prints the processor seconds for finding files and for reading headers, and what the ``gguf``
-package takes for one header of each kind.
+The files are in folders as LM Studio writes them. Their metadata and tensor descriptions are those of real models
+with 12 to 32 layers; the data of the tensors are holes in the files. `--vocabularies` of the files have 32,000 to
+152,000 tokens with merges, which takes 1 GB of disk. The processor seconds for finding files and for reading
+headers are printed, and the time that the ``gguf`` package takes for one header of each kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ F32, Q4_K = 0, 12
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="the time of a list of models")
     parser.add_argument("--files", type=int, default=3000)
     parser.add_argument("--vocabularies", type=int, default=300)
@@ -61,7 +61,7 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _write(path: Path, tokens: int, layers: int) -> None:
-    """Write a header, and a hole where the tensors' data would be."""
+    """Write a header, followed by a hole in place of the tensors' data."""
     texts = [f"t{number * 2654435761 % 2**32:x}"[: 3 + number % 6].encode() for number in range(tokens)]
     pairs = [
         _pair("general.architecture", STRING, _string(b"llama")),

@@ -1,4 +1,4 @@
-"""llama.cpp's own grammar sampler, through ctypes: the peer of the benchmarks, and the oracle of the tests."""
+"""llama.cpp's grammar sampler, called through ctypes: the peer of benchmarks, and the reference of tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class Rows:
-    """A llama_token_data_array with room for the whole vocabulary."""
+    """A llama_token_data_array that fits the entire vocabulary."""
 
     def __init__(self, size: int) -> None:
         self.rows = np.zeros(size, dtype=_ROW)
@@ -23,7 +23,12 @@ class Rows:
         self.array.data = ctypes.cast(self.rows.ctypes.data, ctypes.POINTER(lib.llama_token_data))
 
     def fill(self, logits: object, ids: NDArray[np.int32] | None = None) -> NDArray[Any]:
-        """Put tokens in, all of them in order or these, with these logits; returns the rows that are filled."""
+        """Write tokens with these logits, and return their rows.
+
+        Args:
+            logits: the logits, one per token.
+            ids: the tokens; None for the entire vocabulary.
+        """
         ids = self.ids if ids is None else ids
         rows = self.rows[: len(ids)]
         rows["id"] = ids
@@ -33,11 +38,21 @@ class Rows:
 
 
 class NativeGrammar:
-    """One text under a grammar. ``vocabulary`` is llama.cpp's handle; ``refused``: it is wrong there."""
+    """The state of llama.cpp's grammar after a text.
+
+    Args:
+        vocabulary: llama.cpp's handle of the vocabulary.
+        size: number of tokens in the vocabulary.
+        source: the grammar, in GBNF.
+        root: name of the root rule.
+
+    Attributes:
+        is_rejected: whether llama.cpp rejects the grammar.
+    """
 
     def __init__(self, vocabulary: object, size: int, source: str, root: str = "root") -> None:
         self._handle = lib.llama_sampler_init_grammar(vocabulary, source.encode(), root.encode())
-        self.refused = not self._handle
+        self.is_rejected = not self._handle
         self._rows = Rows(size)
 
     def __enter__(self) -> NativeGrammar:
@@ -47,25 +62,25 @@ class NativeGrammar:
         self.close()
 
     def mask(self, ids: Sequence[int] | None = None) -> Any:
-        """The tokens allowed next, bool (V,), or for these ids only."""
+        """Return the tokens that the grammar allows next, bool (V,), or for these ids only."""
         rows = self._rows.fill(0.0, None if ids is None else np.asarray(ids, dtype=np.int32))
         self.restrict(self._rows)
         return rows["logit"] == 0
 
     def restrict(self, rows: Rows) -> None:
-        """Set the logits of what is not allowed to -inf."""
+        """Set the logits of tokens that the grammar does not allow to -inf."""
         lib.llama_sampler_apply(self._handle, ctypes.byref(rows.array))
 
     def allows(self, token: int) -> bool:
-        """Is this one token allowed?"""
+        """Return whether the grammar allows this token."""
         return bool(self.mask([token])[0])
 
     def accept(self, token: int) -> None:
-        """Move on by a token that is allowed; any other would end the process."""
+        """Accept a token that the grammar allows; llama.cpp ends the process for another token."""
         lib.llama_sampler_accept(self._handle, token)
 
     def close(self) -> None:
-        """Free it."""
+        """Free the sampler."""
         if self._handle:
             lib.llama_sampler_free(self._handle)
             self._handle = None

@@ -1,4 +1,4 @@
-"""The peers of the benchmarks: the same decoding, with llama.cpp's own chain and grammar choosing the tokens."""
+"""The peers of the benchmarks: loops in which llama.cpp's chain and grammar choose the tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .native_grammar import NativeGrammar, Rows
 
 
 class DecodeClock:
-    """While inside, notes the seconds of every llama_decode, whoever calls it. ``now``: the clock that is read."""
+    """While inside, records the seconds of every llama_decode; ``now``: the clock that is used."""
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self._now = now
@@ -38,7 +38,7 @@ class DecodeClock:
 
 
 class NativeLoop:
-    """llama.cpp's chain for the preset ``default``, sampling from a context of a loaded model."""
+    """llama.cpp's chain for the preset ``default``, which samples from the context of a loaded model."""
 
     def __init__(self, model: Model, seed: int) -> None:
         params = lib.llama_sampler_chain_default_params()
@@ -56,7 +56,7 @@ class NativeLoop:
     def run(
         self, prompt: list[int], count: int, ends: frozenset[int] = frozenset()
     ) -> tuple[list[int], list[float]]:
-        """Write ``count`` tokens, or up to one of ``ends``; returns them and the moments when each was there."""
+        """Generate ``count`` tokens, or up to one of ``ends``. Return the tokens and the time of each."""
         context = self._model.context
         context.read(prompt)
         lib.llama_sampler_reset(self._chain)
@@ -72,7 +72,7 @@ class NativeLoop:
                 break
             one[0] = token
             lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))
-        # What was decoded behind the context's back is not in its list: let it read everything afresh.
+        # The context does not know what was decoded here, so it must not reuse anything.
         native.truncate_sequence(0)
         context.tokens.clear()
         return tokens, moments
@@ -83,12 +83,12 @@ class NativeLoop:
 
 
 class NativeGrammarLoop(NativeLoop):
-    """llama.cpp's chain under a grammar: a token is drawn, checked, and if refused drawn again under a mask."""
+    """llama.cpp's chain under a grammar. A token is drawn and checked; if rejected, it is drawn under a mask."""
 
     def __init__(self, model: Model, seed: int, grammar: str) -> None:
         super().__init__(model, seed)
         self._grammar = NativeGrammar(model._native.vocabulary.handle, model.vocabulary.size, grammar)
-        assert not self._grammar.refused
+        assert not self._grammar.is_rejected
         self._rows = Rows(model.vocabulary.size)
 
     def __enter__(self) -> NativeGrammarLoop:
@@ -98,14 +98,14 @@ class NativeGrammarLoop(NativeLoop):
         self._grammar.__exit__()
         self.close()
 
-    def write(self, prompt: list[int], most: int) -> int:
-        """Write until the text ends, or this many tokens; returns how many there were."""
+    def write(self, prompt: list[int], max_tokens: int) -> int:
+        """Generate until the text ends, or up to ``max_tokens`` tokens. Return the number of tokens."""
         context = self._model.context
         context.read(prompt)
         native: Any = context._native
         one = (lib.llama_token * 1)()
         count = 0
-        while count < most:
+        while count < max_tokens:
             count += 1
             token = self._draw(native.logits())
             if lib.llama_vocab_is_eog(self._model._native.vocabulary.handle, token):

@@ -1,4 +1,4 @@
-"""The quartiles of what was measured."""
+"""Quartiles of measured values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the lower quartile, the median and the upper quartile; a single value is all three.
 
-    They lie among the values: between two values, it is a quarter, a half and three quarters of the way.
+    They are never outside the values: between two values, they are at a quarter, a half and three quarters.
     """
     if len(values) == 1:
         return values[0], values[0], values[0]

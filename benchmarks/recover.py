@@ -1,12 +1,13 @@
-"""What each method costs on llama.cpp's real server: calls, seconds, error; beside openlogprobs' counts.
+"""The cost of each recovery method on llama.cpp's real server: calls, seconds and error; with openlogprobs'
+counts.
 
 python -m benchmarks.recover [--tokens 300] [--whole]
 
-openlogprobs (PyPI 0.0.1; Finlayson, "Obtaining logprobs from an LLM API") names v calls for one token a call, and
-v/k calls for k tokens a call, with v tokens in the vocabulary and k in the window. Ours are for the whole
-vocabulary: counted where a method is run over all tokens, elsewhere from the calls of --tokens random ones. The
-error is the largest difference to the server's own row. In flight: the same tokens with 1, 4 and 8 calls at
-once, in one slot and in any of 8.
+openlogprobs (PyPI 0.0.1; Finlayson, "Obtaining logprobs from an LLM API") needs v calls with one token per call,
+and v/k calls with k tokens per call, for a vocabulary of v tokens and k shown logprobs. Logitsmith's counts are
+for the entire vocabulary: measured if a method is run for all tokens, and otherwise computed from the calls for
+--tokens random tokens. The error is the largest difference to the server's row. Concurrent calls: the same tokens
+with 1, 4 and 8 concurrent calls, in one slot and in any of 8 slots.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ EPS = 1e-3
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description="calls and seconds of each method")
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--whole", action="store_true", help="run parallel over the whole vocabulary")
@@ -54,7 +55,7 @@ def main() -> None:
 
 @contextmanager
 def served(slots: int) -> Iterator[str]:
-    """llama.cpp's server with the bundled model."""
+    """Run llama.cpp's server with the bundled model, and yield its address."""
     process, url = start(slots=slots)
     try:
         yield url
@@ -64,7 +65,7 @@ def served(slots: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Line:
-    """One method: the result, how long it took, the calls for all tokens, and the peer's."""
+    """A line of the table: a method's result, its seconds, its calls for all tokens, and the peer's calls."""
 
     name: str
     recovery: Recovery
@@ -116,7 +117,7 @@ def _methods(url: str, basis: Basis, count: int, all_tokens: bool) -> None:
     recovery, seconds = run(WINDOW, post=False, method="forced", tokens=some)
     _Line("forced", recovery, seconds, scaled(recovery, count), size).show(_server_row(url, size, False))
     recovery, seconds = run(0, tokens=few, settings=RecoverySettings(bisection_error_nats=EPS))
-    # openlogprobs halves [0, 32] for each token, after a call without a bias and one with 32.
+    # openlogprobs bisects [0, 32] for each token, after one call without a bias and one with a bias of 32.
     peer = size * (2 + ceil(log(32 / EPS, 2)))
     _Line(f"bisection to {EPS:g}", recovery, seconds, scaled(recovery, len(few)), peer).show(row)
     recovery, seconds = run(WINDOW, top_count=100)
@@ -149,9 +150,9 @@ def _in_flight(url: str, count: int) -> None:
 
 
 def _server_row(url: str, size: int, post: bool) -> NDArray[np.float64]:
-    """The server's own logprobs of all tokens."""
+    """Return the logprobs of all tokens that the server itself reports."""
     body = {"prompt": PROMPT, "n_predict": 1, "n_probs": size, "post_sampling_probs": post, "samplers": []}
-    for _ in range(2):  # the second time the prompt's beginning is read, as in every other call
+    for _ in range(2):  # the second call reuses the prompt's beginning, as every later call does
         answer = httpx.post(f"{url}/completion", json={**body, "temperature": 1, "id_slot": 0}, timeout=300).json()
     step = answer["completion_probabilities"][0]
     row = np.full(size, np.nan)

@@ -1,10 +1,10 @@
-"""The cost of sampling at scale: many slots and a large vocabulary, where the forward pass is small as on a GPU.
+"""The cost of sampling with many slots and a large vocabulary, where the forward pass is short, as on a GPU.
 
 python -m benchmarks.scale [--slots 32] [--vocabulary 151936] [--rounds 3]
 
-A model of random weights is written, with two narrow layers. First `gen batch` and llama-server take turns, as in
-`benchmarks.server`. Then such requests run in this process, and the wall time of their steps is divided:
-llama.cpp's decodes, the chains, and all else (events, text, Python's own).
+A model with random weights and two narrow layers is written. First `gen batch` and llama-server take turns, as in
+`benchmarks.server`. Then such requests run in this process, and the wall time of their steps is divided into
+llama.cpp's decodes, the chains, and everything else (events, text, Python).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _THREADS = 2
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description="the cost of sampling at scale")
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--vocabulary", type=int, default=151_936)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _requests(number: int, total: int) -> list[Request]:
-    """Requests with prompts of token ids: the model has no words."""
+    """Return requests with prompts of token ids, because the model has no words."""
     return [
         request._replace(prompt=[(7919 * number + 31 * index + 977 * place) % 30_000 for place in range(20)])
         for index, request in enumerate(make_requests("short", number, total))
@@ -52,7 +52,7 @@ def _requests(number: int, total: int) -> list[Request]:
 def _compare(model: str, slots: int, rounds: int) -> None:
     speeds, processor = [], []
     with running_server(model, slots) as server, running_batch(model, slots) as batch:
-        for number in range(rounds + 1):  # the first one warms up
+        for number in range(rounds + 1):  # the first round warms up
             requests = _requests(number, 2 * slots)
             turns = [(server, 0), (batch, 1)][:: 1 if number % 2 else -1]
             peer, own = (turn for _, turn in sorted((order, runner.answer(requests)) for runner, order in turns))
@@ -64,7 +64,7 @@ def _compare(model: str, slots: int, rounds: int) -> None:
 
 
 def _divide(path: Path, requests: list[Request], slots: int) -> None:
-    """Print where the wall time of a batch goes."""
+    """Print the parts of a batch's wall time."""
     decoding = 0.0
     run = NativeContext._run
 

@@ -1,17 +1,20 @@
-"""`gen batch` against llama-server: many requests at once, with the same slots, chain, seeds and threads.
+"""`gen batch` compared with llama-server: many concurrent requests, with the same slots, chain, seeds and threads.
 
 python -m benchmarks.server [--rounds 3] [--requests 32] [--slots 8] [--variant NAME ...]
 
-Both are started once and run warm: the server answers its `/completion`, asked by as many clients as it has slots;
-`gen batch` reads lines from a pipe, and gets those of a turn when the turn begins. A turn is timed from the first
-request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
-round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
-Then, warm, each side is asked as many requests as it has slots, and the same prompts again, which is timed: both
-may keep what they have read. Beside the wall time, the processor time of each process is compared, by the token.
-Texts do not end by themselves, so both make the same number of tokens. Under a JSON Schema they end where they
-end, and the tokens made are counted. Where one side's answers are shorter, more of its time goes into reading
-prompts, and its tokens a second fall; so the requests a second are compared as well. The clients' processor time
-is told, since they share the cores. The peer is built by `python -m benchmarks.build_llama_cpp`.
+Both are started once. The server answers requests to `/completion` from as many clients as it has slots; `gen
+batch` reads lines from a pipe, and gets the lines of a turn when the turn begins. A turn is timed from the first
+request to the last answer. Both take turns in each round, and the medians of the rounds' ratios are compared. Each
+round has other prompts, so that neither a prompt nor a common beginning is kept from an earlier round.
+
+Then each side gets as many requests as it has slots, and the same prompts again. The second time is measured: both
+may keep what they have read.
+
+The processor time of each process is compared, too, per token. It includes no clients, whose processor time is
+printed, because they share the cores. Texts do not end by themselves, so both sides generate the same number of
+tokens. Under a JSON Schema, texts end when they are complete, and the generated tokens are counted. A side with
+shorter answers needs more of its time for prompts, and generates fewer tokens per second, so requests per second
+are compared as well. Build the peer with `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ _START_SECONDS = 60
 
 
 class Turn(NamedTuple):
-    """What became of all requests: the tokens of each, the seconds, and processor times in seconds."""
+    """The outcome of a turn: the token count of each request, the seconds, and the processor times in seconds."""
 
     tokens: dict[str, int]
     seconds: float
@@ -54,23 +57,23 @@ class Turn(NamedTuple):
 
     @property
     def processor_ms(self) -> float:
-        """Milliseconds of a processor for each token."""
+        """Processor milliseconds per token."""
         return 1e3 * self.process_seconds / sum(self.tokens.values())
 
     @property
     def speed(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return sum(self.tokens.values()) / self.seconds
 
 
 class Server:
-    """llama-server, and clients that ask it."""
+    """llama-server, and the clients that send requests to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, slots: int) -> None:
         self._process, self._port, self._slots = process, port, slots
 
     def answer(self, requests: Sequence[Request]) -> Turn:
-        """Ask for all, as many at a time as there are slots."""
+        """Send all requests, as many at a time as there are slots."""
         waiting: SimpleQueue[Request] = SimpleQueue()
         for request in requests:
             waiting.put(request)
@@ -83,7 +86,7 @@ class Server:
         return Turn(tokens, seconds, client_seconds, _seconds_of(self._process) - process_began)
 
     def _ask(self, waiting: SimpleQueue[Request], tokens: dict[str, int]) -> None:
-        """Ask one after the other, over one connection."""
+        """Send one request after another over one connection."""
         connection = HTTPConnection("127.0.0.1", self._port)
         try:
             while True:
@@ -101,7 +104,7 @@ class Server:
 
 @contextmanager
 def running_server(model: str, slots: int) -> Iterator[Server]:
-    """Start llama-server, and end it."""
+    """Run llama-server while inside."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -135,7 +138,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 class Batch:
-    """`gen batch`, which reads requests from a pipe and writes results into another."""
+    """`gen batch`, which reads requests from one pipe and writes results to another."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -159,14 +162,14 @@ class Batch:
 
 
 def _seconds_of(process: subprocess.Popen[bytes]) -> float:
-    """The processor time that a process has used so far, with all its threads."""
+    """Return the processor time that a process has used so far, with all its threads."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def running_batch(model: str, slots: int) -> Iterator[Batch]:
-    """Start `gen batch`, and end its input."""
+    """Run `gen batch` while inside."""
     sizes = ("-np", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS)
     command = (sys.executable, "-m", "logitsmith.cli", "batch", "-", "-m", model, *sizes)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -175,7 +178,7 @@ def running_batch(model: str, slots: int) -> Iterator[Batch]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="gen batch against llama-server")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=32)

@@ -1,4 +1,4 @@
-"""The requests of `benchmarks.server`, and how each side is asked."""
+"""The requests of `benchmarks.server`, and their form for each side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 _SCHEMA_TOKENS = 96
-"""The most tokens of an answer that has to fit the schema; most end before."""
+"""Maximum tokens of an answer under a schema; most answers end before."""
 CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
 _SERVERS_CHAIN = {
     "samplers": ["top_k", "top_p", "min_p", "temperature"],
@@ -32,7 +32,7 @@ _SERVERS_CHAIN = {
 
 
 class Request(NamedTuple):
-    """A request, for both."""
+    """A request, for both sides."""
 
     id: str
     prompt: str | list[int]
@@ -42,9 +42,9 @@ class Request(NamedTuple):
 
 
 def make_requests(variant: str, number: int, total: int) -> list[Request]:
-    """The requests of round ``number``, half as many with long prompts.
+    """Return the requests of round ``number``; half as many with long prompts.
 
-    All prompts of a round differ at once from those of other rounds.
+    The prompts of different rounds differ from their first token on.
     """
     kind, _, schema = variant.partition(" + ")
     requests = []
@@ -61,7 +61,7 @@ def make_requests(variant: str, number: int, total: int) -> list[Request]:
 
 
 def server_body(request: Request) -> bytes:
-    """Return what llama-server is asked."""
+    """Return the body of a request to llama-server."""
     body: dict[str, Any] = {
         "prompt": request.prompt,
         "seed": request.seed,
@@ -75,7 +75,7 @@ def server_body(request: Request) -> bytes:
 
 
 def batch_line(request: Request) -> bytes:
-    """Return what `gen batch` is asked."""
+    """Return the line of a request to `gen batch`."""
     line: dict[str, Any] = {
         "id": request.id,
         "prompt": request.prompt,

@@ -1,11 +1,11 @@
-"""How soon `gen` starts, and how much memory it takes, beside bare processes that do the same.
+"""The time and memory that `gen` takes to start, compared with plain processes that load the same libraries.
 
 python -m benchmarks.start [--rounds 20]
 
-Each command and its peer are started in turn; what counts is the median of the ratios, round by round, of the time
-by the clock and of the processor's. The peer of `gen --help` imports its two libraries, that of a completion in a
-shell one of them; that of `gen -n 1` imports llama-cpp-python and loads the same model with the same context.
-Memory is the highest resident set while 64 tokens are written in a context of 2,048.
+Each command and its peer are started in turns; the medians of the rounds' ratios are printed, for wall time and
+processor time. The peer of `gen --help` imports the two libraries that it needs, and the peer of a completion in a
+shell imports one of them. The peer of `gen -n 1` imports llama-cpp-python and loads the same model with the same
+context. Memory is the maximum resident set while 64 tokens are generated in a context of 2,048.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logitsmith.engine import locate
 
 LOAD = "from llama_cpp import Llama; model = Llama({path!r}, n_ctx=2048, n_batch=512, verbose=False)"
 WRITE = "; ids = model.tokenize(b'Hello'); [token for token, _ in zip(model.generate(ids), range(64))]"
-# The same without `Llama`, which copies the weights into a new layout beside the file; gen leaves that out.
+# The same without `Llama`, which also copies the weights to a new layout; gen does not.
 PLAIN = """
 import llama_cpp as lib
 lib.llama_backend_init()
@@ -38,14 +38,14 @@ for _ in range(64):
 """
 GEN = [sys.executable, "-m", "logitsmith.cli"]
 COMPLETION = ["env", "_GEN_COMPLETE=bash", "_GEN_COMPLETE_LINE=gen Hello -P "]
-"""What a shell asks at a Tab."""
+"""The command that a shell runs when Tab is pressed."""
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Modules are compiled at the first start, as for a user."""
 PROMPT = ["Hello", "-c", "2048"]
 
 
 class Cost(NamedTuple):
-    """What a process took: seconds by the clock, seconds of the processors, and bytes at most."""
+    """The cost of a process: wall seconds, processor seconds, and maximum resident bytes."""
 
     clock: float
     processor: float
@@ -53,7 +53,7 @@ class Cost(NamedTuple):
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="the start of gen, and its memory")
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
@@ -66,7 +66,7 @@ def main() -> None:
     }
     print(f"{'start':34} {'ms':>6} {'peer':>6} {'ratio':>6} {'processor ms':>13} {'peer':>6} {'ratio':>6}")
     for name, (ours, peer) in pairs.items():
-        _cost(ours), _cost(peer)  # bytecode is written, and files are in memory
+        _cost(ours), _cost(peer)  # so that bytecode is written, and files are in the page cache
         costs = [(_cost(ours), _cost(peer)) for _ in range(rounds)]
         line = f"{name:34}"
         for side, width in (("clock", 6), ("processor", 13)):

@@ -1,13 +1,16 @@
-"""Structured output: a whole `gen` against a whole llama-completion, under llama.cpp's own example grammars.
+"""Structured output of `gen`, compared with llama-completion, under llama.cpp's example grammars.
 
 python -m benchmarks.structured [--rounds 5] [--tokens 128] [--greedy] [EXAMPLE ...]
 
-Both run the bundled model with the same prompt, grammar, chain, seed and threads, and take turns. The speed of
-writing is the number of tokens after the first divided by the time that a run takes longer than one of one token,
-so that starts do not count; the start, with the grammar's, is that one token. Beside the ratios stand the tokens
-that each wrote, how many of ours were forced, and the length of the text that both began with. After llama.cpp
-refused a token it draws again, which moves its random numbers on: only ``--greedy`` texts agree. Under a schema it
-lets the model choose blanks. The peer and its grammars come from `python -m benchmarks.build_llama_cpp`.
+Both programs run the bundled model with the same prompt, grammar, chain, seed and threads, and take turns. The
+speed of generation is the number of tokens after the first, divided by the time that the run takes longer than a
+run of one token, so that the start does not count. The start, which includes compiling the grammar, is the run of
+one token.
+
+The table shows the ratios, the number of tokens that each program generated, how many of gen's tokens were forced,
+and the length of the common beginning of both texts. If llama.cpp's grammar rejects a token, another one is drawn,
+which advances the random numbers, so only ``--greedy`` texts are equal. Under a schema, llama.cpp's grammar lets
+the model choose spaces. The peer and its grammars come from `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ _SIDES = ("llama-completion", "gen")
 
 @dataclass(frozen=True)
 class _Text:
-    """What a command wrote: the text, its tokens without an end token, and how many of these were forced."""
+    """The output of a command: its text, its tokens without an end token, and how many of these were forced."""
 
     text: str
     tokens: int
@@ -58,13 +61,13 @@ class _Text:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description="gen against llama-completion, under grammars")
     parser.add_argument("examples", nargs="*", help="their names [all]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument(
-        "--greedy", action="store_true", help="take the likeliest token, instead of the default chain"
+        "--greedy", action="store_true", help="take the most likely token, instead of the default chain"
     )
     options = parser.parse_args()
     chain = ("--temp", "0") if options.greedy else ()
@@ -81,13 +84,13 @@ def main() -> None:
 
 
 def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[float, float]:
-    """Measure one example, and print its line. Returns the ratios of speeds and of times of a start.
+    """Measure one example, and print its line. Return the ratios of speeds and of start times.
 
     Args:
-        name: the example's name.
-        chain: the flags of both that choose the chain.
-        count: tokens at most.
-        rounds: how often each side takes its turn.
+        name: name of the example.
+        chain: the flags of both programs that choose the chain.
+        count: maximum number of tokens.
+        rounds: number of turns of each side.
     """
     commands = {side: (*command, *chain) for side, command in zip(_SIDES, _commands(name), strict=True)}
     peer, own = _peer_text(commands["llama-completion"], count), _own_text(commands["gen"], count)
@@ -109,20 +112,20 @@ def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[
 
 
 def _equal_length(text: str, other: str) -> int:
-    """How many characters the beginnings of both texts have in common."""
+    """Return the number of characters in the common beginning of both texts."""
     pairs = zip(text, other, strict=False)
     return next((n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(text), len(other)))
 
 
 def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command lines of an example, the peer's and ours, without the chain and the length."""
+    """Return the command lines of an example, the peer's and gen's, without the chain and the length."""
     if name in _PROMPTS:
         prompt, grammar = _PROMPTS[name], ("--grammar-file", str(example_grammar(name)))
     else:
         prompt, grammar = _PROMPTS["json"], ("-j", json.dumps(_SCHEMAS[name]))
     model = str(locate()[0])
     peer = (str(program("llama-completion")), "-m", model, "-p", prompt, "-no-cnv", "--no-display-prompt")
-    # Mapped also in the longer run: the time to read the file varies more than some of these texts take.
+    # The file is also mapped in the longer run: the time to read it varies more than some of these texts take.
     own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model, "--mmap")
     return (*peer, *_COMMON, *grammar), (*own, *_COMMON, *grammar)
 
@@ -136,7 +139,7 @@ def _peer_text(command: Sequence[str], count: int) -> _Text:
 
 
 def _count_of(line: str, log: str) -> int:
-    """The number of tokens that a line of llama.cpp's timings tells."""
+    """Return the number of tokens in a line of llama.cpp's timings."""
     found = re.search(rf"{line} time = .*/ +(\d+) tokens", log)
     if found is None:
         raise SystemExit(f"llama-completion printed no {line} time")
@@ -144,13 +147,13 @@ def _count_of(line: str, log: str) -> int:
 
 
 def _own_text(command: Sequence[str], count: int) -> _Text:
-    """Run gen, which counts in the last event."""
+    """Run gen, whose last event contains the counts."""
     *_, done = map(json.loads, _run((*command, "-n", str(count), "--format", "jsonl")).stdout.splitlines())
     return _Text(done["text"], done["usage"]["completion_tokens"], done["forced_tokens"])
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command, and return what it printed."""
+    """Run a command, and return the finished process with its output."""
     return subprocess.run(
         command,
         check=True,

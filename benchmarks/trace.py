@@ -1,12 +1,13 @@
-"""What a trace costs a token: `generate(…, trace=N)` against the same run without, and a chain on rows alone.
+"""The cost of a trace per token: `generate(…, trace=N)` compared with the same run without, and a chain on its
+own.
 
 python -m benchmarks.trace [--tokens 65] [--rounds 10] [--top 20] [--only TEXT]
 
-Runs with and without a trace take turns, with the same seed, and make the same tokens. The time between two tokens
-is taken apart: llama.cpp's decoding, and all else. The cost is the median of what is left, with a trace minus
-without. ``+ JSON`` has the cost of the longer lines of ``--format jsonl`` too. Then chains are measured on one row
-of 49,152 logits, without a model: `Chain.sample` against what the engine does for a trace. All times are processor
-time of the thread that samples, so that other programs count less.
+Runs with and without a trace take turns, with the same seed, and generate the same tokens. The time between two
+tokens is divided into llama.cpp's decoding and everything else. The cost is the median of everything else, with a
+trace minus without. ``+ JSON`` includes the cost of the longer lines of ``--format jsonl``. Then chains are
+measured on one row of 49,152 logits, without a model: `Chain.sample` compared with what the engine does for a
+trace. All times are processor time of the sampling thread, so that other programs have less influence.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CHAINS = {
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description="the cost of a trace")
     parser.add_argument("--tokens", type=int, default=65)
     parser.add_argument("--rounds", type=int, default=10)
@@ -77,7 +78,7 @@ def _run(model: Model, name: str, steps: str, options: argparse.Namespace) -> No
             with DecodeClock(thread_time) as clock:
                 moments, text = _generate(model, steps, options.tokens, *kinds[kind])
             texts.add(text)
-            if turn:  # the first round is the warm-up
+            if turn:  # the first round warms up
                 taken = [b - a for a, b in pairwise(moments)]
                 decoding = clock.seconds[-len(taken) :]
                 decodes += decoding

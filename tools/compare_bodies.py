@@ -1,10 +1,10 @@
-"""Compare the definitions of two checkouts: the proof that a move of modules changed nothing else.
+"""Compare the definitions in two checkouts, to prove that moving modules has changed nothing else.
 
     python tools/compare_bodies.py BEFORE AFTER
 
-Each function, class and assignment at the top level of a module counts as a syntax tree without imports, so that
-neither its place nor the layout of its lines matters. What is in one checkout only is printed with its module; the
-exit code is 1 then.
+Each function, class and assignment at the top level of a module is compared as a syntax tree without imports, so
+that its place and the layout of its lines do not matter. A definition that only one checkout has is printed with
+its module, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TESTED = {"benchmarks", "docs", "examples", "tests", "tools"}
 
 
 class _WithoutImports(ast.NodeTransformer):
-    """Removes imports, and what only holds a block open where an import was."""
+    """Removes imports, and statements that only keep a block from being empty where an import was."""
 
     def visit_Import(self, _node: ast.Import) -> None:
         """Remove the node."""
@@ -35,13 +35,13 @@ def definitions(root: Path) -> dict[str, list[str]]:
         if module.parts[0] in TESTED or module.parts[0].startswith("."):
             continue
         for node in _WithoutImports().visit(ast.parse(path.read_text())).body:
-            if not isinstance(node, ast.Expr | ast.If):  # neither docstrings nor imports for type checkers
+            if not isinstance(node, ast.Expr | ast.If):  # skip docstrings, and imports for type checkers
                 found.setdefault(ast.unparse(node), []).append(str(module))
     return found
 
 
 def main(before: Path, after: Path) -> int:
-    """Print the definitions that only one of two checkouts has. Returns the exit code."""
+    """Print the definitions that only one of two checkouts has. Return the exit code."""
     old, new = definitions(before), definitions(after)
     old_counts, new_counts = (Counter({text: len(places) for text, places in each.items()}) for each in (old, new))
     for sign, difference, places in (("-", old_counts - new_counts, old), ("+", new_counts - old_counts, new)):

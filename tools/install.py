@@ -1,7 +1,7 @@
-"""Install logitsmith into the environment of the Python that runs this.
+"""Install logitsmith into the environment of the Python that runs this script.
 
-It compiles only the parts of llama.cpp that gen loads. The first argument names the extras; with ``--lowest`` each
-dependency gets the lowest version that pyproject.toml allows:
+Of llama.cpp, only the parts that gen loads are compiled. The first argument names the extras; with ``--lowest``,
+each dependency is installed in the lowest version that pyproject.toml allows:
 
     python tools/install.py model,test
 """
@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES_ONLY = ROOT / "tools" / "libraries_only.cmake"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
-# What is missing, and the patterns by which a log shows it. The first match counts: a compiler that is killed
-# while CMake tries it also looks like a missing compiler.
+# Causes of a failed compile, and the patterns that show them in a log. The first match counts: a compiler that is
+# killed while CMake tests it also looks like a missing compiler.
 CAUSES = {
     "Memory ran out, and the compiler was killed. Compile one file at a time:\n"
     "  CMAKE_BUILD_PARALLEL_LEVEL=1 make demo": (
@@ -93,18 +93,18 @@ def lowest_versions(project: dict[str, Any]) -> list[str]:
 
 
 def cmake_args(user_args: str) -> str:
-    """Return our arguments, then the user's: of two values for one name, CMake takes the last."""
+    """Return this script's arguments of CMake, then the user's: CMake uses the last value of a name."""
     ours = ("-DLLAVA_BUILD=OFF", f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={LIBRARIES_ONLY}")
     return f"{shlex.join(ours)} {user_args}".strip()
 
 
 def cache_options(user_args: str) -> list[str]:
-    """Return pip's options for where a compiled llama-cpp-python may be found; none if pip's cache is off.
+    """Return pip's options that offer compiled wheels of llama-cpp-python; none if pip's cache is off.
 
     pip's cache does not distinguish how a wheel was compiled. So each value of CMAKE_ARGS gets a separate cache,
-    and other projects never get a wheel that lacks what they load. Their wheels are used if there are no
-    CMAKE_ARGS. pip searches its cache by the version of Python, although one wheel serves every Python: all wheels
-    are offered.
+    and other projects never get a wheel without the libraries that they load. Without CMAKE_ARGS, the wheels of
+    other projects are used. pip looks for wheels of its own version of Python, although one wheel works with every
+    Python, so all wheels are offered.
     """
     cache = ask_pip("cache", "dir")
     if not cache:
@@ -117,13 +117,13 @@ def cache_options(user_args: str) -> list[str]:
 
 
 def ask_pip(*arguments: str) -> str:
-    """Return what pip prints; an empty text if it fails."""
+    """Return what pip prints; an empty string if it fails."""
     done = subprocess.run([*PIP, *arguments], capture_output=True, text=True, check=False)
     return "" if done.returncode else done.stdout.strip()
 
 
 def diagnose(log: str) -> str:
-    """Say in a few lines what a failed compile lacks: a known cause, else the first error, else the log's end."""
+    """Return a few lines on why a compile failed: a known cause, the first error, or the end of the log."""
     for cause, patterns in CAUSES.items():
         if any(re.search(pattern, log, re.MULTILINE) for pattern in patterns):
             return cause
@@ -133,7 +133,7 @@ def diagnose(log: str) -> str:
 
 
 def install_llama_cpp(requirement_text: str, log: Path) -> int:
-    """Install llama-cpp-python, with a line if it compiles. pip writes to ``log``. Return the exit code of pip."""
+    """Install llama-cpp-python; print a line if it is compiled. pip writes to ``log``. Return pip's exit code."""
     user_args = os.environ.get("CMAKE_ARGS", "").strip()
     options = ["--verbose", "--no-deps", "--prefer-binary", *cache_options(user_args)]
     with (
@@ -159,9 +159,12 @@ def install_llama_cpp(requirement_text: str, log: Path) -> int:
 
 
 def main(extras: str, *, use_lowest: bool = False) -> int:
-    """Install llama-cpp-python, unless a suitable one is installed, then the rest. Returns the exit code.
+    """Install llama-cpp-python, unless a suitable one is installed, and then everything else. Return the exit
+    code.
 
-    ``use_lowest``: take the lowest version of each dependency that pyproject.toml allows.
+    Args:
+        extras: names of the extras, separated by commas.
+        use_lowest: whether each dependency is installed in the lowest version that pyproject.toml allows.
     """
     if find_spec("pip") is None:
         place = {"prefix": sys.prefix, "python": sys.executable, "root": ROOT, "extras": extras}

@@ -1,6 +1,6 @@
-"""The manual pages gen.1, gen-run.1 and so on, made from the same declarations as ``gen --help``.
+"""The manual pages gen.1, gen-run.1 and so on, made from the declarations that ``gen --help`` shows.
 
-setup.py puts them into the wheel. To look at one:
+setup.py adds them to the wheel. To read one:
 
     python tools/man_pages.py FOLDER && man FOLDER/gen-run.1
 """
@@ -28,13 +28,13 @@ _FILES = (
 _VARIABLES = (
     ("GEN_MODEL", "the model of a run without \\-m"),
     ("XDG_CONFIG_HOME", "in place of ~/.config"),
-    ("NO_COLOR", "no colours, if it is set and not empty"),
+    ("NO_COLOR", "no colors, if it is set and not empty"),
 )
 _EXIT_CODES = (("0", "success"), ("1", "a failure"), ("2", "wrong usage"), ("130", "ended by Ctrl\\-C"))
 
 
 def man_pages(version: str) -> dict[str, str]:
-    """Return the pages in the roff of man(7), by file name."""
+    """Return the pages by file name, in the roff of man(7)."""
     application = _application()
     group: Any = get_command(application.app)
     commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
@@ -44,7 +44,7 @@ def man_pages(version: str) -> dict[str, str]:
 
 
 def _application() -> ModuleType:
-    """The module of the application: of this folder, whatever other version is installed."""
+    """Return the application's module from this checkout, even if another version is installed."""
     if "logitsmith" not in sys.modules:
         package = ModuleType("logitsmith")
         package.__path__ = [str(ROOT)]
@@ -111,7 +111,7 @@ def _arguments(command: Any) -> str:
 
 
 def _options(command: Any) -> Iterator[str]:
-    """Arguments, then the options in the order of the help, each panel under its name."""
+    """Yield the arguments, then the options in the order of the help, with their panels as headings."""
     for flag in command.flags:
         if flag.is_argument:
             yield f".TP\n.B {_roff(flag.metavar)}\n{_roff(_one_line(flag.flag.help))}"
@@ -127,7 +127,7 @@ def _options(command: Any) -> Iterator[str]:
 
 
 def _names(flag: Any) -> str:
-    """The names of an option, with its value; of ``--help``, the long one alone."""
+    """Return the names of an option with its value; of ``--help``, only the long name."""
     if flag.field == "help":
         return "--help"
     return flag.shown_name if flag.takes_value else ", ".join(flag.names)
@@ -146,7 +146,7 @@ def _one_line(text: str) -> str:
 
 
 def _roff(text: str) -> str:
-    """The text with nothing in it that roff would obey."""
+    """Return the text, escaped so that roff prints it verbatim."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     escaped = "".join(character if character.isascii() else f"\\[u{ord(character):04X}]" for character in escaped)
     return re.sub(r"^([.'])", r"\\&\1", escaped, flags=re.MULTILINE)

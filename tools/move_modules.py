@@ -1,19 +1,19 @@
-"""Merge and rename modules of the rooms, and rewrite every import of the project.
+"""Merge and rename modules of the packages, and rewrite every import of the project.
 
     python tools/move_modules.py PLAN.json
 
-PLAN.json has these keys, all but ``map`` optional. Modules are paths without ``.py``; a module that is not named
-stays where it is.
+PLAN.json has the following keys. All except ``map`` are optional. Modules are paths without ``.py``. A module that
+is not named stays where it is.
 
-- ``map``: each new module, with the old modules that it is made of.
-- ``renamed``: ``"OLD NAME": NAME`` for a definition that gets another name.
-- ``docs``: the docstring of a new module; without one it has that of its first old module.
-- ``faces``: the public names of a package, imported when they are first used.
+- ``map``: for each new module, the old modules that it is made of.
+- ``renamed``: ``"OLD NAME": NAME`` for each definition that gets another name.
+- ``docs``: the docstring of a new module; without it, the docstring of its first old module is used.
+- ``faces``: the public names of a package, which are imported when they are first used.
 
-Imports inside the rooms go to the module that defines a name; elsewhere they use a face that has the name. Strings
-that name a module (``logitsmith.ROOM.MODULE.NAME``) follow. Bodies of functions and classes are not changed
-otherwise. Run ``ruff check --fix`` and ``ruff format`` afterwards: they sort and join the imports. What cannot be
-moved safely is printed.
+Imports inside the packages name the module that defines a name. Other imports use the public name of a package if
+there is one. Strings that name a module (``logitsmith.PACKAGE.MODULE.NAME``) are rewritten, too. The bodies of
+functions and classes are not changed otherwise. Run ``ruff check --fix`` and ``ruff format`` afterwards, which
+sort and join the imports. Everything that cannot be moved safely is printed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _PACKAGE = "logitsmith"
 
 
 class Place(NamedTuple):
-    """A definition: its module and its name. ``name``: None for the module as an object."""
+    """A definition, by its module and name; ``name`` is None for the module as an object."""
 
     module: str | None
     name: str | None
 
 
 class Edit(NamedTuple):
-    """Bytes of a file to replace."""
+    """A range of bytes in a file, and the bytes that replace it."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ class Edit(NamedTuple):
 
 
 class Project:
-    """All Python files that git knows, and what each module of the rooms defines and imports."""
+    """All Python files in git, and the definitions and imports of each module of the packages."""
 
     def __init__(self, root: Path) -> None:
         command = ["git", "ls-files", "*.py"]
@@ -91,12 +91,12 @@ class Project:
                         self.external[module] |= {alias.asname or alias.name for alias in node.names}
 
     def module_at(self, parts: list[str]) -> str | None:
-        """Return the module or package with this dotted path; None if it is none of the rooms."""
+        """Return the module or package with this dotted path; None if it is not part of the project."""
         path = "/".join(parts)
         return next((found for found in (path, f"{path}/__init__") if found in self.modules), None)
 
     def places(self, file: str, node: ast.ImportFrom) -> list[tuple[Place, ast.alias]]:
-        """Return what an import from the rooms names; nothing for an import from elsewhere."""
+        """Return the definitions that an import names; nothing if it imports from elsewhere."""
         parts = (node.module or "").split(".") if node.module else []
         if node.level == 0:
             if parts[:1] != [_PACKAGE]:
@@ -140,7 +140,7 @@ class Project:
         return module in self.modules and name in self.defined[module] | self.external[module]
 
     def is_face(self, module: str) -> bool:
-        """Return whether a package holds imports alone."""
+        """Return whether a package contains only imports."""
         for node in self.trees[f"{module}.py"].body:
             is_import = isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.If)
             names = [node.name] if isinstance(node, ast.FunctionDef) else []
@@ -151,7 +151,7 @@ class Project:
 
 
 class Mover:
-    """Carries a plan out. ``problems``: what needs a person."""
+    """Executes a plan; ``problems``: messages about what has to be changed by hand."""
 
     def __init__(self, project: Project, plan: dict[str, Any]) -> None:
         self.project = project
@@ -164,7 +164,7 @@ class Mover:
         self.new_of |= {old: new for new, olds in self.map.items() for old in olds}
         lazy = (module for module in project.modules if "lazy_exports" in project.defined[module])
         self._lazy_module = next(lazy, "")
-        self.problems = [f"{old} is no module" for old in self.new_of if old not in project.modules]
+        self.problems = [f"{old} is not a module" for old in self.new_of if old not in project.modules]
 
     def new_place(self, place: Place) -> tuple[str, str]:
         """Return the new module and the new name of a definition."""
@@ -172,7 +172,7 @@ class Mover:
         return self.new_of[module], self.renamed.get((module, name), name)
 
     def run(self, root: Path) -> None:
-        """Write all files anew."""
+        """Rewrite all files."""
         faces = {module for module in self.project.modules if self.project.is_face(module)}
         texts = {file: _File(self, file).rewritten() for file in self.project.sources}
         moved = {file: text for file, text in texts.items() if file.partition("/")[0] not in ROOMS}
@@ -197,7 +197,7 @@ class Mover:
             (root / file).write_text(text)
 
     def _by_dependency(self, olds: list[str]) -> list[str]:
-        """Return the old modules of a new one, each after those that it needs while it is imported."""
+        """Return the old modules of a new one, each after the modules that it needs while it is imported."""
         needed: dict[str, set[str]] = {old: set() for old in olds}
         for old in olds:
             for node in self.project.trees[f"{old}.py"].body:
@@ -243,7 +243,7 @@ class Mover:
         )
 
     def _face(self, package: str) -> str:
-        """Return the text of a package that imports its public names when they are first used."""
+        """Return the source of a package that imports its public names when they are first used."""
         old = self.project.trees.get(f"{package}.py")
         doc = self.docs.get(package) or (old and ast.get_docstring(old)) or "A package without a docstring."
         names = self.faces.get(package)
@@ -270,7 +270,7 @@ class Mover:
         )
 
     def imported_as(self, package: str, name: str) -> Place:
-        """Return what a name of a face was before: in the old face, or in a module that is new in the package."""
+        """Return the old place of a package's public name, in the old package or in a new module of it."""
         for old in [package, *(old for old, new in self.new_of.items() if new == package)]:
             if old in self.project.modules and name in self.project.imported[old]:
                 return self.project.imported[old][name]
@@ -283,7 +283,7 @@ class Mover:
 
 
 class _File:
-    """One file, and the edits that its imports need."""
+    """A file, and the edits that its imports need."""
 
     def __init__(self, mover: Mover, file: str) -> None:
         self._mover, self._project, self._file = mover, mover.project, file
@@ -311,7 +311,7 @@ class _File:
         }
 
     def _names_of_objects(self) -> dict[str, set[str]]:
-        """Return the modules of which names are imported instead: faces, and what is in the same module now."""
+        """Return modules whose names are imported instead, by these modules' names in this file."""
         names = {
             name: set[str]()
             for name, module in self._objects.items()
@@ -328,7 +328,7 @@ class _File:
         return names
 
     def rewritten(self) -> str:
-        """Return the text with its imports, renamed names and strings."""
+        """Return the source with new imports, names and strings."""
         edits = [edit for node in ast.walk(self._tree) for edit in self._edits_of(node)]
         edits += self._renames()
         parts, position = [], 0
@@ -369,7 +369,7 @@ class _File:
             yield Edit(start, end, prefix + self._mover.new_place(place)[1])
 
     def _statements(self, node: ast.ImportFrom) -> list[str] | None:
-        """Return the imports that take the place of one; None if the import stays."""
+        """Return the imports that replace an import; None if it stays."""
         places = self._project.places(self._file, node)
         if not places or any(place.module is None for place, _ in places):
             return None
@@ -419,7 +419,7 @@ class _File:
         return relative_name(self._new, module)
 
     def _renames(self) -> Iterator[Edit]:
-        """Edits of the names that are called otherwise now: in their module, and where they are imported."""
+        """Yield edits of names that have changed, in their module and where they are imported."""
         renamed = {name: new for (module, name), new in self._mover.renamed.items() if module == self._old}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.ImportFrom):
@@ -428,7 +428,7 @@ class _File:
                     if (found.module, found.name) in self._mover.renamed and alias.asname is None:
                         renamed[alias.name] = self._mover.renamed[found.module, found.name]
         for node in ast.walk(self._tree):
-            match node:  # a TypeVar says its own name
+            match node:  # a TypeVar's name is also its first argument
                 case ast.Call(func=ast.Name("TypeVar"), args=[ast.Constant(str(name)), *_]) if name in renamed:
                     start = self._offset(node.args[0].lineno, node.args[0].col_offset)
                     yield Edit(start, start + len(name) + 2, f'"{renamed[name]}"')
@@ -459,7 +459,7 @@ class _File:
 
 
 class _Sections(NamedTuple):
-    """The text of a module: its docstring, its imports, those for type checkers only, and the rest."""
+    """The source of a module: docstring, imports, imports for type checkers only, and everything else."""
 
     doc: str
     imports: list[str]
@@ -514,7 +514,7 @@ def relative_name(importer: str, module: str) -> str:
 
 
 def main(plan: Path, say: Callable[[str], object] = print) -> int:
-    """Carry out a plan, and print what needs a person. Returns the exit code."""
+    """Execute a plan, and print what has to be changed by hand. Return the exit code."""
     mover = Mover(Project(ROOT), json.loads(plan.read_text()))
     mover.run(ROOT)
     for problem in mover.problems:

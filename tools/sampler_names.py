@@ -1,4 +1,4 @@
-"""Write cli/completion/samplers.json, the samplers and their parameters as the completion in shells reads them.
+"""Write cli/completion/samplers.json, from which the completion in shells reads the samplers and their parameters.
 
 python tools/sampler_names.py
 """
@@ -16,7 +16,7 @@ FILE = Path(__file__).resolve().parent.parent / "cli" / "completion" / "samplers
 
 
 def file_text() -> str:
-    """Return what the file should hold."""
+    """Return the text that the file should contain."""
     table = {"settings": list(SETTING_NAMES), "samplers": {name: _facts(cls) for name, cls in catalogue().items()}}
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 

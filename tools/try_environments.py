@@ -1,11 +1,12 @@
-"""Run the fast tests in environments with other Pythons or with other versions of the dependencies.
+"""Run the fast tests in environments with other versions of Python or of the dependencies.
 
     python tools/try_environments.py pythons FOLDER
     python tools/try_environments.py dependencies FOLDER
 
-``pythons`` takes every supported Python that is found here, and runs the tests of the rooms that depend most on
-Python itself. ``dependencies`` runs all fast tests twice: the oldest Python with the lowest versions that
-pyproject.toml allows, the newest Python with the newest versions. Each environment lies in FOLDER and is kept.
+``pythons`` uses every supported Python on this machine, and runs the tests of the packages that depend most on the
+version of Python. ``dependencies`` runs all fast tests twice: with the oldest Python and the lowest versions that
+pyproject.toml allows, and with the newest Python and the newest versions. Each environment is created in FOLDER
+and kept.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ FOLDERS = (
     "~/.local/share/uv/python/cpython-{}.*/bin",
     "/opt/homebrew/opt/python@{}/bin",
 )
-"""Where version managers put Pythons, which are often not on PATH."""
+"""Folders where version managers install Pythons, which are often not on PATH."""
 
 
 class Environment(NamedTuple):
     """An environment, and the tests to run in it.
 
     Attributes:
-        name: name of its folder.
-        python: path of the Python that creates it.
+        name: name of the environment's folder.
+        python: path of the Python that creates the environment.
         options: arguments of tools/install.py after the extras.
-        tests: paths for pytest; empty: all.
+        tests: paths for pytest; empty for all tests.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Environment(NamedTuple):
 
 
 def find_python(version: str) -> str | None:
-    """Return the path of a Python of this version, such as ``3.12``; None if none is found."""
+    """Return the path of a Python of this version, such as ``3.12``; None if there is none."""
     name = f"python{version}"
     found = [shutil.which(name)]
     for pattern in FOLDERS:
@@ -55,7 +56,7 @@ def find_python(version: str) -> str | None:
 
 
 def _answers(path: str, version: str) -> bool:
-    """Return whether this is a Python of that version: pyenv puts programs on PATH for absent versions, too."""
+    """Return whether a program is a Python of this version; pyenv also has programs for absent versions."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
@@ -73,7 +74,7 @@ def environments(kind: str, pythons: dict[str, str]) -> list[Environment]:
 
 
 def prepare_and_test(environment: Environment, folder: Path) -> bool:
-    """Create the environment, install into it and run the tests. Returns whether all passed."""
+    """Create the environment, install logitsmith and run the tests. Return whether all tests passed."""
     place = folder / environment.name
     python = str(place / "bin" / "python")
     return all(
@@ -88,7 +89,7 @@ def prepare_and_test(environment: Environment, folder: Path) -> bool:
 
 
 def main(kind: str, folder: Path) -> int:
-    """Test each environment, and print a line for each Python. Returns the exit code."""
+    """Test each environment, and print a line for each Python. Return the exit code."""
     found = {version: find_python(version) for version in (*SUPPORTED, *ALSO_TESTED)}
     pythons = {version: path for version, path in found.items() if path is not None}
     if not pythons:

@@ -93,7 +93,7 @@ def compare(tokens, source, steps, seed):
     """Walk along tokens that both allow, and compare all masks; count them and the differences."""
     random, ends = Random(seed), tokens.vocabulary.eog
     native = NativeGrammar(tokens.handle, tokens.vocabulary.size, source)
-    if native.refused:
+    if native.is_rejected:
         return Counter({REFUSED: 1})
     state = compile_grammar(source, tokens.vocabulary).start()
     found = Counter()
