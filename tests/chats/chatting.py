@@ -1,4 +1,4 @@
-"""A chat in a process of its own, for tests that kill it: `python -m tests.chats.chatting MODEL STORE …`."""
+"""A chat in a separate process, for tests that kill it: `python -m tests.chats.chatting MODEL STORE …`."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from .conftest import OPTIONS, settings
 
 
 def talk_until_killed(model_path, store_path):
-    """One whole turn, and a second one whose answer has no end; prints a line for each token of that."""
+    """Generate one answer, and then an endless one; print a line for each token of the endless one."""
     conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
     with Model.load(model_path, **{**OPTIONS, "n_ctx": 100_000}) as model:
         session = ChatSession(model, conversation, report=print)
@@ -25,7 +25,7 @@ def talk_until_killed(model_path, store_path):
 
 
 def add_messages(store_path, count):
-    """Many messages, as fast as they come."""
+    """Add many messages, as fast as possible."""
     conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
     for number in range(int(count)):
         (conversation.add_assistant_message if number % 2 else conversation.add_user_message)(f"message {number}")

@@ -18,7 +18,7 @@ TEMPLATE = (
     "{{ m.content.split('</think>')[-1] if m.role == 'assistant' else m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}{# <think> #}"
 )
-"""As many templates do, it leaves out the reasoning of former answers."""
+"""Like many templates, it removes the reasoning from earlier answers."""
 OPTIONS = {"n_ctx": 512, "batch": 128, "threads": 1}
 
 
@@ -36,7 +36,7 @@ def model(model_path) -> Iterator[Model]:
 
 @pytest.fixture(scope="session")
 def cold_model(model_path) -> Iterator[Model]:
-    """The same file, in a context of its own."""
+    """The same file, loaded into a separate context."""
     with Model.load(model_path, **OPTIONS) as loaded:
         yield loaded
 
@@ -58,7 +58,7 @@ def conversation(store, notes):
     conversation = Conversation.new(store, report=notes.append)
     yield conversation
     with suppress(StoreError):  # a test may have closed it
-        conversation.save_before_exit()  # closes the memory that stands in for a file that cannot be written
+        conversation.save_before_exit()
 
 
 @pytest.fixture

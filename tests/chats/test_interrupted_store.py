@@ -1,4 +1,4 @@
-"""Ctrl-C while a message is stored: it takes effect when the message is there, and the chat goes on."""
+"""Ctrl-C while a message is stored takes effect after the message is stored, and the chat continues."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from logitsmith.common.files import deferred_interrupts
 
 
 @pytest.mark.parametrize("place", ["add_conversation", "add_message", "set_current_message"])
-def test_a_message_that_is_being_stored_is_there_and_so_are_those_behind_it(tmp_path, monkeypatch, place):
+def test_an_interrupted_message_is_stored_and_so_are_later_ones(tmp_path, monkeypatch, place):
     original = getattr(ChatStore, place)
 
     def interrupted(*arguments):
@@ -29,7 +29,7 @@ def test_a_message_that_is_being_stored_is_there_and_so_are_those_behind_it(tmp_
 
 
 @deferred_interrupts()
-def interrupt_and_go_on(done):
+def interrupt_and_continue(done):
     os.kill(os.getpid(), signal.SIGINT)
     done.append("the rest")
 
@@ -37,7 +37,7 @@ def interrupt_and_go_on(done):
 def test_an_interrupt_waits_for_the_end_of_the_block_and_no_longer():
     done = []
     with pytest.raises(KeyboardInterrupt):
-        interrupt_and_go_on(done)
+        interrupt_and_continue(done)
     assert done == ["the rest"]
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A store that an earlier gen wrote: it is read, written and searched as it is, in the same format."""
+"""A store that an earlier version wrote is read, written and searched, and keeps its format."""
 
 import sqlite3
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_what_is_in_it(store, notes):
     assert notes == []
 
 
-def test_how_its_answers_were_made(store, notes):
+def test_the_recipes_of_its_answers(store, notes):
     tea = Conversation.resume(store, TEA, notes.append)
     question = next(each for each in tea.all_messages() if each.content == "And 今天?")
     made, interrupted = map(tea.answer_record, tea.children(question))
@@ -68,7 +68,7 @@ def test_how_its_answers_were_made(store, notes):
     assert tea.answer_count(question) == 2
 
 
-def test_its_answers_are_made_again(store, notes, model):
+def test_its_answers_are_regenerated(store, notes, model):
     tea = Conversation.resume(store, TEA, notes.append)
     session = ChatSession(model, tea, notes.append)
     record = tea.answer_record(tea.children(tea.messages()[1])[0])

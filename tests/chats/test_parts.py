@@ -40,7 +40,7 @@ SPLITS |= {
 }
 
 
-def test_a_template_that_wants_no_reasoning_gets_none(session, conversation):
+def test_a_template_that_rejects_reasoning_gets_none(session, conversation):
     source = (
         "{% for m in messages %}{% if '<|channel|>' in m.content %}{{ raise_exception('channels') }}{% endif %}"
         "<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
@@ -62,7 +62,7 @@ def test_a_template_that_wants_no_reasoning_gets_none(session, conversation):
 
 
 def joined(parts):
-    """Parts with the same kind as their neighbours as one."""
+    """Join adjacent parts of the same kind."""
     result = []
     for text, is_reasoning in parts:
         if result and result[-1][1] == is_reasoning:
@@ -111,7 +111,7 @@ def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
     assert list(session.new_reasoning_splitter("because</think>").append("so")) == [("so", False)]
 
 
-def test_tags_in_a_message_of_the_user_are_none(session, conversation):
+def test_tags_in_a_message_of_the_user_are_ignored(session, conversation):
     conversation.add_user_message("What is <think>?")
     assert list(session.new_reasoning_splitter().append("A tag.")) == [("A tag.", False)]
     conversation.add_assistant_message("A tag.")
@@ -135,7 +135,7 @@ def test_a_long_conversation(store, notes):
     assert [line.message.content for line in tree_lines(conversation)][-1] == "2999"
 
 
-def test_text_that_is_no_utf8_is_stored_with_a_mark(conversation):
+def test_text_that_is_not_utf8_is_stored_with_a_replacement(conversation):
     message = conversation.add_user_message("a\udcffb\0c")
     assert message.content == "a\ufffdb\0c"
     assert conversation.messages() == [message]

@@ -1,4 +1,4 @@
-"""Answers in a conversation: those of an empty context, token by token, and made again from what is stored."""
+"""Answers in a conversation have the tokens of an empty context, and are regenerated from the store."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ ENDLESS = "ignore_eos > temp0.8"
 
 
 def cold_tokens(model, messages, answer, beginning=""):
-    """What a run with the same messages and seed makes in an empty context."""
+    """Return the tokens of a run with the same messages and seed in an empty context."""
     prompt = format_chat(model, [{"role": m.role, "content": m.content} for m in messages]) + beginning
     model.context.truncate(0)
     chain = build(list(answer.chain), seed=answer.seed, vocab=model.vocabulary)
@@ -27,7 +27,7 @@ def cold_tokens(model, messages, answer, beginning=""):
 
 
 def check(events, conversation, model, answer, beginning=""):
-    """Compare an answer with a cold run; returns how many tokens were kept."""
+    """Compare an answer with a run in an empty context; return how many prompt tokens were reused."""
     events = list(events)
     messages = conversation.messages()
     assert ids(events) == cold_tokens(model, messages[:-1], answer, beginning)
@@ -72,7 +72,7 @@ def test_a_recurrent_model(tmp_path, conversation, notes):
         assert check(session.regenerate(settings(2)), conversation, cold, settings(2)) == 0
 
 
-def test_the_answers_stand_side_by_side(session, conversation):
+def test_alternative_answers_are_siblings(session, conversation):
     conversation.add_user_message("Hello")
     list(session.answer(settings(1)))
     list(session.regenerate(settings(2)))
@@ -90,14 +90,14 @@ RUNS = {
         "max_tokens": 12,
         "complete_sentence": True,
     },
-    "a stop text": {"stop": ["e"]},
+    "a stop string": {"stop": ["e"]},
     "lookup": {"lookup": 4, "chain": "temp0.1"},
     "state": {"chain": "mirostat_v2"},
 }
 
 
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
-def test_an_answer_is_made_again(session, conversation, model, options):
+def test_an_answer_is_regenerated(session, conversation, model, options):
     conversation.add_user_message("Hello there, who are you?")
     first = list(session.answer(settings(7, **options)))
     conversation.add_user_message("And now?")
@@ -111,7 +111,7 @@ def test_an_answer_is_made_again(session, conversation, model, options):
     assert len(conversation.all_messages()) == 4
 
 
-def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp_path, notes):
+def test_an_answer_of_another_model_is_not_regenerated(session, conversation, tmp_path, notes):
     conversation.add_user_message("Hello")
     list(session.answer(settings()))
     record = conversation.answer_record(conversation.current_message)
@@ -130,7 +130,7 @@ def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp
         list(session.replay(changed))
 
 
-def test_a_grammar_goes_on_from_the_beginning(session, conversation):
+def test_a_grammar_continues_after_the_given_beginning(session, conversation):
     conversation.add_user_message("Hello")
     grammar = resolve_grammar('root ::= "one" | "two" | "twenty"')
     list(session.continue_from("tw", settings(constraint=grammar)))
@@ -139,7 +139,7 @@ def test_a_grammar_goes_on_from_the_beginning(session, conversation):
         list(session.continue_from("three", settings(constraint=grammar)))
 
 
-def test_ctrl_c_keeps_what_was_made(session, conversation):
+def test_ctrl_c_keeps_the_tokens_so_far(session, conversation):
     conversation.add_user_message("Hello")
     made = []
     events = session.answer(settings(chain=ENDLESS), is_interrupted=lambda: len(made) >= 5)
@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_what_was_made(session, conversation):
     assert ids(session.replay(record)) == made
 
 
-def test_an_answer_that_nobody_reads_to_its_end_is_kept(session, conversation):
+def test_an_answer_whose_reader_stops_early_is_kept(session, conversation):
     conversation.add_user_message("Hello")
     events = session.answer(settings(chain=ENDLESS))
     taken = [next(events) for _ in range(4)]
@@ -182,7 +182,7 @@ def test_there_must_be_something_to_answer(session, conversation):
         session.answer(settings())
 
 
-def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_model, notes, tmp_path):
+def test_a_prompt_cache_is_loaded(session, conversation, model_path, cold_model, notes, tmp_path):
     conversation.add_user_message("Tell me more. " * 20)
     list(session.answer(settings()))
     write_prompt_cache_file(session.model, tmp_path / "cache", notes.append)

@@ -1,4 +1,4 @@
-"""The chat store: conversations, their messages, the search, and what is deleted."""
+"""The chat store: conversations, messages, search, and deletion."""
 
 import pytest
 from logitsmith.chats.conversation import Conversation, tree_lines
@@ -6,7 +6,7 @@ from logitsmith.chats.records import StoreError, compute_message_hash
 
 
 def talk(store, notes, *texts):
-    """A conversation in which user and assistant take turns."""
+    """Return a conversation in which the user and the assistant alternate."""
     conversation = Conversation.new(store, report=notes.append)
     for number, text in enumerate(texts):
         (conversation.add_assistant_message if number % 2 else conversation.add_user_message)(text)
@@ -30,7 +30,7 @@ def test_nothing_is_stored_before_the_first_message(store, notes):
     )  # fmt: skip
 
 
-def test_a_message_is_named_by_what_came_before_it(store, notes):
+def test_a_messages_hash_depends_on_the_messages_before_it(store, notes):
     first, second = (talk(store, notes, "Hello", "Hi") for _ in range(2))
     assert first.id != second.id
     assert first.messages() == second.messages()
@@ -46,14 +46,14 @@ def test_a_message_is_named_by_what_came_before_it(store, notes):
 
 def test_branches_share_their_beginning(store, notes):
     conversation = talk(store, notes, "a", "b", "c", "d")
-    taken_back = conversation.undo()
-    assert (taken_back.content, conversation.current_message.content) == ("c", "b")
+    undone = conversation.undo()
+    assert (undone.content, conversation.current_message.content) == ("c", "b")
     other = conversation.add_user_message("C")
     conversation.add_assistant_message("D")
     assert contents(conversation.messages()) == ["a", "b", "C", "D"]
     assert contents(conversation.siblings(other)) == ["c", "C"]
     assert contents(conversation.children(conversation.goto(other.parent_hash))) == ["c", "C"]
-    conversation.goto(taken_back.hash[:10])
+    conversation.goto(undone.hash[:10])
     lines = [
         (
             line.message.content,
@@ -118,7 +118,7 @@ def test_search(store, notes, text, found):
     assert {hit.message.content for hit in store.search(text)} == found
 
 
-def test_what_is_deleted_is_not_found_nor_in_the_file(store, notes):
+def test_deleted_text_is_neither_found_nor_in_the_file(store, notes):
     conversation = talk(store, notes, "The secret is xylophone.", "I will not tell.")
     talk(store, notes, "Something else")
     assert store.search("xylophone")

@@ -1,4 +1,4 @@
-"""What a store goes through: kills, full disks, other processes, older and newer versions, damage."""
+"""Faults of a store: kills, full disks, other processes, older and newer versions, damage."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def contents(messages):
 
 
 @pytest.mark.slow
-def test_a_kill_in_mid_answer_keeps_what_was_written(model_path, tmp_path, notes):
+def test_a_kill_during_an_answer_keeps_the_stored_part(model_path, tmp_path, notes):
     path = tmp_path / "chats.db"
     process = start("talk", model_path, path)
     made = [int(process.stdout.readline()) for _ in range(2000)]
@@ -67,7 +67,7 @@ def test_a_kill_in_mid_answer_keeps_what_was_written(model_path, tmp_path, notes
 
 
 class AnswerInProgress:
-    """An answer in the store that another process makes."""
+    """A stored answer that another process is generating."""
 
     def __init__(self, conversation, store):
         recipe = AnswerRecipe(model={"name": "x"}, chain=[], seed=1)
@@ -101,11 +101,11 @@ def begin_answer(conversation, store):
     return AnswerInProgress(conversation, store)
 
 
-def test_an_answer_of_a_process_that_is_gone_becomes_a_message(store, conversation, notes):
+def test_an_answer_of_an_ended_process_becomes_a_message(store, conversation, notes):
     question = conversation.add_user_message("Hello")
     growing = begin_answer(conversation, store)
     growing.update("Hi the", [5, 6])
-    begin_answer(conversation, store)  # of which there is no token
+    begin_answer(conversation, store)  # without any token
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     store.database.run("UPDATE answer SET writer = replace(writer, ?, ?)", (str(os.getpid()), str(gone.pid)))
@@ -117,11 +117,11 @@ def test_an_answer_of_a_process_that_is_gone_becomes_a_message(store, conversati
     assert len(notes) == 1
 
 
-def test_an_answer_of_a_process_that_lives_is_left_alone(store, conversation, notes):
+def test_an_answer_of_a_running_process_is_unchanged(store, conversation, notes):
     conversation.add_user_message("Hello")
     growing = begin_answer(conversation, store)
     growing.update("Hi the", [5, 6])
-    process_1 = (f":{os.getpid()}", ":1")  # which always lives
+    process_1 = (f":{os.getpid()}", ":1")  # a process that is always alive
     store.database.run("UPDATE answer SET writer = replace(writer, ?, ?)", process_1)
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
     store.database.run("UPDATE answer SET updated = updated - 3600")
@@ -151,7 +151,7 @@ def test_two_threads_with_one_store(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_chats_at_once(tmp_path):
+def test_two_concurrent_chats(tmp_path):
     path = tmp_path / "chats.db"
     processes = [start("add", path, 60) for _ in range(2)]
     assert [process.communicate()[0] for process in processes] == ["", ""]
@@ -165,7 +165,7 @@ def test_two_chats_at_once(tmp_path):
 
 @pytest.fixture
 def full_disk():
-    """Call it with a size: no file can grow beyond that. Call it with None: they can again."""
+    """Return a function that limits the size of files; None removes the limit."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limit(size):
@@ -219,7 +219,7 @@ def test_a_disk_that_is_full_from_the_beginning_and_in_mid_answer(store, session
     assert len(conversation.answer_record(conversation.current_message).token_ids) == 30
 
 
-def test_what_a_full_disk_costs_in_the_end(store, conversation, notes, full_disk):
+def test_messages_lost_on_a_full_disk_are_reported_at_exit(store, conversation, notes, full_disk):
     conversation.add_user_message("Hello")
     full_disk(1000)
     conversation.add_user_message("And now?")
@@ -230,7 +230,7 @@ def test_what_a_full_disk_costs_in_the_end(store, conversation, notes, full_disk
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
 
 
-def test_a_chat_that_is_stored_leaves_without_a_word(store, conversation, notes):
+def test_a_stored_chat_reports_nothing_at_exit(store, conversation, notes):
     conversation.save_before_exit()
     conversation.add_user_message("Hello")
     conversation.save_before_exit()
@@ -266,7 +266,7 @@ def test_a_store_that_another_program_locks(store, conversation, notes, monkeypa
 
 
 def make_version(path, version):
-    """A store as version ``version`` of the schema made it, with a conversation."""
+    """Write a store of this version of the schema, with a conversation."""
     old = sqlite3.connect(path)
     for script in schema.MIGRATIONS[:version]:
         old.executescript(script)
@@ -390,7 +390,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("environment", "folder"), FOLDERS.values(), ids=FOLDERS)
-def test_where_it_is(environment, folder):
+def test_the_folder_of_the_store(environment, folder):
     assert _data_home(environment, Path("/home/me")) == Path(folder)
     assert _data_home({}, None) is None
 

@@ -1,4 +1,4 @@
-"""A conversation in memory, and its store as a log: what cannot be written is kept, and written later."""
+"""Changes that the store cannot write are kept in memory and written later."""
 
 import pytest
 from logitsmith.chats import conversation as module
@@ -11,7 +11,7 @@ from .conftest import settings
 
 @pytest.fixture
 def writable(store):
-    """Call it with False: the store cannot be written any more. Call it with True: it can again."""
+    """Return a function that makes the store writable or not."""
 
     def set_writable(is_writable):
         store.database._connection.execute(f"PRAGMA query_only = {'OFF' if is_writable else 'ON'}")
@@ -21,7 +21,7 @@ def writable(store):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """Each write tries the store again."""
+    """Retry writing the store at each change."""
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_RETRIES", 0.0)
 
 
@@ -33,9 +33,7 @@ def resumed(store, conversation, notes):
     return Conversation.resume(store, conversation.id, notes.append)
 
 
-def test_all_that_could_not_be_written_is_written_with_the_next_change(
-    store, session, conversation, notes, writable
-):
+def test_unsaved_changes_are_written_with_the_next_change(store, session, conversation, notes, writable):
     conversation.add_user_message("Hello")
     writable(False)
     list(session.answer(settings()))
@@ -78,7 +76,7 @@ def test_an_answer_is_one_answer_wherever_writing_fails(
     assert conversation.answer_count(conversation.messages()[0]) == 1
 
 
-def test_how_an_answer_was_made_is_known_while_it_is_not_stored(session, conversation, writable):
+def test_the_recipe_of_an_unsaved_answer_is_known(session, conversation, writable):
     writable(False)
     conversation.add_user_message("Hello")
     list(session.answer(settings(seed=7)))
@@ -86,7 +84,7 @@ def test_how_an_answer_was_made_is_known_while_it_is_not_stored(session, convers
     assert conversation.answer_count(conversation.messages()[0]) == 1
 
 
-def test_between_trials_nothing_is_tried(conversation, notes, writable, monkeypatch):
+def test_nothing_is_written_until_the_next_retry(conversation, notes, writable, monkeypatch):
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_RETRIES", 60.0)
     conversation.add_user_message("Hello")
     writable(False)
@@ -134,7 +132,7 @@ def test_a_name_that_is_taken(store, conversation, notes, writable):
     assert resumed(store, other, notes).name == "coffee"
 
 
-def test_a_message_that_was_there_is_none_that_is_lost(conversation, notes, writable):
+def test_a_message_that_is_already_stored_is_not_lost(conversation, notes, writable):
     conversation.add_user_message("Hello")
     conversation.undo()
     writable(False)

@@ -1,4 +1,4 @@
-"""Runs tasks on a cluster that is connect, for the tests of what happens to workers and nodes."""
+"""A driver of tasks on a connected cluster, for tests of lost workers and nodes."""
 
 from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
 from logitsmith.cluster.tasks import ServicePlan, Task
@@ -8,7 +8,7 @@ NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
 
 
 class Driver:
-    """Runs tasks, and keeps what is reported."""
+    """Runs tasks, and records the reports."""
 
     def __init__(
         self,

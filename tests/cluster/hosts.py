@@ -1,7 +1,7 @@
-"""Several hosts on one machine: each has a network, processes, a name and some folders of its own.
+"""Several hosts on one machine, each with a separate network, processes, name and folders.
 
-They are Linux namespaces, joined by a switch in a namespace of its own, and end with the processes that hold them.
-Needs root, and the programs ip, unshare and nsenter.
+The hosts are Linux namespaces, connected by a switch in another namespace. They end with the processes that hold
+them. This needs root, and the programs ip, unshare and nsenter.
 """
 
 import os
@@ -18,12 +18,12 @@ _SHARED_MEMORY = "256m"
 
 
 def are_possible():
-    """True if this machine lets us make hosts."""
+    """Return whether hosts can be made on this machine."""
     return os.geteuid() == 0 and all(map(shutil.which, PROGRAMS))
 
 
 class _Namespaces:
-    """Namespaces, held by a process that sleeps in them."""
+    """Namespaces, kept by a process that sleeps in them."""
 
     def __init__(self, *kinds, setup=""):
         script = f"set -e\n{setup}\n{_HOLD}"
@@ -42,7 +42,7 @@ class _Namespaces:
         return done
 
     def end(self):
-        """End all processes, as a loss of power does."""
+        """Kill all processes, as a power failure does."""
         if self._holder.poll() is None:
             self._holder.kill()
             self._holder.communicate()
@@ -51,7 +51,11 @@ class _Namespaces:
 class Host(_Namespaces):
     """A host of a network.
 
-    Attributes: ``name``, ``address``; ``home``: the folder of its user; ``environment``: the user's variables.
+    Attributes:
+        name: name of the host.
+        address: IP address of the host.
+        home: home folder of its user.
+        environment: environment variables of its user.
     """
 
     def __init__(self, switch, number, folder, own_folders, variables):
@@ -76,11 +80,11 @@ class Host(_Namespaces):
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             self.run("ip", "link", "set", device, "up")
-        # Programs take the address of this route for their own.
+        # Programs use the address of this route as the host's address.
         self.run("ip", "route", "add", "default", "dev", "eth0")
 
     def start(self, *command, **options):
-        """Start a program, as a user on it would."""
+        """Start a program as the host's user."""
         return subprocess.Popen(self.command(*command), env=self.environment, **options)
 
     def ray(self, *arguments):
@@ -89,28 +93,31 @@ class Host(_Namespaces):
         return self.run(sys.executable, str(program), *arguments, env=self.environment)
 
     def copy(self, source, target):
-        """Copy a file into one of its own folders."""
+        """Copy a file into a folder of the host."""
         self.run("cp", str(source), str(target))
 
     def kill(self, name):
-        """Kill the processes of this name, as kill -9 does; True if there was one."""
+        """Kill the processes with this name by SIGKILL. Return whether there was one."""
         return self.run("pkill", "-KILL", "-f", name, check=False).returncode == 0
 
     def unplug(self):
-        """Cut it off from the network."""
+        """Disconnect the host from the network."""
         self._switch.run("ip", "link", "set", self._port, "down")
 
     def plug_in(self):
-        """Connect it again."""
+        """Connect the host to the network."""
         self._switch.run("ip", "link", "set", self._port, "up")
 
 
 @contextmanager
 def network(folder, count, own_folders=(), **variables):
-    """Yield hosts that reach one another, for as long as the block takes.
+    """Yield connected hosts, which end with the block.
 
-    ``folder``: where their files lie; ``own_folders``: what each sees of its own at the same path; ``variables``:
-    further ones of their users.
+    Args:
+        folder: folder of the hosts' files.
+        count: number of hosts.
+        own_folders: paths at which each host has a separate folder.
+        variables: additional environment variables of the users.
     """
     with ExitStack() as ends:
         switch = _Namespaces("--net", "--fork")

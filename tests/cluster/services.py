@@ -1,4 +1,4 @@
-"""Services that compute nothing, for the tests of what happens to workers."""
+"""Services that compute nothing, for tests of workers."""
 
 import os
 import signal
@@ -14,11 +14,15 @@ POISON, HANG = "poison", "hang"
 
 @dataclass(frozen=True)
 class EchoFactory:
-    """Makes a service that answers each task with its own content.
+    """Makes a service that answers each task with the task's content.
 
-    ``dies``: its process ends while it starts; ``fails``: making it raises; ``hangs``: making it never ends;
-    ``only_first``: a file that the first worker makes, after which the others fail; ``file``: what it answers
-    with, as a node does that lacks it.
+    Attributes:
+        seconds: duration of a task.
+        dies: whether the process is killed while the service is made.
+        fails: whether making the service raises.
+        hangs: whether making the service never ends.
+        only_first: file that the first worker creates; all other workers fail. None: no worker fails.
+        file: file whose text is the answer, on a node that does not have the file; None: answer with the content.
     """
 
     seconds: float = 0.0
@@ -43,7 +47,7 @@ class EchoFactory:
 
 
 def is_first(path):
-    """True for the one that makes the file."""
+    """Return whether this call has created the file."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

@@ -13,13 +13,13 @@ from logitsmith.cluster.tasks import ClusterError
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:9", "127.0.0.1:no", "no-such-host.invalid:6379", "127.0.0.1:99999"]
 )
-def test_nobody_there(ray, address):
+def test_no_server_at_the_address(ray, address):
     with pytest.raises(ClusterError, match=f"no head of a Ray cluster answers at {address} .*ray start --head"):
         connect(address).__enter__()
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR unknown command\r\n", b""])
-def test_another_server_there(ray, greeting):
+def test_another_server_at_the_address(ray, greeting):
     def answer(server):
         connection, _ = server.accept()
         with connection:
@@ -32,7 +32,7 @@ def test_another_server_there(ray, greeting):
             connect(f"127.0.0.1:{server.getsockname()[1]}").__enter__()
 
 
-def test_without_the_package_the_extra_is_named():
+def test_without_ray_the_error_names_the_package():
     program = (
         "import sys; sys.modules['ray'] = None\n"
         "from logitsmith.cluster.tasks import ClusterError\nfrom logitsmith.cluster.connection import connect\n"
@@ -43,7 +43,7 @@ def test_without_the_package_the_extra_is_named():
     assert "pip install 'ray>=" in done.stdout
 
 
-def test_a_head_that_is_gone_is_seen(monkeypatch):
+def test_an_unreachable_head_is_noticed(monkeypatch):
     monkeypatch.setattr("logitsmith.cluster.connection._CHECK_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as server:
         head_monitor = HeadMonitor(f"127.0.0.1:{server.getsockname()[1]}")

@@ -1,4 +1,4 @@
-"""Files that go to nodes: written once, whole, and with the bytes that were sent."""
+"""Files that are sent to nodes are written once, entirely, and with the bytes that were sent."""
 
 import threading
 
@@ -9,7 +9,7 @@ from logitsmith.cluster.tasks import ClusterError
 
 
 class Store:
-    """An object store in this process. ``gets`` counts what is fetched."""
+    """An object store in this process; ``gets`` is the number of fetched objects."""
 
     class exceptions:  # noqa: N801 - as in Ray
         RayError = LookupError
@@ -45,7 +45,7 @@ def paths(tmp_path):
     return paths
 
 
-def test_a_file_that_is_there_is_used(paths):
+def test_an_existing_file_is_used(paths):
     files = needed_files(paths)
     assert [files.find(path) for path in paths] == paths
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_there_is_used(paths):
     [None, b"another model", b"012345678X", b"X123456789"],
     ids=["absent", "of another size", "with another end", "with another beginning"],
 )
-def test_a_file_that_is_not_there_is_missing(paths, content):
+def test_an_absent_or_different_file_is_missing(paths, content):
     files = needed_files(paths)
     paths[0].unlink()
     if content is not None:
@@ -90,7 +90,7 @@ def test_workers_of_a_node_write_one_copy(store, paths):
     assert store.gets == len(store.objects)
 
 
-def test_what_a_dead_worker_left_is_removed(store, paths, tmp_path):
+def test_files_of_a_crashed_worker_are_removed(store, paths, tmp_path):
     files = publish(needed_files(paths))
     found = files.find(paths[0])
     partial = found.parent.parent.with_name(found.parent.parent.name + ".partial")
@@ -100,7 +100,7 @@ def test_what_a_dead_worker_left_is_removed(store, paths, tmp_path):
     assert not partial.exists()
 
 
-def test_bytes_that_changed_on_the_way_are_refused(store, paths):
+def test_damaged_bytes_are_rejected(store, paths):
     files = publish(needed_files(paths))
     store.objects[0] = b"evil"
     with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf arrived damaged on a node"):

@@ -1,4 +1,4 @@
-"""`gen batch` on a cluster of hosts: whatever happens to them, each id has one result, that of one machine."""
+"""`gen batch` on a cluster of hosts: despite failures, each id has one result, the same as on one machine."""
 
 import json
 import os
@@ -32,7 +32,7 @@ _OBJECT_STORE_BYTES = 100_000_000
 
 @dataclass
 class Cluster:
-    """A head, on which the batch is started, and the nodes that compute it."""
+    """A head node, on which the batch is started, and the nodes that compute it."""
 
     head: hosts.Host
     nodes: list[hosts.Host]
@@ -54,11 +54,11 @@ class Batch:
 
     @property
     def errors(self):
-        """What it said."""
+        """Text that the batch has written to stderr."""
         return self._errors.read_text()
 
     def wait_for(self, count):
-        """Wait until so many results are there."""
+        """Wait until the file has this many results."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while not self._output.exists() or self._output.read_bytes().count(b"\n") < count:
             assert self.process.poll() is None, self.errors
@@ -66,7 +66,7 @@ class Batch:
             time.sleep(0.01)
 
     def ended(self):
-        """Wait for its end; returns its exit code."""
+        """Wait for the batch to end; return its exit code."""
         code = self.process.wait(_PATIENCE_SECONDS)
         assert "Traceback" not in self.errors, self.errors
         return code
@@ -84,7 +84,7 @@ def requests(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(requests, pruned_model):
-    """The results of one machine."""
+    """Results of one machine."""
     output = requests.with_name("here.jsonl")
     command = (*GEN, "batch", str(requests), "-o", str(output), *FLAGS, "-m", str(pruned_model))
     subprocess.run(command, check=True, capture_output=True)
@@ -92,7 +92,7 @@ def expected(requests, pruned_model):
 
 
 def results(path):
-    """The results by id, without what names the worker; each id has one."""
+    """Return the results by id, without their workers. Each id has one result."""
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
     found = {line["id"]: {**line, "worker": None} for line in lines}
     assert len(found) == len(lines)
@@ -101,7 +101,7 @@ def results(path):
 
 @contextmanager
 def cluster(folder, pruned_model, **variables):
-    """Start a cluster, of which only the head has the model."""
+    """Start a cluster in which only the head node has the model."""
     models = folder / "models"
     with hosts.network(folder / "hosts", 1 + NODES, [models], **variables) as (head, *nodes):
         head.copy(pruned_model, models / pruned_model.name)
@@ -136,7 +136,7 @@ def start(joined, requests, tmp_path, pruned_model):
 
 
 def kill_workers(joined, batch):
-    """Kill workers at 20 moments."""
+    """Kill workers at 20 random times."""
     chance = random.Random(1)
     killed = 0
     while killed < 20:
@@ -164,7 +164,7 @@ def unplug_for(seconds):
 
 FAULTS = {
     "nothing": lambda *_: None,
-    "workers are killed at 20 moments": kill_workers,
+    "workers are killed at 20 times": kill_workers,
     "a host loses its power": power_off,
     "a raylet is killed": kill_raylet,
     "a cable is out for 3 s": unplug_for(3),
@@ -182,7 +182,7 @@ def test_the_results_are_those_of_one_machine(joined, start, expected, tmp_path,
     print(batch.errors)
 
 
-def test_a_driver_that_is_killed_is_gone_on_from(joined, start, expected, tmp_path):
+def test_a_killed_driver_is_resumed(joined, start, expected, tmp_path):
     for count in (20, 120, 200):
         batch = start("--resume")
         batch.wait_for(count)
@@ -192,7 +192,7 @@ def test_a_driver_that_is_killed_is_gone_on_from(joined, start, expected, tmp_pa
     assert results(tmp_path / "out.jsonl") == expected
 
 
-def test_without_its_head_the_driver_says_so_and_one_machine_goes_on(
+def test_without_its_head_the_driver_ends_and_one_machine_resumes(
     joined, start, expected, requests, tmp_path, pruned_model
 ):
     driver, output = joined.nodes[0], tmp_path / "out.jsonl"
@@ -207,7 +207,7 @@ def test_without_its_head_the_driver_says_so_and_one_machine_goes_on(
     assert results(output) == expected
 
 
-def test_a_full_disk_at_the_driver_is_gone_on_from(joined, start, expected, tmp_path):
+def test_a_full_disk_of_the_driver_is_resumed(joined, start, expected, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     joined.head.run("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk))
@@ -221,7 +221,7 @@ def test_a_full_disk_at_the_driver_is_gone_on_from(joined, start, expected, tmp_
     assert results(tmp_path / "out.jsonl") == expected
 
 
-def test_a_request_that_ends_its_process_is_found(ray, tmp_path, pruned_model, requests, expected):
+def test_a_request_that_crashes_its_worker_is_found(ray, tmp_path, pruned_model, requests, expected):
     lines = requests.read_text().splitlines(keepends=True)
     poisoned = {**json.loads(lines[POISONED]), "chain": "poison"}
     lines[POISONED] = json.dumps(poisoned) + "\n"

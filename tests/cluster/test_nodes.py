@@ -1,4 +1,4 @@
-"""Tasks on a cluster of several nodes: nodes that die and nodes that come lose and change nothing."""
+"""Tasks on a cluster of several nodes: no task is lost if nodes fail or are added."""
 
 from itertools import count as count_up
 from itertools import takewhile
@@ -14,7 +14,7 @@ NODES = 3
 
 @pytest.fixture
 def nodes(ray):
-    """A cluster with a head that computes nothing; returns it and its nodes."""
+    """Yield a cluster whose head computes nothing, and its nodes."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
@@ -24,7 +24,7 @@ def nodes(ray):
         cluster.shutdown()
 
 
-def test_a_node_that_dies_and_one_that_comes(nodes):
+def test_a_node_that_fails_and_one_that_is_added(nodes):
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:
         driver = Driver(head_monitor, EchoFactory(0.005), workers=NODES)

@@ -1,9 +1,9 @@
-"""The clock of the workers: it stands still while nobody looks."""
+"""The clock of the workers stops while the driver does not check them."""
 
 from logitsmith.cluster.run import PollClock
 
 
-def test_a_driver_that_was_held_up_counts_no_stall():
+def test_a_suspended_driver_counts_no_stall():
     times = iter([100.0, 100.5, 101.0, 4000.0, 4000.5])
     clock = PollClock(lambda: next(times))
     seen = []

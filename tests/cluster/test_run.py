@@ -1,4 +1,4 @@
-"""Tasks on a Ray of this machine: workers that die, hang and are refused; each task has one result."""
+"""Tasks on this machine's Ray: each has one result, even if workers crash, hang or are rejected."""
 
 import os
 import random
@@ -29,7 +29,7 @@ def test_each_task_gets_its_result(head_monitor):
     assert driver.run.unit_count == 50
 
 
-def test_a_task_that_ends_its_process_is_found_and_the_others_are_answered(head_monitor):
+def test_a_task_that_crashes_its_worker_is_found_and_the_others_are_answered(head_monitor):
     driver = Driver(head_monitor, EchoFactory())
     contents = [*range(9), POISON, *range(10, 20)]
     assert driver.results(contents) == [None if content == POISON else content for content in contents]
@@ -44,14 +44,14 @@ def test_workers_that_are_killed_at_random_lose_nothing(head_monitor):
     def kill_sometimes(count):
         pids = sorted(worker.facts["pid"] for worker in driver.run._pool if worker.facts is not None)
         if count % 40 == 0 and pids:
-            with suppress(ProcessLookupError):  # it was killed a moment ago
+            with suppress(ProcessLookupError):  # it was already killed
                 os.kill(chance.choice(pids), signal.SIGKILL)
 
     assert driver.results(list(range(200)), kill_sometimes) == list(range(200))
     assert sum("was lost" in report for report in driver.reports) >= 3
 
 
-def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(head_monitor):
+def test_a_worker_that_hangs_is_replaced_and_its_task_fails(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=1, stall=0.5, size=1)
     assert driver.results([0, HANG, 2]) == [0, None, 2]
     assert sum("it made no progress for 0.5 s" in report for report in driver.reports) == 3
@@ -64,7 +64,7 @@ def test_what_a_service_raises_at_the_start_is_raised(head_monitor):
     driver.run.close()
 
 
-def test_workers_that_die_at_the_start_end_the_run(head_monitor):
+def test_workers_that_crash_at_the_start_end_the_run(head_monitor):
     driver = Driver(head_monitor, EchoFactory(dies=True), workers=1)
     with pytest.raises(ClusterError, match="3 workers in a row crashed while they started: its process ended"):
         driver.wait()
@@ -85,7 +85,7 @@ def test_a_worker_that_cannot_start_leaves_the_work_to_others(head_monitor, tmp_
     assert report.endswith("cannot join: there is no model")
 
 
-def test_if_every_task_ends_its_process_the_run_ends(head_monitor, monkeypatch):
+def test_if_every_task_crashes_its_worker_the_run_ends(head_monitor, monkeypatch):
     monkeypatch.setattr("logitsmith.cluster.run._MAX_CRASHES_WITHOUT_RESULT", 4)
     driver = Driver(head_monitor, EchoFactory(), workers=1, size=8)
     with pytest.raises(ClusterError, match="4 workers in a row crashed without a result: its process ended"):
@@ -99,7 +99,9 @@ def test_a_result_does_not_wait_for_the_rest_of_its_shard(head_monitor):
     contents = [0, 1, 2, HANG]
     assert driver.results(contents, arrived.append) == [0, 1, 2, None]
     assert arrived == [1, 2, 3, 4]
-    assert len(driver.reports) == 3  # the task that hangs was alone at once, and only it was given again
+    assert (
+        len(driver.reports) == 3
+    )  # the other tasks were answered before, so only the task that hangs was repeated
 
 
 def test_each_worker_gets_a_part(head_monitor):
@@ -113,7 +115,7 @@ def test_each_worker_gets_a_part(head_monitor):
     assert answered[-1] == [4, 4]
 
 
-def test_a_worker_may_be_refused(head_monitor):
+def test_a_worker_may_be_rejected(head_monitor):
     seen = []
 
     def reject(facts):
@@ -132,13 +134,13 @@ def test_without_any_worker_that_may_join_the_run_ends(head_monitor):
     driver.run.close()
 
 
-def test_more_workers_than_fit_wait_for_room(head_monitor):
+def test_workers_that_do_not_fit_wait(head_monitor):
     driver = Driver(head_monitor, EchoFactory(), workers=50)
     assert driver.results(list(range(5))) == list(range(5))
     assert "workers fit on the cluster; the others wait" in driver.reports[0]
 
 
-def test_nodes_that_lack_a_file_get_it(head_monitor, tmp_path):
+def test_nodes_without_a_file_get_it(head_monitor, tmp_path):
     path = tmp_path / "model.gguf"
     path.write_text(f"written by {os.getpid()}")
     driver = Driver(head_monitor, EchoFactory(file=path), files=[path])

@@ -1,4 +1,4 @@
-"""Shards: each task is done once, and a task that kills its workers is found."""
+"""Shards: each task is done once, and a task that crashes its workers is found."""
 
 from itertools import chain, repeat
 
@@ -23,7 +23,7 @@ def test_new_shards_are_as_large_as_they_may_be():
     assert queue.is_exhausted
 
 
-def test_tasks_that_have_not_come_yet_are_not_waited_for():
+def test_the_queue_does_not_wait_for_tasks_that_have_not_arrived():
     arriving = chain(tasks(1), [None], tasks(3)[1:], repeat(None))
     queue = ShardQueue(arriving, 4)
     assert keys(queue.next(allows_crashed=True)) == ["0"]
@@ -34,7 +34,7 @@ def test_tasks_that_have_not_come_yet_are_not_waited_for():
     assert queue.is_exhausted
 
 
-def test_what_came_back_goes_first_and_a_suspect_only_to_a_worker_that_has_nothing_else():
+def test_returned_shards_precede_new_ones_and_crashed_ones_need_an_idle_worker():
     queue = ShardQueue(iter(tasks(6)), 2)
     first, second = (queue.next(allows_crashed=True) for _ in range(2))
     assert queue.requeue_after_crash(first) is None
@@ -42,11 +42,11 @@ def test_what_came_back_goes_first_and_a_suspect_only_to_a_worker_that_has_nothi
     assert keys(queue.next(allows_crashed=False)) == ["2", "3"]
     assert keys(queue.next(allows_crashed=False)) == ["4", "5"]
     assert queue.next(allows_crashed=False) is None
-    suspect = queue.next(allows_crashed=True)
-    assert (keys(suspect), suspect.crash_count) == (["0", "1"], 1)
+    crashed = queue.next(allows_crashed=True)
+    assert (keys(crashed), crashed.crash_count) == (["0", "1"], 1)
 
 
-def test_the_second_death_splits_a_shard_and_the_third_blames_a_lone_task():
+def test_the_second_crash_splits_a_shard_and_the_third_gives_up_a_single_task():
     queue = ShardQueue(iter(()), 1)
     assert queue.requeue_after_crash(Shard(tuple(tasks(3)), crash_count=1)) is None
     halves = [queue.next(allows_crashed=True) for _ in range(2)]
@@ -54,7 +54,7 @@ def test_the_second_death_splits_a_shard_and_the_third_blames_a_lone_task():
     assert queue.requeue_after_crash(halves[0]).key == "0"
 
 
-def test_a_task_that_was_always_alone_is_to_blame_for_the_third_death():
+def test_a_single_task_is_given_up_after_three_crashes():
     queue = ShardQueue(iter(tasks(1)), 1)
     for _ in range(2):
         assert queue.requeue_after_crash(queue.next(allows_crashed=True)) is None
@@ -67,10 +67,10 @@ def test_a_task_that_was_always_alone_is_to_blame_for_the_third_death():
     poisoned=st.sets(st.integers(0, 29), max_size=3),
     order=st.randoms(use_true_random=False),
 )
-def test_each_task_has_one_result_and_only_a_poisoned_one_is_blamed(size, count, poisoned, order):
-    """Workers with two shards at once, as the driver feeds them; a worker dies if one of its tasks is poisoned."""
+def test_each_task_has_one_result_and_only_a_poisoned_one_is_given_up(size, count, poisoned, order):
+    """Workers get two shards, as from the driver. A worker crashes if one of its tasks is poisoned."""
     queue = ShardQueue(iter(tasks(count)), size)
-    answered, blamed = [], []
+    answered, given_up = [], []
     for _ in range(1000):
         held = []
         while len(held) < 2 and not any(shard.has_crashed_worker for shard in held):
@@ -83,11 +83,11 @@ def test_each_task_has_one_result_and_only_a_poisoned_one_is_blamed(size, count,
         order.shuffle(held)
         for shard in held:
             if any(task.content in poisoned for other in held for task in other.tasks):
-                guilty = queue.requeue_after_crash(shard)
-                blamed += [] if guilty is None else [guilty.content]
+                failed_task = queue.requeue_after_crash(shard)
+                given_up += [] if failed_task is None else [failed_task.content]
             else:
                 answered += [task.content for task in shard.tasks]
     assert queue.is_exhausted
     expected = {number for number in poisoned if number < count}
-    assert sorted(blamed) == sorted(expected)
+    assert sorted(given_up) == sorted(expected)
     assert sorted(answered) == sorted(set(range(count)) - expected)

@@ -1,4 +1,4 @@
-"""The commands that write, in a folder of their own, and what must hold of what they wrote."""
+"""The commands that write, each in a separate folder, and readers of their results."""
 
 import json
 import os
@@ -20,40 +20,40 @@ REQUESTS, TEXTS, ANSWER_TOKENS, RUN_TOKENS, TURNS = 24, 24, 60, 800, 8
 
 
 def read_jsonl(path: Path) -> list[Any]:
-    """The whole lines of a file; a torn last line is left out."""
+    """Return the complete lines of a file; an incomplete last line is left out."""
     data = path.read_bytes() if path.exists() else b""
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
 
 def run_result(folder: Path) -> list[object]:
-    """The tokens of a run."""
+    """Return the tokens of a run."""
     return [line["id"] for line in read_jsonl(folder / "stdout") if line["event"] == "token"]
 
 
 def score_result(folder: Path) -> list[object]:
-    """The scored lines, by their number."""
+    """Return the numbers and scores of the lines."""
     return [(line["line"], line["sum_logprob"]) for line in read_jsonl(folder / "stdout")]
 
 
 def batch_result(folder: Path) -> list[object]:
-    """The answers, by request."""
+    """Return the answers with their requests' ids."""
     return [(line["id"], line["text"]) for line in read_jsonl(folder / "out.jsonl")]
 
 
 def printed_batch_result(folder: Path) -> list[object]:
-    """The answers on stdout."""
+    """Return the answers on stdout with their requests' ids."""
     return [(line["id"], line["text"]) for line in read_jsonl(folder / "stdout")]
 
 
 def recover_result(folder: Path) -> list[object]:
-    """The recovered logprobs, if the recovery is complete; else nothing."""
+    """Return the recovered logprobs if the recovery is complete; otherwise nothing."""
     path = folder / "out.json"
     found = json.loads(path.read_bytes()) if path.exists() else {"complete": False}
     return [(token["id"], token["logprob"]) for token in found["tokens"]] if found["complete"] else []
 
 
 def basis_result(folder: Path) -> list[object]:
-    """The arrays of the basis, if there is one: it is whole, or not there."""
+    """Return the arrays of the basis; nothing if the file does not exist."""
     path = folder / "out.npz"
     if not path.exists():
         return []
@@ -62,7 +62,7 @@ def basis_result(folder: Path) -> list[object]:
 
 
 def chat_result(folder: Path) -> list[object]:
-    """The turns of the latest chat in the store, and the tokens of each answer, also of one that was cut off."""
+    """Return the turns of the latest chat in the store, and the tokens of each answer, even an incomplete one."""
     path = folder / "data" / "logitsmith" / "chats.db"
     if not path.exists():
         return []
@@ -87,9 +87,13 @@ def chat_result(folder: Path) -> list[object]:
 class Command:
     """A command that writes.
 
-    Attributes: ``arguments``; ``result`` reads what is in the folder; ``output``, the file that it writes, None
-    for stdout; ``resume``, what goes on with it, () where it begins anew; ``ordered``: an unfinished result is the
-    beginning of the whole one, and else a part of it; ``stdin``, the file that it reads, None for nothing.
+    Attributes:
+        arguments: arguments of `gen`.
+        result: reads the result from the folder.
+        output: file that the command writes; None for stdout.
+        resume: arguments that continue an incomplete result; empty if the command starts over.
+        ordered: whether an incomplete result is the beginning of the complete one; otherwise it is any part of it.
+        stdin: file that the command reads from stdin; None for nothing.
     """
 
     arguments: Sequence[str]
@@ -117,7 +121,7 @@ COMMANDS = {
 
 
 def write_inputs(folder: Path, model: Path) -> None:
-    """Fill a folder with what the commands read."""
+    """Write the files that the commands read."""
     (folder / "model.gguf").symlink_to(model)
     requests = [
         {"id": f"r{number}", "prompt": "The sea" + " a" * number, "max_tokens": ANSWER_TOKENS, "set": {"top_k": 0}}
@@ -137,7 +141,7 @@ def start(
     arguments: Sequence[str] | None = None,
     **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start `gen` with its streams in files of the folder. ``arguments``: others than the command's own."""
+    """Start `gen` with its streams in files of the folder. ``arguments``: replace the command's."""
     words = [*GEN, *(command.arguments if arguments is None else arguments)]
     turns = Path(os.devnull) if command.stdin is None else folder / command.stdin
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err, turns.open("rb") as stdin:
@@ -146,7 +150,7 @@ def start(
 
 
 def plain_environment(folder: Path) -> dict[str, str]:
-    """The environment without anybody's settings."""
+    """Return the environment without the user's settings."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GEN_", "XDG_", "LC_"))}
     folders = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data")}
     return {**kept, **folders, "NO_COLOR": "1", "COLUMNS": "200"}

@@ -1,6 +1,6 @@
-"""Every command that writes, under every fault: what was acknowledged is kept, nothing comes twice.
+"""Every command that writes, under every fault: written results are kept, and none is repeated.
 
-The exit codes are those that docs/output.md names, and no failure is a traceback.
+The exit codes are those in docs/output.md, and no failure is a traceback.
 """
 
 import os
@@ -32,10 +32,13 @@ time.time = lambda: 2 * _began - _now()
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a command.
+    """A fault under which a command runs.
 
-    Attributes: ``prepare``, called in the new process before the command; ``environment``, changed variables, None
-    removes one; ``number``, a signal that comes at a random moment; ``codes``, the exit codes that may follow.
+    Attributes:
+        codes: the exit codes that are allowed.
+        prepare: called in the new process before the command.
+        environment: changed environment variables; None removes a variable.
+        number: signal that is sent at a random time; None for no signal.
     """
 
     codes: tuple[int, ...] = (0,)
@@ -85,7 +88,7 @@ def folder(tmp_path, model):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, model):
-    """What each command writes undisturbed, and its seconds, each computed when it is first asked for."""
+    """Return a function that runs a command undisturbed, once, and returns its result and its seconds."""
     found = {}
 
     def of(name):
@@ -126,7 +129,7 @@ def restore_signals():
 
 
 def disturb(process, number, seconds):
-    """Send a signal at a moment; a stopped process goes on later."""
+    """Send a signal after this many seconds; a stopped process is continued later."""
     time.sleep(seconds)
     if process.poll() is None:
         process.send_signal(number)
@@ -137,7 +140,7 @@ def disturb(process, number, seconds):
 
 
 def check_messages(folder, command):
-    """No traceback; a failure names what failed."""
+    """Check that stderr has no traceback, and that a failure names what failed."""
     said = (folder / "stderr").read_text()
     assert "Traceback" not in said, said
     assert "Exception ignored" not in said, said
@@ -145,7 +148,7 @@ def check_messages(folder, command):
 
 
 def check_part(command, part, complete):
-    """What is there is right, and there once."""
+    """Check that the partial result is correct, without duplicates."""
     assert len(part) == len(set(part)) or command.result.__name__ == "run_result"
     if command.ordered:
         assert part == complete[: len(part)]
@@ -158,7 +161,7 @@ def leftovers(folder):
 
 
 def finish(command, folder, complete, part):
-    """Go on undisturbed: all is there, and what was there before stands first."""
+    """Continue undisturbed; check that the result is complete, and that the earlier part precedes the new one."""
     for left in leftovers(folder):
         (folder / left).unlink()
     process = start(command, folder, plain_environment(folder), [*command.arguments, *command.resume])
@@ -173,25 +176,27 @@ def finish(command, folder, complete, part):
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_under_a_fault(name, fault, folder, whole):
-    command, about = COMMANDS[name], FAULTS[fault]
+    command, fault_case = COMMANDS[name], FAULTS[fault]
     complete, seconds = whole(name)
     draw = random.Random(f"{name} {fault}")
 
     def prepare():
         restore_signals()
-        about.prepare()
+        fault_case.prepare()
 
-    environment = changed(plain_environment(folder), about.environment)
+    environment = changed(plain_environment(folder), fault_case.environment)
     process = start(command, folder, environment, preexec_fn=prepare)
-    if about.number is not None:
+    if fault_case.number is not None:
         span = (0.3, 0.6) if "early" in fault else (0.6, 1.0)
-        disturb(process, about.number, seconds * draw.uniform(*span))
+        disturb(process, fault_case.number, seconds * draw.uniform(*span))
     code = process.wait(SECONDS)
     COUNTS[f"exit code {code}"] += 1
     said = (folder / "stderr").read_text()
-    codes = {*about.codes, 1} if about.number == signal.SIGINT and name == "recover" else about.codes
-    if about.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        codes = (*codes, -about.number)  # before Python has begun
+    codes = (
+        {*fault_case.codes, 1} if fault_case.number == signal.SIGINT and name == "recover" else fault_case.codes
+    )
+    if fault_case.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        codes = (*codes, -fault_case.number)  # the signal arrived before Python had started
     assert code in codes, said
     if not (fault.startswith("files of") and command.output is None and name != "batch"):
         check_messages(folder, command)
@@ -200,9 +205,9 @@ def test_a_command_under_a_fault(name, fault, folder, whole):
     reads_nothing = fault == "closed stdin" and command.stdin is not None
     if code == 0 and fault != "closed stdout" and not reads_nothing:
         assert len(part) == len(complete)
-    if about.number != signal.SIGKILL:
+    if fault_case.number != signal.SIGKILL:
         assert not leftovers(folder)
-    if name == "run" and about.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) and part:
+    if name == "run" and fault_case.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) and part:
         assert b'{"event": "done"' in (folder / "stdout").read_bytes()
     finish(command, folder, complete, part)
 
@@ -220,7 +225,7 @@ def test_a_folder_that_cannot_be_written(name, folder, whole):
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.resume])
-def test_two_at_once_on_one_output(name, folder, whole):
+def test_two_processes_with_one_output(name, folder, whole):
     command = COMMANDS[name]
     complete, seconds = whole(name)
     first = start(command, folder, plain_environment(folder), [*command.arguments, "--resume"])
@@ -231,7 +236,7 @@ def test_two_at_once_on_one_output(name, folder, whole):
     assert 0 in codes
     result = command.result(folder)
     assert sorted(result) == sorted(complete)
-    COUNTS["two at once"] += 1
+    COUNTS["two processes"] += 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)

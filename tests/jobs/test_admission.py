@@ -1,4 +1,4 @@
-"""Which workers may join: those that compute what the first one computes."""
+"""Workers may join only if they compute the same as the first worker."""
 
 from dataclasses import replace
 
@@ -32,14 +32,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("changes", "reason"), OTHERS.values(), ids=OTHERS)
-def test_a_worker_that_comes_after_the_first(changes, reason):
+def test_a_worker_after_the_first(changes, reason):
     admission = Admission(needs_same_kernels=True)
     assert admission(FIRST) is None
     answer = admission({**FIRST, **changes})
     assert answer == reason if reason is None else reason in answer
 
 
-def test_other_kernels_are_noted_where_they_may_differ():
+def test_different_kernels_are_recorded_if_they_are_allowed():
     admission = Admission(needs_same_kernels=False)
     assert admission(FIRST) is None
     assert not admission.has_different_kernels

@@ -1,4 +1,4 @@
-"""Lines of a batch's journal that no batch wrote."""
+"""Lines in a file of results that no batch wrote."""
 
 import pytest
 from logitsmith.jobs.journal import JournalError, ResultJournal
@@ -6,7 +6,7 @@ from logitsmith.jobs.journal import JournalError, ResultJournal
 OURS = '{"id": "o", "request_id": "178036a8a003f4879a67c8d7", "text": "x", "error": null}\n'
 GOOD = '{"id": "a", "text": "x", "error": null}\n'
 FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
-ODD = {
+INVALID = {
     "no id": ('{"text": "a", "error": null}', "it has no id"),
     "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: 1 is not a text"),
     "a line that is a list": (
@@ -24,12 +24,12 @@ ODD = {
         "nope",
         "it is not JSON: a value is missing, at character 1; remove this line, or choose another file",
     ),
-    "no object": ("[]", "it has neither an answer nor an error"),
+    "an array": ("[]", "it has neither an answer nor an error"),
 }
 
 
-@pytest.mark.parametrize(("line", "problem"), ODD.values(), ids=ODD)
-def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, problem):
+@pytest.mark.parametrize(("line", "problem"), INVALID.values(), ids=INVALID)
+def test_an_invalid_line_is_reported_and_the_file_unchanged(tmp_path, line, problem):
     path = tmp_path / "out.jsonl"
     content = GOOD + FAILED + line + "\n" + GOOD
     path.write_text(content)

@@ -1,4 +1,4 @@
-"""What happens when a conversation outgrows the context: a warning, an error, or turns that are left out."""
+"""A conversation that does not fit into the context: a warning, an error, or turns that are left out."""
 
 import pytest
 from logitsmith.chats.prompt import ContextUsage, context_warning, fit_messages, reserved_answer_tokens
@@ -14,7 +14,7 @@ def message(role, length):
 
 
 def chat(text):
-    """``s`` a system message, ``u`` and ``a`` of the user and the assistant, of ten tokens each."""
+    """Return messages of ten tokens: ``s`` of the system, ``u`` of the user, ``a`` of the assistant."""
     return [message({"s": "system", "u": "user", "a": "assistant"}[role], 10) for role in text]
 
 
@@ -38,17 +38,17 @@ FITS = {
 @pytest.mark.parametrize(("text", "length", "dropped", "kept", "count"), FITS.values(), ids=FITS)
 def test_what_fits(text, length, dropped, kept, count):
     messages = chat(text)
-    fitted = fit_messages(messages, lambda some: 10 * len(some), length, 15, dropped)
+    fitted = fit_messages(messages, lambda messages: 10 * len(messages), length, 15, dropped)
     assert (shown(fitted.messages), fitted.dropped_message_count) == (kept, count)
     assert fitted.messages[-1] is messages[-1]
 
 
 def test_a_turn_that_does_not_fit_at_all():
     with pytest.raises(ContextFullError, match=r"the prompt has 20 tokens, and the context holds 20; shorten it"):
-        fit_messages(chat("suau"), lambda some: 10 * len(some), 20, 5, 0)
+        fit_messages(chat("suau"), lambda messages: 10 * len(messages), 20, 5, 0)
 
 
-def test_room_and_warning():
+def test_reserved_tokens_and_warning():
     assert [reserved_answer_tokens(4096, limit) for limit in (None, 100, 5000, 0)] == [1024, 100, 1024, 1]
     assert context_warning(ContextUsage(70, 100), False) is None
     assert context_warning(ContextUsage(3000, 4000), False) is not None
@@ -74,7 +74,7 @@ def test_stop(session, conversation, notes):
     question = conversation.add_user_message("z")
     with pytest.raises(ContextFullError, match=r"the chat has [\d,]+ tokens, and the context holds 512; go back"):
         session.answer(settings())
-    assert conversation.current_message == question, "the message is stored all the same"
+    assert conversation.current_message == question, "the message is stored nevertheless"
     conversation.undo()
     conversation.undo()
     conversation.add_user_message("z")
@@ -98,7 +98,7 @@ def test_drop(model, conversation, notes, cold_model, store):
     again.conversation.add_user_message("e")
     list(again.answer(settings(max_tokens=5)))
     assert (again.dropped_message_count, len(notes)) == (2, 1), (
-        "what was left out stays so, also in a later session"
+        "left-out messages stay left out, also in a later session"
     )
     conversation.goto(messages[2].hash)
     conversation.add_user_message("f")
