@@ -1,7 +1,7 @@
-"""From the steps of a preset, or the compact notation, to a chain.
+"""Building of a chain from the steps of a preset, or from the compact notation.
 
-The notation is ``temp0.8 > typical0.19 > top-p(p=0.6, min_keep=2)``. Names and parameters are checked. A message
-says in one sentence where the step was written and which values are allowed.
+The notation is ``temp0.8 > typical0.19 > top-p(p=0.6, min_keep=2)``. Names and parameters are checked. An error
+message gives the place of the step and the allowed values.
 """
 
 from __future__ import annotations
@@ -24,25 +24,30 @@ from .errors import SamplingError
 from .registry import find_sampler, is_known
 
 Step = str | Mapping[str, Any] | Sampler | StepSpec
-"""A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or one that was checked before."""
+"""A step: ``name``, ``{name: value of the main parameter}``, ``{name: {parameters}}``, or a checked step."""
 
 
 def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
     """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
 
-    A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped. A
-    `StepSpec` or a sampler is copied, not checked again. Raises ``SamplingError`` that names the step and the
-    parameter, what is allowed and what came.
+    If no step is a selector, ``dist`` is appended. Steps whose parameters switch them off are left out. Raises
+    ``SamplingError``, whose message names the step, the parameter, the rejected value and the allowed values.
+
+    Args:
+        steps: the steps, or one string in the compact notation. A `StepSpec` or a sampler is copied unchecked.
+        seed: the seed of the random numbers, 0..2^32-1.
+        vocab: the vocabulary of the model; None if no step needs it.
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
-        raise SamplingError(f"seed: {wrong_value(seed, f'a whole number within 0..{SEED_MAX}')}")
+        raise SamplingError(f"seed: {wrong_value(seed, f'an integer within 0..{SEED_MAX}')}")
     return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
 
 
 def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
-    """Return the samplers that the steps name, not yet part of a chain.
+    """Return the samplers of the steps, which are not yet part of a chain.
 
-    Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
+    Raises ``SamplingError`` for a wrong name or parameter, if two steps are selectors, or if a selector is not
+    last.
     """
     samplers = [spec.sampler for spec in _read_steps(steps)]
     check_selection(samplers)
@@ -53,7 +58,7 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
     if isinstance(steps, str):
         steps = parse_notation(steps)
     if not isinstance(steps, Sequence):
-        raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
+        raise SamplingError(f"chain: {steps!r} is not a list of steps")
     check_step_count(len(steps), "chain")
     _reject_koboldai_order(steps, "chain")
     specs = []
@@ -67,9 +72,13 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
 
 
 def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
-    """Return the sampler of one step; a sampler itself is returned as it is.
+    """Return the sampler of one step. A step that already is a sampler is returned unchanged.
 
-    ``origin`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
+    Raises ``SamplingError`` for a wrong name or parameter.
+
+    Args:
+        step: the step, as a preset writes it.
+        origin: the place of the step, with which each message begins, as in ``chain[2].top_p.p: …``.
     """
     if isinstance(step, Sampler):
         return step
@@ -84,7 +93,7 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
         return cls(**params)
     except ValidationError as error:
         raise SamplingError(f"{origin}{_parameter_message(cls, error)}") from None
-    except Exception as error:  # what another package's validator may raise
+    except Exception as error:  # a validator of another package may raise anything
         raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
@@ -106,18 +115,18 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
 
 
 _PARAMETER_SIMILARITY = 0.4
-"""From this similarity on, a parameter's name is suggested (see `difflib`). Parameters are few and short."""
+"""Least similarity of a suggested parameter name, as `difflib` measures it. The names are short and few."""
 
 
 def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
-    """The parameters as a table; a bare value is the main one."""
-    main = cls.about.main_parameter
+    """Return the parameters of a step as a table; a single value is the main parameter."""
+    main_parameter = cls.about.main_parameter
     if value is None:
         return {}
     if not isinstance(value, Mapping) or _is_main_table(cls, value):
-        if main is None:
-            raise SamplingError(f"{origin}: takes no single value, and {value!r} came")
-        return {main: value}
+        if main_parameter is None:
+            raise SamplingError(f"{origin}: accepts no single value, but got {value!r}")
+        return {main_parameter: value}
     for key in value:
         if key not in cls.model_fields:
             near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
@@ -127,30 +136,31 @@ def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
 
 
 def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
-    """True if this table is the main parameter itself, as in ``logit_bias: {42: -1}``."""
-    main = cls.about.main_parameter
-    takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
-    return takes_table and not any(key in cls.model_fields for key in value)
+    """Return True if a table is the value of the main parameter, as in ``logit_bias: {42: -1}``."""
+    main_parameter = cls.about.main_parameter
+    if main_parameter is None or get_origin(cls.model_fields[main_parameter].annotation) is not dict:
+        return False
+    return not any(key in cls.model_fields for key in value)
 
 
 def parse_notation(text: str) -> list[Any]:
-    """Return the steps of a chain in the notation of KoboldAI's users, as a preset's ``chain:`` would hold them.
+    """Return the steps of a chain in the compact notation, in the form of a preset's ``chain:``.
 
-    Steps are joined by ``>``. A step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
-    ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
-    ``SamplingError`` that names the step.
+    Users of KoboldAI write chains this way. Steps are joined by ``>``. A step is ``name``, or ``name0.8`` or
+    ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
+    ``false``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
     """
     shown = repr(_shown(text))
     _reject_koboldai_order(text, f"chain {shown}")
-    if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
+    if text.count(">") > MAX_STEPS:  # a cheap check before the steps are read
         check_step_count(sum(1 for _ in _split(text, ">")), f"chain {shown}")
     return [_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))]
 
 
 def _parse_step(text: str, origin: str) -> Any:
-    """Return one step of a list that is written in the notation, such as ``temp0.8``; a name stays a name.
+    """Return one step of a list that is written in the compact notation, such as ``temp0.8``.
 
-    ``origin`` begins the message. Raises ``SamplingError``.
+    A name alone is returned unchanged. Raises ``SamplingError`` with a message that begins with ``origin``.
     """
     if is_known(text):
         return text
@@ -160,11 +170,11 @@ def _parse_step(text: str, origin: str) -> Any:
         )
     step = _step(text.strip(), origin)
     if isinstance(step, Mapping) and not any(is_known(name) for name in step):
-        return text  # its name is refused as a whole, with the nearest one that exists
+        return text  # the caller rejects the entire string, and suggests the nearest name
     return step
 
 
-# Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
+# Each run of spaces is reduced to one space before. On longer runs these patterns would take quadratic time.
 _NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
 _CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
 _ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
@@ -191,7 +201,10 @@ def _step(step: str, origin: str) -> Any:
 
 
 def _joined(text: str, origin: str) -> Any:
-    """Read a name with a number right behind it: of all splits, the one with the longest known name."""
+    """Read a name directly followed by a number.
+
+    Of all possible splits, take the one with the longest known name.
+    """
     starts = [start for start in range(len(text) - 1, max(len(text) - 100, 0), -1) if _MAIN.fullmatch(text, start)]
     splits = [(text[:start].rstrip(), text[start:]) for start in starts]
     splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
@@ -199,30 +212,28 @@ def _joined(text: str, origin: str) -> Any:
     if not is_known(name) and _is_several_steps(text):
         raise SamplingError(f"{origin}: {_shown(text)!r} is not one step; write > between steps")
     if is_known(f"{name}_v{number}"):
-        raise SamplingError(
-            f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write the one you mean"
-        )
+        raise SamplingError(f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write one of these")
     if number:
         return {name: _number(number)}
     if not _BARE.fullmatch(name):
-        what = f"{_shown(text)!r} is not a step" if text else "a step is missing"
-        raise SamplingError(f"{origin}: {what}; write name, name0.8, name=value or name(key=value, …)")
+        problem = f"{_shown(text)!r} is not a step" if text else "a step is missing"
+        raise SamplingError(f"{origin}: {problem}; write name, name0.8, name=value or name(key=value, …)")
     return name
 
 
 _OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
-"""What people write between steps, or nothing but a space."""
+"""Wrong separators that people write between steps; a space alone is one, too."""
 _NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
 
 
 def _is_several_steps(text: str) -> bool:
-    """True if steps are joined by something else than ``>``, as in ``top_k40, temp0.8``."""
+    """Return True if the steps have a wrong separator between them, as in ``top_k40, temp0.8``."""
     parts = _OTHER_SEPARATORS.split(text)
     return len(parts) > 1 and all(is_known(_NUMBER_AT_THE_END.sub("", part)) for part in parts)
 
 
 def _fields(name: str) -> Collection[str]:
-    """Return a sampler's parameters; none for an unknown name, which is refused later, when the step is made."""
+    """Return the parameters of a sampler; none for an unknown name, which `make_sampler` rejects later."""
     try:
         return find_sampler(name).model_fields
     except SamplingError:
@@ -232,7 +243,7 @@ def _fields(name: str) -> Collection[str]:
 def _table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | int, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise SamplingError(f"{origin}: a parameter is given twice")
+        raise SamplingError(f"{origin}: a parameter appears twice")
     return table
 
 
@@ -250,7 +261,7 @@ def _key(key: str, fields: Collection[str]) -> str | int:
         return str(json.loads(key, strict=False))
     if key.isdecimal():  # a bare number is a token id
         return int(key)
-    # A dash stands for an underscore only in a parameter's name; in a text it is a dash.
+    # A dash is read as an underscore only in the name of a parameter, not in the text of a token.
     name = key.replace("-", "_")
     return name if name in fields else key
 
@@ -259,7 +270,7 @@ def _checked(text: str, origin: str, read: Callable[[str], Any] | None = None) -
     try:
         return (read or _value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{origin}: {_shown(text)!r} is neither a text nor a list") from None
+        raise SamplingError(f"{origin}: {_shown(text)!r} is neither a string nor a list") from None
 
 
 def _value(text: str) -> Any:
@@ -282,14 +293,14 @@ _KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
     **dict(enumerate(_KOBOLDAI_NAMES)),
     **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
 }
-"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``, as a number and as a text."""
+"""The sampler of each number in ``sampler_order`` of KoboldAI and KoboldCpp. Keys: the number and its string."""
 _BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 
 
 def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
-    """Raise ``SamplingError`` for KoboldAI's ``sampler_order``, which has no values, with the names to write.
+    """Raise ``SamplingError`` if a chain is KoboldAI's ``sampler_order``: a list of numbers without values.
 
-    ``origin`` begins the message.
+    The message begins with ``origin``, and gives the names of the samplers to write instead.
     """
     parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
     names = [
@@ -299,28 +310,28 @@ def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
         return
     steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
     raise SamplingError(
-        f"{origin}: these numbers are KoboldAI's sampler_order, which says the order only; "
+        f"{origin}: these numbers are KoboldAI's sampler_order, which has no values; "
         f"write names and values: {steps!r}"
     )
 
 
 _MAX_SHOWN_CHARACTERS = 200
-"""So much of a chain's text stands in a message."""
+"""Greatest length of the part of a chain that a message quotes."""
 
 
 def _shown(text: str) -> str:
-    """Return the text as messages have it: on one line, and not longer than fits into a sentence."""
+    """Return the text as messages quote it: on one line, and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
 
 
-# A quoted text is not searched for separators. A backslash in it escapes the next character.
+# A quoted string is not searched for separators. A backslash in it escapes the next character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-def _quoted_texts(text: str) -> Iterator[re.Match[str]]:
-    """Yield the quoted texts from the left. Behind a quote that does not close there are none."""
+def _quoted_strings(text: str) -> Iterator[re.Match[str]]:
+    """Yield the quoted strings from left to right. Yields none after a quote that is never closed."""
     start = text.find('"')
     while start >= 0:
         quoted = _QUOTED.match(text, start)
@@ -331,9 +342,9 @@ def _quoted_texts(text: str) -> Iterator[re.Match[str]]:
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
-    """Yield the parts between separators; one in quotes or brackets does not separate."""
+    """Yield the parts between separators. A separator in quotes or brackets is part of the text."""
     start = at = depth = 0
-    skipped = {quoted.start(): quoted.end() for quoted in _quoted_texts(text)}
+    skipped = {quoted.start(): quoted.end() for quoted in _quoted_strings(text)}
     while at < len(text):
         if at in skipped:
             at = skipped[at]
@@ -347,8 +358,8 @@ def _split(text: str, separator: str) -> Iterator[str]:
 
 
 def _is_balanced(text: str) -> bool:
-    """True if every bracket and quote that opens in the text closes in it."""
-    unquoted = "".join(_between_quotes(text)[::2])
+    """Return True if the text closes every bracket and quote that it opens."""
+    unquoted = "".join(_cut_at_quotes(text)[::2])
     if '"' in unquoted:
         return False
     return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
@@ -356,24 +367,27 @@ def _is_balanced(text: str) -> bool:
 
 def _single_spaced(text: str) -> str:
     """Return the text with each run of spaces reduced to one, except in quotes."""
-    pieces = _between_quotes(text)
-    return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
+    parts = _cut_at_quotes(text)
+    return "".join(part if number % 2 else re.sub(r"\s+", " ", part) for number, part in enumerate(parts))
 
 
-def _between_quotes(text: str) -> list[str]:
-    """Cut a text at its quoted texts; these are the pieces 1, 3, 5 …"""
-    pieces, end = [], 0
-    for quoted in _quoted_texts(text):
-        pieces += [text[end : quoted.start()], quoted.group()]
+def _cut_at_quotes(text: str) -> list[str]:
+    """Return the parts of a text: those with an odd index are quoted strings, the other parts are between them."""
+    parts, end = [], 0
+    for quoted in _quoted_strings(text):
+        parts += [text[end : quoted.start()], quoted.group()]
         end = quoted.end()
-    return [*pieces, text[end:]]
+    return [*parts, text[end:]]
 
 
 _BOUNDS = ("ge", "gt", "le", "lt")
 
 
 def allowed_values(field: FieldInfo) -> str:
-    """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty: any value."""
+    """Return the allowed values of a parameter:
+
+    ``0..1``, ``≥ 0``, ``include or exclude``; empty if all are allowed.
+    """
     bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if low is not None and high is not None and "ge" in bounds and "le" in bounds:
@@ -390,10 +404,11 @@ def allowed_values(field: FieldInfo) -> str:
 
 
 def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
-    """One sentence for the first parameter that pydantic refused: ``.p: 1.5 is not within 0..1``."""
+    """Return a message for the first parameter that pydantic rejected: ``.p: 1.5 is not within 0..1``."""
     problems = error.errors()
     first = problems[0]
-    # A parameter of several types has a problem for each, at the same place with the type's name behind it.
+    # For a parameter of several types, pydantic lists an error per type. The last part of `loc` is the type's
+    # name.
     is_union = first["loc"][-1:] in (("int",), ("str",))
     path_parts = first["loc"][:-1] if is_union else first["loc"]
     is_key = path_parts[-1:] == ("[key]",)

@@ -1,7 +1,7 @@
-"""The tokens that are still in play: arrays of ids and logits, which shrink from step to step of a chain.
+"""The tokens that a chain may still choose: arrays of token ids and logits, from which the steps drop rows.
 
-`CandidateRows` are the arrays and the ways in which rows leave them, `Candidates` adds order and probabilities.
-For a few rows a share of the mass is found in Python's own floats, because a NumPy call would cost more than its
+`CandidateRows` has the arrays and the methods that drop rows. `Candidates` adds sorting and probabilities. Up to
+64 rows, cumulative probabilities are computed with Python's floats: a NumPy call would take longer than the
 arithmetic.
 """
 
@@ -40,20 +40,20 @@ from .kernels import (
     sequential_sum,
 )
 
-# Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
-# processor's caches, so each wrapper would cost some microseconds.
+# This module calls NumPy's ufuncs and array methods, not the functions of NumPy that are written in Python.
+# Between two tokens llama.cpp fills the processor's caches, so that each such function would cost microseconds.
 
 _FLOAT32 = np.dtype(np.float32)
 _SHORT_ROW = 1 << 11
-"""In a row of fewer logits, no maxima of columns are computed."""
+"""Column maxima are computed only for rows with at least this many logits."""
 _FEW_DROPPED = 16
-"""Up to this many rows are dropped by copying the slices between them; for more, indexing is faster."""
+"""Up to this many rows are dropped by copying the slices between them. For more rows, indexing is faster."""
 
 
 class CandidateRows:
-    """The ids and logits of `Candidates`: arrays of one length, which shrink.
+    """The token ids and logits of `Candidates`, in two arrays of one length.
 
-    What was computed from them is kept beside them, so that `_forget` clears it all when they change.
+    Maximum, weights and sums are cached. `_clear_cache` deletes them when the logits change.
     """
 
     __slots__ = (
@@ -82,12 +82,12 @@ class CandidateRows:
         expects_top: bool = False,
         vocabulary: int | None = None,
     ) -> None:
-        """Start with all tokens, or with some.
+        """Start with all tokens of the vocabulary, or with those in ``ids``.
 
         Args:
-            logits: float32 (V,), in nats up to a constant; a masked entry counts as -inf.
-            ids: int32 (V,); None: 0..V-1.
-            vocab_size: number of token ids that exist; None: V.
+            logits: float32 (n,), in nats up to a constant. A masked entry of a masked array counts as -inf.
+            ids: the token id of each logit, int32 (n,); None if logit i belongs to token i.
+            vocab_size: number of token ids that exist; None for n.
             expects_top: whether `keep_top_rows` or `top_positions` will be called, which then takes less time.
             vocabulary: the old name of ``vocab_size``.
         """
@@ -95,7 +95,7 @@ class CandidateRows:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
             raise SamplingError("logits: the row is empty")
-        # The first comparison keeps numpy.ma, which takes 8 ms to import, out of other runs.
+        # The first comparison avoids the import of numpy.ma, which takes 8 ms, in runs without masked arrays.
         if type(logits) is not np.ndarray and isinstance(logits, np.ma.MaskedArray):
             logits = logits.filled(-np.inf)
         self._ids: NDArray[np.integer] | None = ids
@@ -128,12 +128,12 @@ class CandidateRows:
 
     @property
     def llama_cpp_count(self) -> int:
-        """How many rows llama.cpp would hold at this step of the chain: these, and the masked ones."""
+        """Number of rows that llama.cpp would have after the same steps: these rows and the masked ones."""
         return self._logits.size + self.masked_count
 
     @property
     def is_full_vocabulary(self) -> bool:
-        """True while row i is token i: nothing was dropped or moved yet."""
+        """True while row i is token i, because no step has dropped or moved a row yet."""
         return self._ids is None
 
     @property
@@ -141,13 +141,13 @@ class CandidateRows:
         """Token ids, int32 (n,), in the current order."""
         if self._ids is None:
             return all_ids(len(self))
-        ids: Ids = self._ids.astype(np.int32, copy=False)  # positions of the whole row are wider
+        ids: Ids = self._ids.astype(np.int32, copy=False)  # positions in the vocabulary are 64-bit integers
         self._ids = ids
         return ids
 
     @property
     def logits(self) -> Floats:
-        """Logits, float32 (n,), in the current order. Read-only: change them through `replace`."""
+        """Logits, float32 (n,), in the current order. They must not be written to; `set_logits` replaces them."""
         return self._logits
 
     @property
@@ -159,33 +159,51 @@ class CandidateRows:
         return self._max
 
     def set_logits(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
-        """Put new logits, float32 (n,), in place of the old.
+        """Replace all logits.
 
-        ``monotone``: True if the order of the rows still holds. ``highest``: the highest new logit, if known.
+        Args:
+            logits: the new logits in the current order, float32 (n,).
+            monotone: whether a row with a higher old logit also has a higher or equal new logit, so that sorted
+                rows stay sorted.
+            highest: the highest new logit; None if it is not known.
         """
-        self._ids, self._logits = self._ids, logits  # the first look drops what is pending
+        self._ids, self._logits = self._ids, logits  # reading _ids carries out pending drops
         self.is_ordered = self.is_ordered and monotone
-        self._forget()
+        self._clear_cache()
         self._max = highest
 
     def set_logits_at(self, positions: Positions, logits: Floats) -> None:
-        """Put new logits, float32 (m,), at ``positions``. An overflow is clamped to float32; -inf stays -inf."""
+        """Replace the logits of the rows at ``positions``.
+
+        Args:
+            positions: positions of the changed rows, (m,).
+            logits: the new logits of these rows, (m,). An overflow is clamped to the
+                nearest finite float32. A row whose old logit is -inf keeps -inf.
+        """
         old = self._logits[positions]
         row = self._logits.copy()
         row[positions] = clamp_to_finite(logits, old)
         self.set_logits(row)
 
     def select_rows(self, positions: Positions, *, is_ordered: bool = False) -> None:
-        """Keep the rows at ``positions``, in that order; ``is_ordered``: True if it goes from high to low."""
+        """Keep the rows at ``positions``, in the order of ``positions``, and drop all others.
+
+        Args:
+            positions: positions of the rows to keep.
+            is_ordered: whether these rows are sorted from high to low.
+        """
         self._ids = positions if self._ids is None else self._ids[positions]
         self._logits = self._logits[positions]
         self.is_ordered = is_ordered
-        self._forget()
+        self._clear_cache()
 
     def filter_rows(self, mask: NDArray[np.bool_]) -> None:
-        """Keep the rows where ``mask``, bool (n,), is true, in their order; ``ValueError`` for another shape."""
+        """Keep the rows for which ``mask``, bool (n,), is true, in the current order.
+
+        Raises ``ValueError`` if the shape of the mask is not (n,).
+        """
         if mask.shape != self._logits.shape:
-            raise ValueError(f"a mask of shape {mask.shape} for {self._logits.size} rows")
+            raise ValueError(f"mask: shape {mask.shape} is not {self._logits.shape}, the shape of the logits")
         dropped = mask.size - int(np.count_nonzero(mask))
         if dropped > _FEW_DROPPED:
             self.select_rows(mask.nonzero()[0], is_ordered=self.is_ordered)
@@ -193,11 +211,12 @@ class CandidateRows:
             self.drop((~mask).nonzero()[0])
 
     def drop(self, positions: Positions) -> None:
-        """Drop the rows at these few positions, which ascend; others must remain."""
+        """Drop the rows at a few ascending ``positions``. At least one other row must remain."""
         if not positions.size:
             return
         if self._ids is None and np.maximum.reduce(self._logits[positions]) < self.max:
-            # To copy the others would take longer than all else that a usual chain does. See `__getattr__`.
+            # Copying the remaining rows would take longer than the rest of a usual chain, and may be unnecessary.
+            # `__getattr__` copies the rows when the arrays are read.
             self._pending_drops = self._logits, positions
             del self._logits, self._ids
             self._exp = self._sums = self._total = None
@@ -205,7 +224,7 @@ class CandidateRows:
             self._drop_now(positions)
 
     def __getattr__(self, name: str) -> Any:
-        """Drop the pending rows once somebody looks at the arrays, which are unset as long as rows are pending."""
+        """Carry out pending drops when ``_logits`` or ``_ids`` is read. Both are unset while drops are pending."""
         if name not in ("_logits", "_ids") or self._pending_drops is None:
             raise AttributeError(name)
         (self._logits, positions), highest = self._pending_drops, self._max
@@ -219,52 +238,61 @@ class CandidateRows:
         kept = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
         self._ids = np.concatenate([self.ids[rows] for rows in kept])
         self._logits = np.concatenate([self._logits[rows] for rows in kept])
-        self._forget()
+        self._clear_cache()
 
     def mask_except(self, kept: NDArray[np.bool_]) -> None:
-        """As `keep`, but the other rows are masked: llama.cpp sets them to -inf instead of dropping them."""
+        """Keep the rows where ``kept``, bool (n,), is true, and mask the others.
+
+        llama.cpp sets the logits of these other rows to -inf instead of dropping the rows. So they have no
+        probability, but `llama_cpp_count` includes them.
+        """
         ids, count = self._ids, self._logits.size
         self.filter_rows(kept)
         self._add_masked(ids, count)
 
     def mask_except_best(self) -> None:
-        """Keep the highest row, of equal ones the first; the others are masked as by `mask_except`."""
+        """Keep the highest row (of equal rows the first), and mask the others as `mask_except` does."""
         ids, count = self._ids, self._logits.size
         self.select_rows(np.array([self.top_position()]), is_ordered=True)
         self._add_masked(ids, count)
 
-    def _add_masked(self, before: NDArray[np.integer] | None, count: int) -> None:
-        """Count the rows that are missing now as masked; there were ``count`` with the ids ``before``."""
-        masked = count - self._logits.size
-        if masked:
+    def _add_masked(self, ids_before: NDArray[np.integer] | None, count_before: int) -> None:
+        """Count the rows that the last call dropped as masked.
+
+        Args:
+            ids_before: token ids before the drop; None if row i was token i.
+            count_before: number of rows before the drop.
+        """
+        new_count = count_before - self._logits.size
+        if new_count:
             earlier = self._masked if self.masked_count else None
-            self._masked = _MaskedRows(before, self.ids, earlier, self.masked_count)
-            self.masked_count += masked
+            self._masked = _MaskedRows(ids_before, self.ids, earlier, self.masked_count)
+            self.masked_count += new_count
 
     def masked_ids(self) -> NDArray[np.intp]:
-        """The ids of the masked rows, ascending."""
+        """Return the token ids of the masked rows, ascending."""
         if self._masked is None:
             return np.arange(0)
         return self._masked.ids(self.masked_count, self.vocab_size)
 
     def set_masked(self, ids: Ids) -> None:
-        """Let these be the masked rows."""
+        """Replace the masked rows by rows with these token ids."""
         self._masked = _MaskedRows(ids, _NO_IDS)
         self.masked_count = ids.size
 
     def truncate(self, count: int) -> None:
-        """Keep the first ``count`` rows, in their order; masked rows come last."""
+        """Keep the first ``count`` rows. Masked rows follow after all others, so they are dropped first."""
         if count < self._logits.size:
             self._ids = self.ids[:count] if self._ids is None else self._ids[:count]
             self._logits = self._logits[:count]
-            if self.is_ordered:  # the highest logit stays, so the weights still hold
+            if self.is_ordered:  # the highest logit stays, so the cached weights stay valid
                 if self._exp is not None:
                     self._exp = self._exp[:count]
                 if self._sums is not None:
                     self._sums = self._sums[:count]
                 self._total = None
             else:
-                self._forget()
+                self._clear_cache()
             self.masked_count = 0
         elif self.masked_count:
             self.masked_count = min(self.masked_count, count - self._logits.size)
@@ -273,22 +301,22 @@ class CandidateRows:
         """Drop the first ``count`` rows."""
         self._ids = self.ids[count:]
         self._logits = self._logits[count:]
-        self._forget()
+        self._clear_cache()
 
     def replace_with_single_row(self, token: int, logit: float) -> None:
-        """Replace all rows by this one. The token may have been dropped before."""
+        """Replace all rows by one row. Its token may be one that was dropped before."""
         self._ids = np.array([token], dtype=np.int32)
         self._logits = np.array([logit], dtype=np.float32)
         self.is_ordered = True
         self.masked_count = 0
-        self._forget()
+        self._clear_cache()
 
     def top_position(self) -> int:
-        """Position of the highest row; of equal ones the first."""
+        """Return the position of the highest row; of equal rows the first."""
         return 0 if self.is_ordered else int(self._logits.argmax())
 
-    def _forget(self) -> None:
-        """Clear what was computed from the old logits."""
+    def _clear_cache(self) -> None:
+        """Delete the cached values that were computed from the old logits."""
         self._max = None
         self._exp = None
         self._sums = None
@@ -300,57 +328,63 @@ _NO_IDS: Ids = np.empty(0, dtype=np.int32)
 
 
 class _MaskedRows(NamedTuple):
-    """Which rows are masked. Only references are kept; the ids are computed when `ids` is called."""
+    """The rows that a step masked, and those that earlier steps masked.
+
+    Only references to arrays are stored. The token ids are computed when `ids` is called, which is rarely.
+    """
 
     before: NDArray[np.integer] | None
-    """The ids before the step that masked them; None: all."""
+    """The token ids before the masking step; None for the entire vocabulary."""
     kept: Ids
-    """The ids after that step."""
+    """The token ids after the masking step."""
     earlier: _MaskedRows | None = None
-    """The rows that had been masked before that step."""
+    """The rows that earlier steps masked; None if there are none."""
     earlier_count: int = 0
-    """How many of these were still held."""
+    """Number of rows in ``earlier`` that llama.cpp would still have before the masking step."""
 
-    def ids(self, count: int, vocabulary: int) -> NDArray[np.intp]:
-        """Return the ids of the first ``count`` masked rows, ascending, for a ``vocabulary`` of this size.
+    def ids(self, count: int, vocab_size: int) -> NDArray[np.intp]:
+        """Return the token ids of the first ``count`` masked rows, ascending.
 
-        Where llama.cpp erased some of them, it is its unstable sort that decides which; here the lowest ids stay.
+        If llama.cpp erases some masked rows, its unstable sort decides which. Here the rows with the lowest ids
+        stay.
         """
-        is_masked = np.zeros(vocabulary, dtype=np.bool_)
+        is_masked = np.zeros(vocab_size, dtype=np.bool_)
         if self.before is None:
             is_masked[:] = True
         else:
             is_masked[self.before] = True
         is_masked[self.kept] = False
         if self.earlier is not None:
-            is_masked[self.earlier.ids(self.earlier_count, vocabulary)] = True
+            is_masked[self.earlier.ids(self.earlier_count, vocab_size)] = True
         return is_masked.nonzero()[0][:count]
 
 
 _FLOAT32_EXP_ERROR = 2.0**-21
-"""Relative error of NumPy's float32 exp, at most: 4 units in the last place.
+"""Greatest relative error of NumPy's float32 exp: 4 units in the last place.
 
-A draw from a long row is tried with it first, in half the time. It nearly always suffices.
+A draw from a long row first uses these inexact exponentials, which take half the time of exact ones. They nearly
+always suffice to identify the drawn token.
 """
 _PROBABILITY_ERROR = 2.0**-23
-"""Relative error of a float32 probability, at most: its exact weight is rounded, and so is the quotient."""
+"""Greatest relative error of a float32 probability: the exact weight and the quotient are each rounded."""
 
 
 @supports_old_names
 class Candidates(CandidateRows):
-    """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
+    """The tokens that a chain may still choose, with their logits: at first the entire vocabulary.
 
-    Sorting and masking are done in this module and in `kernels` only. Rows are dropped, never set to -inf. The
-    array of logits that came in is never written to.
+    A *row* is one token with its logit. Only this module and `kernels` sort and mask. Rows are dropped, never set
+    to -inf. The model's array of logits is never written to.
 
     Attributes:
-        vocabulary: number of token ids there are.
-        is_ordered: True if the logits are known to go from high to low.
-        allowed: the grammar's mask, bool (V,); None without one.
-        masked_count: number of rows that were dropped here and that llama.cpp would still hold, at -inf. They have
-            no probability, but a sampler of llama.cpp that counts its rows counts these too.
-        leading: positions and logits of the highest rows that came in, from high to low; None: they are not known.
-            `top` finds them in a row of 2,048 or more that nothing changed before, if ``expects_top`` was set.
+        vocab_size: number of token ids that exist, dropped ones included.
+        is_ordered: whether the rows are known to be sorted from high to low.
+        grammar_mask: which tokens the grammar allows, bool (V,); None without a grammar.
+        masked_count: number of rows that were dropped here, but that llama.cpp would keep with a logit of -inf.
+            They have no probability. Samplers that count rows count masked rows too, as llama.cpp's samplers do.
+        top_rows: positions and logits of the highest rows of the model, from high to low; None if not known.
+            `keep_top_rows` finds them if the row has at least 2,048 logits, no step has changed it, and
+            ``expects_top`` was set.
 
     Raises ``SamplingError`` for a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
@@ -358,56 +392,57 @@ class Candidates(CandidateRows):
     __slots__ = ()
 
     def snapshot(self) -> Candidates:
-        """Return candidates that stay as these are now. The arrays are shared: no step writes to them."""
-        same = object.__new__(Candidates)
+        """Return a copy that later steps do not change. The arrays are shared, since no step writes to them."""
+        copied = object.__new__(Candidates)
         for name in CandidateRows.__slots__:
-            setattr(same, name, getattr(self, name))
-        return same
+            setattr(copied, name, getattr(self, name))
+        return copied
 
     def weights(self) -> Floats:
-        """exp(logit - max), float32 (n,), correctly rounded; see `exact_weights`."""
+        """Return exp(logit - max), float32 (n,), correctly rounded; see `exact_weights`."""
         if self._exp is None:
             self._exp = exact_weights(self._logits - self.max)
         return self._exp
 
     def probs(self) -> Floats:
-        """Softmax, float32 (n,), in the current order. It sums to 1: the total is computed in float64."""
-        with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
+        """Return the probabilities, float32 (n,), in the current order. The total is summed in float64."""
+        with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
             weights = self.weights()
         return weights / np.float32(np.add.reduce(weights, dtype=np.float64))
 
     def llama_cpp_probs(self) -> Floats:
-        """Softmax as llama.cpp computes it, float32 (n,): the total is summed in float32 from first to last row.
+        """Return the probabilities as llama.cpp computes them, float32 (n,).
 
-        A threshold on cumulative probability must fall on the same row as in llama.cpp. In a long row the
-        rounding adds up, so these do not sum to 1.
+        The total is summed in float32 from the first row to the last. In a long row the rounding errors add up, so
+        that the probabilities do not sum to 1. Samplers need them where a threshold on the cumulative probability
+        must cut at the same row as in llama.cpp.
         """
         probs: Floats = np.divide(self.weights(), self._llama_cpp_total())
         return probs
 
     def llama_cpp_probs_at(self, rows: Positions | slice) -> Floats:
-        """`llama_cpp_probs` of some rows, float32 (m,). In a long row this takes less time."""
+        """Return `llama_cpp_probs` of the rows at ``rows``, float32 (m,). For a long row this takes less time."""
         total = self._llama_cpp_total()
         weights = exact_weights(self._logits[rows] - self.max) if self._exp is None else self._exp[rows]
         probs: Floats = np.divide(weights, total)
         return probs
 
-    def llama_cpp_probs_down_to(self, least: float) -> Floats:
-        """`llama_cpp_probs` of the first rows, float32 (m,): at least of every row that reaches ``least``.
+    def llama_cpp_probs_down_to(self, min_prob: float) -> Floats:
+        """Return `llama_cpp_probs` of the first m rows, float32 (m,), which include all rows with ``min_prob``.
 
-        Of candidates in any order these are all rows.
+        If the rows are not sorted, these are all rows.
         """
-        # The probabilities sum to 1, and to less than 2 however the total was rounded.
-        if self.is_ordered and least * self._logits.size > 2:
-            return self.llama_cpp_probs_at(slice(int(2 / least) + 1))
+        # The sum of the probabilities is below 2, however much the total was rounded.
+        if self.is_ordered and min_prob * self._logits.size > 2:
+            return self.llama_cpp_probs_at(slice(int(2 / min_prob) + 1))
         return self.llama_cpp_probs()
 
     def llama_cpp_highest_prob(self) -> np.float32:
-        """The highest of `llama_cpp_probs`."""
+        """Return the highest of `llama_cpp_probs`."""
         return np.float32(1) / self._llama_cpp_total()
 
     def _llama_cpp_total(self) -> np.float32:
-        """The weights' sum in float32, from first to last row."""
+        """Return the sum of the weights in float32, added from the first row to the last."""
         if self._total is None:
             offsets = None
             if self._exp is None and self._logits.size > LONG_ROW:
@@ -416,21 +451,22 @@ class Candidates(CandidateRows):
         return self._total
 
     def sort_descending(self) -> None:
-        """Sort from high to low; equal logits keep their order."""
+        """Sort the rows from high to low. Rows with equal logits keep their order."""
         if not self.is_ordered:
             self.select_rows(descending(self._logits), is_ordered=True)
 
     def top_positions(self, count: int) -> Positions:
-        """Positions of the ``count`` highest rows, from high to low; of equal logits the earlier first."""
+        """Return positions of the ``count`` highest rows, from high to low; of equal logits the earlier row
+        first."""
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
         return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._maxima)
 
     def keep_top_rows(self, count: int) -> None:
-        """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones.
+        """Keep the ``count`` highest rows, at least one, sorted from high to low.
 
-        Masked rows come last.
+        Of equal logits the earlier row is kept. Masked rows follow after all others.
         """
         count = max(count, 1)
         if self.is_ordered:
@@ -441,16 +477,22 @@ class Candidates(CandidateRows):
         else:
             kept = min(count, self._logits.size)
             positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
-            if self._maxima is not None:  # so the rows are those that came in
+            if self._maxima is not None:  # no step has changed the rows since the model
                 self.top_rows = positions, self._logits
             self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
-        self._forget()
+        self._clear_cache()
         if self.masked_count:
             self.masked_count = min(self.masked_count, count - kept)
 
     def _top_of_pending(self, count: int, row: Floats, dropped: Positions) -> int:
-        """Keep the ``count`` highest of a whole row without the dropped ones; return how many these are."""
+        """Keep the ``count`` highest rows while drops are pending; return how many rows were kept.
+
+        Args:
+            count: number of rows to keep, at most.
+            row: the logits before the drops.
+            dropped: positions of the dropped rows.
+        """
         kept = min(count, row.size - dropped.size)
         positions, logits = highest_with_values(row, kept + dropped.size, self._maxima)
         left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
@@ -458,16 +500,20 @@ class Candidates(CandidateRows):
         return kept
 
     def positions_where(self, table: NDArray[np.generic]) -> Positions:
-        """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
+        """Return positions of the rows whose token has a nonzero entry in ``table``, (V,)."""
         entries = table if self._ids is None else table[self._ids]
-        return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
+        return (entries != 0).nonzero()[0]  # `nonzero` is much faster for booleans than for numbers
 
     def tokens(self, positions: Positions) -> NDArray[np.integer]:
-        """Token ids of the rows at ``positions``."""
+        """Return the token ids of the rows at ``positions``."""
         return positions if self._ids is None else self._ids[positions]
 
     def positions_of(self, tokens: Positions) -> tuple[Positions, Positions]:
-        """Positions of the rows of these distinct tokens, and the index in ``tokens`` of each row's token."""
+        """Find the rows of some distinct tokens.
+
+        Returns the positions of those rows, (m,), and for each row the index of its token in ``tokens``, (m,).
+        Tokens that are not among the candidates are skipped.
+        """
         if self._ids is None:
             return tokens, np.arange(tokens.size)
         table = np.zeros(self.vocab_size, dtype=np.int32)
@@ -477,15 +523,15 @@ class Candidates(CandidateRows):
         return positions, entries[positions] - 1
 
     def mask_of(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which rows hold one of these tokens, bool (n,)."""
+        """Return for each row whether its token is one of ``tokens``, bool (n,)."""
         table = np.zeros(self.vocab_size, dtype=np.bool_)
         table[np.asarray(tokens, dtype=np.intp)] = True
         return table if self._ids is None else table[self._ids]
 
     def certain_position(self, share: float) -> int | None:
-        """Position of the first of a few rows at which the mass reaches ``share``, 0..1, of the whole.
+        """Return the position of the first row at which the cumulative probability reaches ``share``, 0..1.
 
-        None if there are more rows, or if it depends on how the sums are rounded.
+        Returns None if there are more than 64 rows, or if the position depends on rounding errors.
         """
         if self._logits.size > FEW_ROWS:
             return None
@@ -494,10 +540,11 @@ class Candidates(CandidateRows):
         return certain_position(self._sums, share)
 
     def pick(self, u: float) -> int:
-        """Token id at ``u``, in [0, 1), of the cumulative distribution in the current order.
+        """Return the token id that the random number ``u``, in [0, 1), selects.
 
-        Formula: the first row whose running sum of weights, in float64, reaches u times their total. Equals
-        llama.cpp's ``dist``.
+        Formula: the first row whose running sum of weights, in float64 and in the current order, reaches u times
+            the
+        total. Equals llama.cpp's ``dist``.
         """
         position = self.certain_position(u)
         if position is None:
@@ -507,17 +554,22 @@ class Candidates(CandidateRows):
         return position if self._ids is None else int(self._ids[position])
 
     def pick_position(self, u: float) -> int:
-        """Position at ``u``, in [0, 1), of the cumulative distribution of `llama_cpp_probs`.
+        """Return the position of the row that ``u``, in [0, 1), selects by `llama_cpp_probs`.
 
-        Formula: the first row whose running sum of these, in float64, reaches u times their total.
+        Formula: the first row whose running sum of these probabilities, in float64, reaches u times their total.
         """
         position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR + _PROBABILITY_ERROR)
         return position_of_share(self.llama_cpp_probs(), u) if position is None else position
 
     def _certain_long_row_position(self, u: float, error: float) -> int | None:
-        """The position at ``u`` of a long row whose exact weights are not known; None if it is not certain.
+        """Return the position that ``u`` selects from a long row, computed with fast, inexact weights.
 
-        ``error``: by what fraction a fast weight differs at most from what is summed, apart from a common factor.
+        Returns None if rounding errors could change the position, if the row is short, or if the exact weights are
+        already known.
+
+        Args:
+            u: the random number, in [0, 1).
+            error: greatest relative error of a fast weight. A factor that all weights share does not count.
         """
         if self._exp is not None or self._logits.size <= LONG_ROW:
             return None
@@ -525,13 +577,13 @@ class Candidates(CandidateRows):
 
 
 FEW_ROWS = 64
-"""Up to this many rows are counted as few."""
+"""Up to this many rows, running sums are computed with Python's floats."""
 _VERY_FEW = 16
-"""Up to this many, Python's exponentials are faster than NumPy's (measured)."""
+"""Up to this many rows, Python's exponentials are faster than NumPy's (measured)."""
 
 
 def running_sums(logits: Floats, highest: np.float32) -> list[float]:
-    """Return the running sums of exp(logit - highest), in float64. ``logits``: float32 (n,), a few."""
+    """Return the running sums of exp(logit - highest), in float64, for at most 64 ``logits``, float32 (n,)."""
     if logits.size > _VERY_FEW:
         return list(accumulate(np.exp(logits - highest).tolist()))
     top = float(highest)
@@ -540,17 +592,17 @@ def running_sums(logits: Floats, highest: np.float32) -> list[float]:
 
 _ERROR_PER_ROW = 2.0**-21
 _SPARE_ROWS = 8
-"""A running sum over n rows differs from that of exact float32 weights by less than (n + 8) 2^-21 of the total.
+"""A bound on rounding errors: a running sum over n rows is off by less than (n + 8) 2^-21 of the total.
 
-Each of n weights, their float32 total, its quotients and their running sum are off by 2^-24 of the total at most,
-so that the error is below (4 n + 2) 2^-24, in any order of rounding. NumPy's exponentials add 16 2^-24 at most.
-The differences from the highest logit are rounded, too, which adds less than 4 2^-24. All this together is below
-(4 n + 22) 2^-24, less than half of the bound.
+The error is measured against the running sum of exact float32 weights. Each of the n weights, their float32 total,
+the quotients and the running sum are off by at most 2^-24 of the total, so that their error is below
+(4 n + 2) 2^-24. NumPy's exponentials add at most 16 2^-24. The rounded differences from the highest logit add less
+than 4 2^-24. The sum of these errors is below (4 n + 22) 2^-24, which is less than half of the bound.
 """
 
 
 def certain_position(sums: list[float], share: float) -> int | None:
-    """Return the first position whose running sum reaches ``share`` of the last; None if rounding decides."""
+    """Return the first position whose running sum reaches ``share`` of the last sum; None if rounding decides."""
     total = sums[-1]
     target = total * share
     position = bisect_left(sums, target)

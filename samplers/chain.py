@@ -1,7 +1,7 @@
 """A chain of samplers: logits in, a token out.
 
-A `StepSpec` is a step before it is part of a chain, read and checked once. What a chain needs of its steps is in
-two protocols, so that a recorder can stand in for a step.
+A `StepSpec` is a checked step that is not yet part of a chain. `ApplyingStep` and `SelectingStep` are the
+protocols that a chain requires of its steps. A recorder of traces implements both, and so can wrap each step.
 """
 
 from __future__ import annotations
@@ -24,52 +24,53 @@ from .methods.dist import Dist
 from .methods.top_k import TopK
 
 MAX_STEPS = 1000
-"""The steps of a chain. A real one has about ten; a thousand are read in a tenth of a second."""
+"""Greatest number of steps in a chain. Usual chains have about ten; reading a thousand takes 0.1 s."""
 
 
 def check_step_count(count: int, origin: str) -> None:
-    """Raise ``SamplingError`` for a chain of too many steps; ``origin`` begins the message."""
+    """Raise ``SamplingError``, with a message that begins with ``origin``, if a chain has too many steps."""
     if count > MAX_STEPS:
         raise SamplingError(f"{origin}: {count:,} steps; at most {MAX_STEPS:,} are allowed")
 
 
 class Chain:
-    """Samplers in the order in which they work, the last of which selects; made by `build`.
+    """Samplers that run one after the other; the last one selects the token. Built by `build`.
 
-    Steps that are switched off are dropped. The state (random numbers, windows) lives in the chain's own copies of
-    the samplers: `reset` clears it, `accept` advances it, and only a draw changes it as well.
+    Steps that are switched off are left out. A chain has separate copies of its samplers, which hold the state:
+    random numbers and past tokens. `reset` clears the state, and `accept` updates it. Apart from these, only a
+    draw changes it.
 
     Attributes:
-        seed: of its random numbers.
-        vocabulary: that of the model; None if the chain was built without one.
-        steps: copies of the samplers that are on, the selecting one last.
+        seed: the seed of the random numbers, 0..2^32-1.
+        vocabulary: the vocabulary of the model; None if the chain was built without a model.
+        steps: copies of the samplers that are switched on; the selector is the last one.
 
-    Raises ``SamplingError`` if two steps select, or if the one that selects is not the last.
+    Raises ``SamplingError`` if two steps are selectors, or if a selector is not the last step.
     """
 
     def __init__(self, specs: Sequence[StepSpec], context: BuildContext) -> None:
-        """Copy the samplers, and give each what it needs of seed and vocabulary."""
+        """Copy the samplers of ``specs``, and bind each copy to the seed and vocabulary of ``context``."""
         check_selection([spec.sampler for spec in specs])
         if not specs or not specs[-1].sampler.about.is_selector:
             specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
         self.seed = context.seed
         self.vocabulary = context.vocabulary
         specs = [spec for spec in specs if not spec.is_off]
-        # A copy has the parameters, and no state of another chain.
+        # A sampler is copied because its state must not be shared with other chains.
         self.steps: tuple[Sampler, ...] = tuple(spec.sampler.model_copy() for spec in specs)
         selector = self.steps[-1]
         if not isinstance(selector, Selector):
-            raise SamplingError(f"{selector.about.name} says that it selects, but is not a Selector")
+            raise SamplingError(f"{selector.about.name} has is_selector=True, but is not a Selector")
         self._selector: SelectingStep = selector
-        self._before: tuple[ApplyingStep, ...] = self.steps[:-1]
-        self._has_top_k = any(isinstance(step, TopK) for step in self._before)
+        self._applying_steps: tuple[ApplyingStep, ...] = self.steps[:-1]
+        self._has_top_k = any(isinstance(step, TopK) for step in self._applying_steps)
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
         self.reset()
 
     def reset(self, prompt_ids: Iterable[int] = ()) -> None:
-        """Clear all state and remember the prompt; the same calls then give the same tokens again."""
+        """Clear all state, and start with the tokens of a prompt. The same calls then return the same tokens."""
         prompt = list(prompt_ids)
         for step in self.steps:
             try:
@@ -77,32 +78,35 @@ class Chain:
             except Exception as error:
                 raise step_error(step, "reset", error) from error
 
-    # Finite logits may lie further apart than float32 reaches; each step handles the overflow.
+    # The difference of two finite logits may exceed float32. Each step handles the overflow.
     @np.errstate(over="ignore")
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
-        """Run every step before the draw.
+        """Run every step except the selector, and return the remaining candidates, at least one.
 
-        ``logits``: float32 (V,), nats up to a constant; not written to. ``mask``: bool (V,), the tokens that are
-        allowed; it is applied first. Returns the remaining candidates, at least one. Raises ``SamplingError`` that
-        names the step, for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows nothing.
+        Raises ``SamplingError`` for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows no token.
+        If a step is the cause, the message names the step.
+
+        Args:
+            logits: one logit per token, float32 (V,), in nats up to a constant; not written to.
+            mask: which tokens are allowed, bool (V,). It is applied before the first step. None allows all tokens.
         """
         return self._apply(logits, mask)
 
     @np.errstate(over="ignore")
     def draw(self, candidates: Candidates) -> int:
-        """Return the id of the candidate that the last step selects. It is not accepted yet."""
+        """Return the token id that the selector chooses from the candidates. The token is not accepted yet."""
         return self._select(candidates)
 
     @np.errstate(over="ignore")
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
-        """Apply, then draw; return the id of the next token. It is not accepted yet."""
+        """Run all steps of the chain, and return the id of the next token. The token is not accepted yet."""
         return self._select(self._apply(logits, mask))
 
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
         candidates = Candidates(logits, expects_top=self._has_top_k)
         if mask is not None:
             _apply_mask(candidates, mask)
-        for step in self._before:
+        for step in self._applying_steps:
             try:
                 step.apply(candidates)
                 highest = candidates.max
@@ -125,22 +129,22 @@ class Chain:
         return token
 
     def accept(self, token: int) -> None:
-        """Tell every sampler which token was emitted."""
+        """Update the state of every sampler for a token that was appended to the text."""
         for step in self._listeners:
             try:
                 step.accept(token)
             except Exception as error:
                 raise step_error(step, "accept", error) from error
 
-    def with_steps(self, before: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
-        """Return a chain that runs these in place of its steps. It shares everything else with this one."""
+    def with_steps(self, applying_steps: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
+        """Return a chain that runs other steps. The two chains share everything else."""
         chain = copy(self)
-        chain._before, chain._selector = before, selector
+        chain._applying_steps, chain._selector = applying_steps, selector
         return chain
 
     @property
     def config(self) -> list[dict[str, dict[str, Any]]]:
-        """The steps as a preset would write them, with every parameter."""
+        """The steps as a preset writes them, with the values of all parameters."""
         return [{step.about.name: step.model_dump()} for step in self.steps]
 
     def __repr__(self) -> str:
@@ -148,7 +152,7 @@ class Chain:
 
 
 def check_selection(samplers: Sequence[Sampler]) -> None:
-    """Raise ``SamplingError`` when two samplers select, or when one that selects is not the last."""
+    """Raise ``SamplingError`` if two samplers are selectors, or if a selector is not the last sampler."""
     selecting = [(i, s.about.name) for i, s in enumerate(samplers) if s.about.is_selector]
     if len(selecting) > 1:
         (i, first), (j, second) = selecting[:2]
@@ -162,7 +166,15 @@ def check_selection(samplers: Sequence[Sampler]) -> None:
 
 
 def step_error(step: ApplyingStep | SelectingStep, verb: str, error: Exception) -> Exception:
-    """A step's exception as a ``SamplingError`` with the step's name; the step may be another package's."""
+    """Return an exception of a step as a ``SamplingError`` that names the step.
+
+    A step of another package may raise any exception.
+
+    Args:
+        step: the step that failed.
+        verb: the method that failed, such as ``apply``.
+        error: the exception.
+    """
     if isinstance(error, SamplingError):
         return error
     return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
@@ -172,13 +184,13 @@ def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
     try:
         step.bind(context)
     except SamplingError as error:
-        raise StepError(_with_place(spec, str(error))) from None
+        raise StepError(_with_location(spec, str(error))) from None
     except Exception as error:
         raise step_error(step, "bind", error) from error
 
 
-def _with_place(spec: StepSpec, message: str) -> str:
-    """Replace ``name.parameter`` at the start of a message by where that was written."""
+def _with_location(spec: StepSpec, message: str) -> str:
+    """Replace ``name.parameter`` at the start of a message by the place where the parameter is written."""
     start = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
     if start is None:
         return f"{spec.location_of('')}: {message}"
@@ -200,13 +212,14 @@ def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
 class StepSpec:
     """A step whose name and parameters were checked, with the origin of each parameter.
 
-    A chain copies the sampler, so one spec serves any number of chains. Nothing in it is checked again.
+    A chain copies the sampler, so one `StepSpec` can be used for any number of chains.
 
     Attributes:
-        sampler: the sampler's class and parameters; never part of a chain itself.
-        origins: by parameter, what set it, such as ``default``, ``preset creative`` or ``--top-k``.
-        origin: what put the step into the chain, likewise.
-        location: where the step was written, such as ``mine.yaml: chain[2].top_p``; empty if a flag put it in.
+        sampler: the sampler with its parameters. It is copied, and never part of a chain itself.
+        origins: by parameter, the source of its value, such as ``default``, ``preset creative`` or ``--top-k``.
+        origin: the source of the step, such as ``default``, ``preset creative`` or ``--top-k``.
+        location: the place where the step is written, such as ``mine.yaml: chain[2].top_p``; empty if a flag
+            inserted the step.
     """
 
     sampler: Sampler
@@ -216,49 +229,59 @@ class StepSpec:
 
     @classmethod
     def from_origin(cls, sampler: Sampler, origin: str, location: str = "") -> StepSpec:
-        """Return the spec of a sampler whose given parameters come from ``origin``; the others are defaults."""
-        given = sampler.model_fields_set
-        origins = {name: origin if name in given else "default" for name in type(sampler).model_fields}
+        """Return a `StepSpec` for a sampler from one source.
+
+        Args:
+            sampler: the sampler. Parameters that were not set explicitly get the origin ``default``.
+            origin: the source of the step and of the parameters that were set.
+            location: the place where the step is written; empty if there is none.
+        """
+        set_parameters = sampler.model_fields_set
+        origins = {name: origin if name in set_parameters else "default" for name in type(sampler).model_fields}
         return cls(sampler, origins, origin, location)
 
     @property
     def name(self) -> str:
-        """The sampler's name."""
+        """The name of the sampler."""
         return self.sampler.about.name
 
     @property
     def is_off(self) -> bool:
-        """True if its parameters leave every row as it is; a chain drops the step."""
+        """True if the parameters switch the step off. A chain leaves out such a step."""
         return self.sampler.is_neutral
 
     def location_of(self, parameter: str) -> str:
-        """Where a parameter was written, for a message: its flag, or the location of the step with its name."""
+        """Return the place where a parameter is written, for a message.
+
+        The place is the flag that set the parameter, or the location of the step followed by the parameter's name.
+        If ``parameter`` is empty, it is the place of the step.
+        """
         origin = self.origins.get(parameter, "default")
         if origin != "default" and not (self.location and origin == self.origin):
-            return origin  # a flag stands for the sampler and the parameter
+            return origin  # the name of a flag identifies both the sampler and the parameter
         step = self.location or f"{self.origin}: {self.name}"
         return f"{step}.{parameter}" if parameter else step
 
 
 class ApplyingStep(Protocol):
-    """What a chain needs of a step before the draw: a `Sampler`, or what stands in for one."""
+    """A step before the selector: a `Sampler`, or a recorder that wraps one."""
 
     @property
     def about(self) -> SamplerInfo:
-        """The facts of the sampler."""
+        """The description of the sampler."""
         ...
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop rows or change logits, in place."""
+        """Drop candidates or change their logits, in place."""
         ...
 
 
 class SelectingStep(Protocol):
-    """What a chain needs of its last step: a `Selector`, or what stands in for one."""
+    """The last step of a chain: a `Selector`, or a recorder that wraps one."""
 
     @property
     def about(self) -> SamplerInfo:
-        """The facts of the sampler."""
+        """The description of the sampler."""
         ...
 
     def select(self, candidates: Candidates) -> int:

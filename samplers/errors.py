@@ -1,6 +1,7 @@
-"""The exceptions of this room.
+"""The exceptions of samplers and chains.
 
-Their base is ``ValueError``, as programs that build chains expect; `gen` reads ``exit_code`` all the same.
+Their base class is ``ValueError``, as programs that build chains expect. Like other errors of the project, they
+have an ``exit_code``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from typing import ClassVar
 
 
 class SamplingError(ValueError):
-    """A chain that cannot be built, or a step that cannot work on what it was given.
+    """A chain that cannot be built, or a step that cannot process its candidates.
 
-    The message names the step or the parameter, what is allowed, and what came.
+    The message names the step or the parameter, the rejected value and the allowed values.
 
-    Attributes: ``exit_code``, with which `gen` ends.
+    Attributes:
+        exit_code: the exit code with which `gen` ends.
     """
 
     exit_code: ClassVar[int] = 1
@@ -22,7 +24,8 @@ class SamplingError(ValueError):
 class StepError(SamplingError):
     """A step that does not fit the vocabulary or the seed that the chain was built with.
 
-    It shows only once there is a model; what was written is wrong all the same, and the message says where.
+    The error is found only when a model is loaded. The mistake is in the step, so the message gives the place
+    where the step is written.
     """
 
     exit_code: ClassVar[int] = 2

@@ -1,7 +1,7 @@
-"""Kernels over arrays of logits: sorts, sums in a fixed order, exact weights, softmax sums, entropies.
+"""Arithmetic on arrays of logits: sorting, sums in a fixed order, exact weights, softmax sums and entropies.
 
-A sort returns all positions, or the positions of the highest values. A sequential sum runs from the first value to
-the last, bit for bit as a loop in C. Logarithms and entropies are in nats.
+A sequential sum adds from the first value to the last and equals a loop in C bit for bit. Logarithms and entropies
+are in nats.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TopRows = tuple[Positions, Floats]
 """Positions and logits of the highest rows, from high to low."""
 
 MIN_FLOAT32, MAX_FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
-"""The least and the greatest finite float32."""
+"""The lowest and the highest finite float32."""
 
 
 @lru_cache(maxsize=8)
 def all_ids(size: int) -> Ids:
-    """The ids 0..size-1, int32 (size,), read-only. The same array each time."""
+    """Return the ids 0..size-1, int32 (size,), read-only. Repeated calls return the same array."""
     ids: Ids = np.arange(size, dtype=np.int32)
     ids.flags.writeable = False
     return ids
@@ -36,22 +36,30 @@ def all_ids(size: int) -> Ids:
 
 @lru_cache
 def as_float32(parameter: float) -> np.float32:
-    """A parameter as float32. It is asked for at each token, and a look-up takes a third of a conversion."""
+    """Return a parameter as float32.
+
+    Each token needs it, and the cache takes a third of the time of a conversion.
+    """
     return np.float32(parameter)
 
 
 def clamp_to_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
-    """New logits as float32: an overflow becomes the nearest finite float32; where ``old`` is -inf, -inf stays."""
-    every = np.logical_and.reduce
-    if logits.dtype == np.float32 and every(np.isfinite(logits)) and every(np.isfinite(old)):
-        return logits  # as nearly always
+    """Return new logits as float32. An overflow is clamped to the nearest finite float32.
+
+    Args:
+        logits: the new logits, (n,).
+        old: the logits before the change, (n,). Where an old logit is -inf, the new one is -inf as well.
+    """
+    all_true = np.logical_and.reduce
+    if logits.dtype == np.float32 and all_true(np.isfinite(logits)) and all_true(np.isfinite(old)):
+        return logits  # nearly always
     finite = np.minimum(np.maximum(logits, MIN_FLOAT32), MAX_FLOAT32).astype(np.float32, copy=False)
     clamped: Floats = np.where(old == -np.inf, old, finite)
     return clamped
 
 
 def describe(value: object) -> str:
-    """A value in words, for a message: dtype and shape of an array, else the name of the type."""
+    """Describe a value for a message: dtype and shape of an array, or the name of another type."""
     if isinstance(value, np.ndarray):
         masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
         return f"{masked}{value.dtype} of shape {value.shape}"
@@ -59,14 +67,14 @@ def describe(value: object) -> str:
 
 
 def describe_not_finite(highest: np.float32) -> str:
-    """What is wrong with a row whose highest logit is not finite."""
+    """Describe the error in a row whose highest logit is not finite."""
     if np.isnan(highest):
         return "there is a NaN in the row"
     return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"
 
 
 _SMALL_ROW = 256
-"""Up to this many values a stable sort is faster than a sort of pairs (measured)."""
+"""Up to this many values, a stable sort is faster than a sort of pairs (measured)."""
 _RADIX_ROW = 1 << 12
 """From this many values on, a radix sort may be faster than a sort of pairs."""
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
@@ -86,11 +94,14 @@ def descending(values: Floats) -> Positions:
 
 
 _UPPER_HALF = 1 if sys.byteorder == "little" else 0
-"""Which half of a 64-bit integer in memory is the upper one."""
+"""Index of the upper half of a 64-bit integer in memory."""
 
 
 def _ascending_by_pairs(keys: _Keys) -> Positions:
-    """Return the positions that sort ``keys``: by one sort of integers, a key above its position."""
+    """Return the positions that sort ``keys``.
+
+    Sorts 64-bit integers: a key in the upper half, its position in the lower.
+    """
     pairs = np.empty(keys.size, dtype=np.int64)
     halves = pairs.view(np.int32).reshape(-1, 2)
     halves[:, _UPPER_HALF] = keys
@@ -101,7 +112,7 @@ def _ascending_by_pairs(keys: _Keys) -> Positions:
 
 
 def _ascending_by_radix(keys: _Keys) -> Positions:
-    """Return the positions that sort ``keys``: by their lower, then by their upper 16 bits.
+    """Return the positions that sort ``keys``. Sorts by the lower, then by the upper 16 bits.
 
     NumPy's stable sort of 16 bits is a radix sort.
     """
@@ -112,12 +123,12 @@ def _ascending_by_radix(keys: _Keys) -> Positions:
 
 
 _SPREADING_FACTOR = np.uint32(2_654_435_761)
-"""Multiples of it, modulo 2^32, are in no order (Knuth's multiplicative hashing)."""
+"""A factor whose multiples modulo 2^32 look random (Knuth's multiplicative hashing)."""
 
 
 @cache
 def _is_radix_sort_faster() -> bool:
-    """Measure it, once, in about half a millisecond. Both sorts give the same positions.
+    """Measure once whether the radix sort is faster, in about 0.5 ms. Both sorts return the same positions.
 
     On AMD Zen 4, NumPy's sort for AVX-512 takes four times as long as its sort for AVX2.
     """
@@ -136,7 +147,7 @@ def _seconds_of(sort: Callable[[_Keys], Positions], keys: _Keys) -> float:
 def column_maxima(values: Floats) -> Floats:
     """Return the maxima of the columns of a table of ``values``, float32 (n,), n >= 32.
 
-    The table has 16 rows, or 32 if there are many values. The last values, which do not fill a row, are left out.
+    The table has 16 rows, or 32 for many values. The last values, which do not fill a row of it, are left out.
     """
     height = _column_height(values.size)
     width = values.size // height
@@ -145,7 +156,7 @@ def column_maxima(values: Floats) -> Floats:
 
 
 def highest_of(values: Floats, maxima: Floats) -> np.float32:
-    """Return the highest of the ``values``, whose columns have these ``maxima``; NaN if there is one."""
+    """Return the highest of the ``values``, whose column maxima are ``maxima``. Returns NaN if a value is NaN."""
     highest: np.float32 = maxima[maxima.argmax()]
     filled = _column_height(values.size) * maxima.size
     return highest if filled == values.size else np.maximum(highest, np.maximum.reduce(values[filled:]))
@@ -154,13 +165,16 @@ def highest_of(values: Floats, maxima: Floats) -> np.float32:
 def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
     """Return the positions of the ``count`` highest ``values``, float32 (n,), 1 <= count <= n, from high to low.
 
-    Of equal values the earlier come first. ``maxima``: those of the columns, if they are known.
+    Of equal values the earlier one comes first. ``maxima``: the column maxima of the values, if they are known.
     """
     return highest_with_values(values, count, maxima)[0]
 
 
 def highest_with_values(values: Floats, count: int, maxima: Floats | None = None) -> tuple[Positions, Floats]:
-    """As `highest_rows`; return the values too. Only values that reach a lower bound of the result are sorted."""
+    """Return the positions that `highest_rows` returns, and the values there.
+
+    Only values that reach a lower bound of the ``count``-th highest value are sorted.
+    """
     if count == values.size:
         order = descending(values)
         return order, values[order]
@@ -169,21 +183,29 @@ def highest_with_values(values: Floats, count: int, maxima: Floats | None = None
     return positions[order], reaching[order]
 
 
-_COLUMNS_PER_NEAR_ONE = 8
-"""If at most one of so many columns reaches the bound, these columns are looked at; else the row (measured)."""
+_MIN_COLUMNS_PER_REACHING_COLUMN = 8
+"""The reaching columns are searched if at most one in this many columns reaches the bound.
+
+If more columns do, searching the entire row is faster (measured).
+"""
 
 
 def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
-    """Return ascending positions of the ``count`` highest values, 1 <= count < n, and usually few others.
+    """Return ascending positions of the ``count`` highest values and of a few other values, and all these values.
 
-    The values there are returned, too. Column maxima are values of different positions. At least ``count`` of them
-    reach the bound, so at least ``count`` values do. Few others do, since high values seldom share a column.
+    The bound is chosen so that at least ``count`` column maxima reach it. These are values at different positions,
+    so at least ``count`` values reach the bound. Few other values do, since high values seldom share a column.
+
+    Args:
+        values: float32 (n,).
+        count: number of values to find, 1 <= count < n.
+        maxima: the column maxima of the values.
     """
     width = maxima.size
     is_bounded = width >= 2 * count
     bound = _bound_of_maxima(maxima, count) if is_bounded else _partition_for_nth_highest(values.copy(), count)
     columns = (maxima >= bound).nonzero()[0]
-    if not is_bounded or _COLUMNS_PER_NEAR_ONE * columns.size > width:
+    if not is_bounded or _MIN_COLUMNS_PER_REACHING_COLUMN * columns.size > width:
         positions = (values >= bound).nonzero()[0]
         return positions, values[positions]
     height = _column_height(values.size)
@@ -197,9 +219,9 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
 
 
 _COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
-"""Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
+"""Number of rows in the table of columns, for short and for long arrays of values."""
 _MANY_VALUES = 1 << 16
-"""From this many values on, the higher table is faster (measured)."""
+"""From this many values on, the table with more rows is faster (measured)."""
 
 
 def _column_height(size: int) -> int:
@@ -208,25 +230,25 @@ def _column_height(size: int) -> int:
 
 @lru_cache(maxsize=8)
 def _row_starts(height: int, width: int) -> Positions:
-    """The positions at which the rows of a table start, intp (height, 1), read-only. The same array each time."""
+    """Return the positions at which the rows of a table start, intp (height, 1), read-only and cached."""
     starts = np.arange(0, height * width, width)[:, None]
     starts.flags.writeable = False
     return starts
 
 
-_BOUND_WIDTH = 256
-"""From twice this many maxima on, maxima of these bound the result, so that fewer values are partitioned. For more
-than 64 rows, it takes 8 maxima a row.
+_GROUPED_MAXIMA = 256
+"""Number of maxima that remain after column maxima are grouped and reduced to the maximum of each group.
 
-On some processors with AVX-512 (AMD Zen 4), NumPy's partition takes 5 ns a value from 512 values on.
+Grouping starts at twice this number, so that fewer values are partitioned. On some processors with AVX-512 (AMD
+Zen 4), NumPy's partition takes 5 ns per value from 512 values on.
 """
-_BOUND_VALUES_PER_ROW = 4
-"""The bound is found among at least so many values for each row that is wanted: among fewer it is too low."""
+_GROUPED_MAXIMA_PER_VALUE = 4
+"""At least this many maxima remain for each value to find. With fewer maxima the bound would be too low."""
 
 
 def _bound_of_maxima(maxima: Floats, count: int) -> np.float32:
-    """Return a value that at least ``count`` of the ``maxima`` reach, and few others."""
-    height = maxima.size // max(_BOUND_WIDTH, _BOUND_VALUES_PER_ROW * count)
+    """Return a bound that at least ``count`` of the ``maxima`` reach, and few more than ``count``."""
+    height = maxima.size // max(_GROUPED_MAXIMA, _GROUPED_MAXIMA_PER_VALUE * count)
     if height < 2:
         return _partition_for_nth_highest(maxima.copy(), count)
     width = maxima.size // height
@@ -234,7 +256,7 @@ def _bound_of_maxima(maxima: Floats, count: int) -> np.float32:
 
 
 def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
-    """Return the ``count``-th highest value. The array is partitioned in place."""
+    """Return the ``count``-th highest value. Partitions the array in place."""
     position = values.size - count
     values.partition(position)
     value: np.float32 = values[position]
@@ -244,44 +266,51 @@ def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
 _Float = TypeVar("_Float", np.float32, np.float64)
 
 _FEW_TERMS = 128
-"""Up to this many terms, the last of NumPy's running sums is faster than a subtraction in order."""
+"""Up to this many terms, the last of NumPy's running sums is faster than a sequential subtraction."""
 
 
-def sequential_sum(values: NDArray[_Float], before: _Float | None = None) -> _Float:
-    """Return the sum from first to last value, in their own precision, starting at ``before`` or 0.
+def sequential_sum(values: NDArray[_Float], start: _Float | None = None) -> _Float:
+    """Return the sum of the values, added from the first to the last in the precision of the values.
 
-    Equals a loop in C bit for bit. NumPy adds pairwise, but subtracts one value after the other. That is five
-    times as fast as the last of its running sums.
+    Equals a loop in C bit for bit. NumPy adds pairwise, but subtracts one value after the other. Subtracting is
+    five times as fast as taking the last of NumPy's running sums.
+
+    Args:
+        values: float32 or float64 (n,).
+        start: the value to which the first value is added; None for 0.
     """
     zero = values.dtype.type(0)
-    if before is None and 0 < values.size <= _FEW_TERMS:
+    if start is None and 0 < values.size <= _FEW_TERMS:
         last: _Float = zero + np.add.accumulate(values)[-1]
         return last
-    total: _Float = zero - np.subtract.reduce(values, initial=zero if before is None else -before)
+    total: _Float = zero - np.subtract.reduce(values, initial=zero if start is None else -start)
     return total
 
 
-_FIRST_SQUARES, _MANY_SQUARES = 64, 32
-"""The first squares, and how many ties a piece may have; with more, the sum first grows one square at a time."""
+_SEQUENTIAL_SQUARES, _MAX_TIES = 64, 32
+"""Number of squares that are first added one by one, and greatest number of ties in a block of squares.
+
+If a block has more ties, the sum is still small. It then grows by more squares that are added one by one.
+"""
 
 
 def sequential_sum_of_squares(values: NDArray[np.float32]) -> np.float32:
-    """Return the float32 sum of squares, each of which is added in float64: C's ``float += double``.
+    """Return the float32 sum of the squares of ``values``, float32 (n,), as C's ``float += double`` computes it.
 
-    ``values``: float32 (n,). Up to the next power of two, floats are equally far apart. So it makes a difference
-    to round a square to float32 before the addition only where the rounded square is a tie: a multiple of half
-    that distance. Ties are few if the sum is far above the squares. They are added one by one, and the squares
-    between them in order in float32.
+    C adds each square in float64 and rounds the sum to float32. Rounding the square itself to float32 before the
+    addition usually gives the same sum, and lets NumPy add many squares in one call. It makes a difference only if
+    the rounded square is a tie, a multiple of half the distance between neighboring floats. Ties are rare if the
+    sum is far above the squares. Ties are added one by one in float64, the squares between them in float32.
     """
-    total = _add_one_by_one(np.float32(0), values[:_FIRST_SQUARES])
-    start, length = _FIRST_SQUARES, 2 * _FIRST_SQUARES
+    total = _add_one_by_one(np.float32(0), values[:_SEQUENTIAL_SQUARES])
+    start, length = _SEQUENTIAL_SQUARES, 2 * _SEQUENTIAL_SQUARES
     while start < values.size and isfinite(total):
-        piece = values[start : start + length]
-        squares = piece * piece
-        ties, exact = _find_ties(piece, squares, total)
-        if ties.size > _MANY_SQUARES:  # the sum is small: let it grow, then look again
-            total = _add_one_by_one(total, piece[:_FIRST_SQUARES])
-            start, length = start + _FIRST_SQUARES, 2 * _FIRST_SQUARES
+        block = values[start : start + length]
+        squares = block * block
+        ties, exact = _find_ties(block, squares, total)
+        if ties.size > _MAX_TIES:  # the sum is still small, and must grow before a block has few ties
+            total = _add_one_by_one(total, block[:_SEQUENTIAL_SQUARES])
+            start, length = start + _SEQUENTIAL_SQUARES, 2 * _SEQUENTIAL_SQUARES
             continue
         done = 0
         for position, square in zip(ties.tolist(), exact.tolist(), strict=True):
@@ -301,11 +330,11 @@ def _add_one_by_one(total: np.float32, values: NDArray[np.float32]) -> np.float3
 def _find_ties(
     values: NDArray[np.float32], squares: NDArray[np.float32], total: np.float32
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the positions of rounded squares that may be ties beside ``total``, and these squares in float64."""
+    """Return the positions of rounded squares that may be ties when added to ``total``, and the exact squares."""
     with np.errstate(over="ignore", divide="ignore"):
         scale = np.float32(2) / np.spacing(total)
     positions = np.arange(values.size)
-    if isfinite(scale):  # else the sums are as close together as floats can be, and every square may be a tie
+    if isfinite(scale):  # otherwise every square may be a tie, since floats are as close together as possible
         with np.errstate(over="ignore"):
             steps = squares * scale
         positions = (steps == np.rint(steps)).nonzero()[0]
@@ -315,15 +344,16 @@ def _find_ties(
 
 
 BLOCK_ROWS = 512
-"""Rows in a block of the two-level search."""
+"""Number of rows in a block of the two-level search."""
 LONG_ROW = 4 * BLOCK_ROWS
-"""A row with more values than this is searched on two levels: first a block, then inside it."""
+"""With more values than this, a search first finds the block, and then the position in the block."""
 
 
 def position_of_share(weights: NDArray[np.float32], share: float) -> int:
-    """Return the first position whose running sum, in float64, reaches ``share`` of the total. ``weights``: (n,).
+    """Return the first position at which the running sum of ``weights``, (n,), reaches ``share`` of the total.
 
-    A long row is summed block by block, so the sums differ from a loop's in the last bits of a float64.
+    The sums are float64. A long row is summed block by block, so that the last bits may differ from those of a
+    loop.
     """
     if weights.size > LONG_ROW:
         return _search_blocks(weights, share).position
@@ -332,14 +362,17 @@ def position_of_share(weights: NDArray[np.float32], share: float) -> int:
 
 
 _MIN_NORMAL = 2.0**-126
-"""The least normal float32."""
+"""The smallest positive normal float32."""
 
 
 def certain_position_of_share(weights: NDArray[np.float32], share: float, error: float) -> int | None:
-    """Return what `position_of_share` returns for the exact weights, or None if ``weights`` cannot tell.
+    """Return the position that `position_of_share` finds with exact weights; None if it is uncertain.
 
-    ``error``: by what fraction a weight differs from the exact one at most. A weight below the least normal
-    float32 may differ by more.
+    Args:
+        weights: inexact weights, float32 (n,).
+        share: the part of the total to reach, 0..1.
+        error: greatest relative error of a weight. Weights below the smallest normal float32 may have a greater
+            one.
     """
     result = _search_blocks(weights, share)
     margin = 2 * error * result.target + weights.size * _MIN_NORMAL
@@ -348,25 +381,31 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
 
 
 class _SharePosition(NamedTuple):
-    """Where a running sum reaches a target, and how near the border of that position the target lies."""
+    """The position at which a running sum reaches a target, and the distances of the target from both sums
+    there."""
 
     position: int
+    """The first position whose running sum reaches the target."""
     missing: float
-    """The target minus the sum before the position."""
+    """The target minus the running sum before the position."""
     beyond: float
-    """The sum with the position minus the target."""
+    """The running sum up to and including the position, minus the target."""
     target: float
+    """The share times the total."""
 
 
 def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition:
-    """Sum whole blocks first, then look inside one. This needs no running sum over the vocabulary."""
+    """Find the block that reaches the share, then the position in it.
+
+    No running sum over the vocabulary is needed.
+    """
     blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK_ROWS), dtype=np.float64)
     ends = np.add.accumulate(blocks)
     target = ends[-1] * share
     block = int(ends.searchsorted(target))
     start = block * BLOCK_ROWS
     sums = np.add.accumulate(weights[start : start + BLOCK_ROWS], dtype=np.float64)
-    # The two levels round differently: a target past the end of a block means its last row with a weight.
+    # The sums of blocks and of rows round differently. If the target exceeds the block's sum, the last row counts.
     within = min(target - (ends[block - 1] if block else 0.0), sums[-1])
     position = int(sums.searchsorted(within))
     missing = within - sums[position - 1] if position else within
@@ -374,7 +413,7 @@ def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition
 
 
 def exact_weights(offsets: Floats) -> Floats:
-    """Return exp(offset), float32, correctly rounded. C's expf differs in about 1 of 2,000 values.
+    """Return exp(offset), float32, correctly rounded. C's expf gives another result for about 1 of 2,000 values.
 
     ``offsets``: differences from the highest logit, float32 of any shape.
     """
@@ -382,21 +421,21 @@ def exact_weights(offsets: Floats) -> Floats:
 
 
 _NEGLIGIBLE = np.float32(-16.7)
-"""Its weight is less than 2^-24. Added to a float32 sum of 1 or more, such a weight is rounded away."""
+"""An offset whose weight is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing."""
 _MIN_ROWS_PER_AFFECTING_ROW = 2
-"""If more than one of so many rows counts, to find these rows takes longer than to sum all (measured)."""
+"""Rows that affect the sum are selected if at most one in this many rows does. Otherwise summing all is faster."""
 
 
 def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
-    """Return differences from the highest logit: of those rows that change the float32 sum of all weights.
+    """Return the differences from the highest logit, for the rows that affect the float32 sum of all weights.
 
-    The weights are summed from first to last row. Up to the highest row all count; then the sum is at least 1.
-    None: most rows count.
+    The sum is added from the first row to the last. Every row up to the highest one affects it. From there on the
+    sum is at least 1, so that very small weights are rounded away. Returns None if most rows affect the sum.
 
     Args:
         logits: float32 (n,).
-        highest: the highest of them.
-        is_ordered: they go from high to low.
+        highest: the highest logit.
+        is_ordered: whether the logits are sorted from high to low.
     """
     offsets: Floats = logits - highest
     if is_ordered:
@@ -404,15 +443,15 @@ def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bo
     first = int(offsets.argmax())
     if _MIN_ROWS_PER_AFFECTING_ROW * first > offsets.size:
         return None
-    counts = offsets > _NEGLIGIBLE
-    if _MIN_ROWS_PER_AFFECTING_ROW * int(np.count_nonzero(counts)) > offsets.size:
+    affects_sum = offsets > _NEGLIGIBLE
+    if _MIN_ROWS_PER_AFFECTING_ROW * int(np.count_nonzero(affects_sum)) > offsets.size:
         return None
-    counts[:first] = True
-    return offsets[counts.nonzero()[0]]
+    affects_sum[:first] = True
+    return offsets[affects_sum.nonzero()[0]]
 
 
 class SoftmaxSums(NamedTuple):
-    """The sums of a row of logits, in nats."""
+    """The sums of a row of logits from which probabilities and entropy follow, in nats."""
 
     highest: float
     """The highest logit."""
@@ -423,32 +462,40 @@ class SoftmaxSums(NamedTuple):
 
     @property
     def log_total(self) -> float:
-        """ln of the sum of exp(logit): a logit minus this is the token's logprob."""
+        """ln of the sum of exp(logit). A logit minus this value is the token's logprob."""
         return self.highest + self.log_weights
 
 
 _MIN_DIFFERENCE_NATS = -80.0
-"""Lower logits, which weigh less than 1e-34, count as if they were so far below the highest one. A vocabulary of
-them adds nothing to sums in float64; exponentials below the normal float32 take ten times as long as others."""
+"""Lowest difference from the highest logit; lower differences are replaced by this one.
+
+Such logits weigh less than 1e-34. A vocabulary of them does not affect sums in float64. Without the replacement,
+exponentials below the smallest normal float32 would take ten times as long.
+"""
 
 
 class SoftmaxWorkspace:
-    """Computes `SoftmaxSums`, in two work arrays that every row uses again: new ones cost more than the sums."""
+    """A computation of `SoftmaxSums` that reuses two work arrays.
+
+    Allocating them would take longer than the sums.
+    """
 
     def __init__(self) -> None:
         self._differences = self._weights = np.empty(0, dtype=np.float32)
 
     def sums(self, logits: Floats, highest: np.float32) -> SoftmaxSums:
-        """Return the sums of a row. Exponentials are float32, sums float64.
+        """Return the sums of a row. Exponentials are computed in float32, sums in float64.
 
-        ``logits``: float32 (n,), not written to; ``highest``: the highest of them.
+        Args:
+            logits: float32 (n,), not written to.
+            highest: the highest logit.
         """
         if self._differences.size < logits.size:
             self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
         differences, weights = self._differences[: logits.size], self._weights[: logits.size]
         if float(np.minimum.reduce(logits)) - float(highest) >= _MIN_DIFFERENCE_NATS:
             np.subtract(logits, highest, out=differences)
-        else:  # rare: to look costs less than to replace what is not there
+        else:  # rare, so that the check is faster than always taking the maximum
             with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
                 np.subtract(logits, highest, out=differences)
             np.maximum(differences, _MIN_DIFFERENCE_NATS, out=differences)
@@ -460,14 +507,16 @@ class SoftmaxWorkspace:
 
 @np.errstate(divide="ignore")
 def logarithms(probs: Floats) -> Floats:
-    """Return ln p, float32 (n,), each correctly rounded; -inf for 0."""
+    """Return ln p, float32 (n,), correctly rounded; -inf where p is 0."""
     return np.log(probs, dtype=np.float64).astype(np.float32)
 
 
 def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
-    """Return -sum p ln p as llama.cpp computes it: in float32, from the first row to the last; 0 ln 0 is 0.
+    """Return -sum p ln p in nats, summed in float32 from the first row to the last, as in llama.cpp. 0 ln 0 is 0.
 
-    ``probs`` and ``logs``: float32 (n,), the latter from `logarithms`.
+    Args:
+        probs: the probabilities, float32 (n,).
+        logs: the results of `logarithms` for them, float32 (n,).
     """
     return sequential_sum(probs * np.minimum(-logs, MAX_FLOAT32))  # 0 times a finite number, not 0 times inf
 

@@ -1,4 +1,4 @@
-"""Records what each step of a chain leaves."""
+"""The recorder of a chain: the candidates after each step, for traces."""
 
 from __future__ import annotations
 
@@ -15,71 +15,84 @@ from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
 MODEL_STAGE, GRAMMAR_STAGE = "model", "grammar"
-"""The stages before the first step: all candidates, and those that the mask allows."""
+"""Names of the stages before the first step: all tokens, and the tokens that the grammar's mask allows."""
 
 
 class StageRecord(NamedTuple):
-    """A stage of a chain: its name, the step that made it, and the candidates after it."""
+    """One stage of a chain: the model, the grammar, or a step, with the candidates that it left."""
 
     name: str
+    """``model``, ``grammar``, or the name of the sampler."""
     step: int | None
-    """The index in `Chain.steps`; None for the model and the grammar."""
+    """The index of the step in `Chain.steps`; None for the model and the grammar."""
     candidates: StageCandidates
+    """The candidates after the stage."""
     note: str | None = None
-    """What the step did, in words and numbers; see `Sampler.note`."""
+    """The effect of the step in words and numbers; see `Sampler.note`."""
     roll: float | None = None
-    """The random number that decided whether the step acts; see `Sampler.roll`."""
+    """The random number that decided whether the step had an effect; see `Sampler.roll`."""
 
 
 class DrawInterval(NamedTuple):
-    """A draw: ``u`` lies between ``low`` and ``high``, the cumulative probability before the token and with it.
+    """A random draw: the random number, and the interval of cumulative probability that belongs to the drawn
+    token.
 
-    The interval is that of the token, so ``low < u <= high``, or ``0 = u = low`` at the first row.
+    ``low < u <= high``. Exception: for the first candidate, ``u`` and ``low`` may both be 0.
     """
 
     u: float
+    """The random number, in [0, 1)."""
     low: float
+    """The cumulative probability of the candidates ordered before the drawn token."""
     high: float
+    """The cumulative probability that also includes the drawn token."""
 
 
 class ChainRecord(NamedTuple):
-    """What a chain did with one row of logits."""
+    """The record of one token: the stages of the chain and the draw."""
 
     token: int
+    """The id of the selected token."""
     stages: tuple[StageRecord, ...]
-    """The model, the grammar if there is a mask, each step before the draw, and what was drawn from."""
+    """The model, the grammar if there is a mask, and then each step. The last stage has the candidates of the
+    draw."""
     draw: DrawInterval | None
-    """None if the token was not drawn by chance."""
+    """The random draw; None if the selection was not random."""
 
 
 class ChainRecorder:
-    """Samples with a chain and records every stage. Tokens, state and random numbers are those of the chain alone.
+    """A recorder that samples with a chain and records every stage.
 
-    The chain's own loop runs, with a watcher in the place of each step.
+    Tokens, state and random numbers are the same as without the recorder: the chain's loop runs, with each step
+    wrapped by an object that records the candidates.
     """
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._workspace = SoftmaxWorkspace()
         self._inputs: list[Candidates] = []
-        """The candidates that each step got, in order."""
+        """The candidates that each step got, in the order of the steps."""
         selector = chain.steps[-1]
-        if not isinstance(selector, Selector):  # the chain has checked it
-            raise SamplingError(f"{selector.about.name} does not select")
-        self._selecting = _WatchedSelector(selector, self._inputs)
-        watched = tuple(_WatchedStep(step, self._inputs) for step in chain.steps[:-1])
-        self._watched_chain = chain.with_steps(watched, self._selecting)
+        if not isinstance(selector, Selector):  # for mypy: `Chain` has checked this
+            raise SamplingError(f"{selector.about.name} is not a Selector")
+        self._recording_selector = _RecordingSelector(selector, self._inputs)
+        recording_steps = tuple(_RecordingStep(step, self._inputs) for step in chain.steps[:-1])
+        self._recording_chain = chain.with_steps(recording_steps, self._recording_selector)
 
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> ChainRecord:
-        """Do what `Chain.sample` does, and return how. The token is not accepted yet.
+        """Sample as `Chain.sample` does, and return the record. The token is not accepted yet.
 
-        ``logits``: float32 (V,). The record refers to them, so read it before they are overwritten. Raises
-        ``SamplingError``.
+        Raises ``SamplingError`` as `Chain.sample` does.
+
+        Args:
+            logits: one logit per token, float32 (V,). The record refers to this array, so it must be read before
+                the array is overwritten.
+            mask: which tokens are allowed, bool (V,); None allows all tokens.
         """
         self._inputs.clear()
-        token = self._watched_chain.sample(logits, mask)
-        selection, drawn_from = self._selecting.selection, self._selecting.drawn_from
-        with np.errstate(over="ignore"):  # as in the chain
+        token = self._recording_chain.sample(logits, mask)
+        selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
+        with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
             stages: list[StageCandidates] = []
             for candidates in (*self._inputs, drawn_from):
                 stages.append(StageCandidates(candidates, self._workspace, stages[-1] if stages else None))
@@ -91,15 +104,15 @@ class ChainRecorder:
                 ]
             for number, step in enumerate(self._chain.steps):
                 before, after = stages[number], stages[number + 1]
-                note = _note_of(step, before, after)
+                note = _describe_effect(step, before, after)
                 records.append(StageRecord(step.about.name, number, after, note, step.roll))
             if selection.note is not None:
                 records[-1] = records[-1]._replace(note=selection.note)
         return ChainRecord(token, tuple(records), _draw_interval(selection, drawn_from))
 
 
-class _WatchedStep:
-    """Stands in for a step: keeps the candidates as they come in, then lets the step act."""
+class _RecordingStep:
+    """A step that records its input: it stores a snapshot of the candidates, then runs the wrapped step."""
 
     def __init__(self, step: Sampler, inputs: list[Candidates]) -> None:
         self._step, self._inputs = step, inputs
@@ -113,8 +126,8 @@ class _WatchedStep:
         self._step.apply(candidates)
 
 
-class _WatchedSelector:
-    """Stands in for the selector: keeps the candidates as they come in, what was drawn, and from what."""
+class _RecordingSelector:
+    """A selector that records its input, the selected token, and the candidates of the draw."""
 
     def __init__(self, step: Selector, inputs: list[Candidates]) -> None:
         self._step, self._inputs = step, inputs
@@ -132,10 +145,10 @@ class _WatchedSelector:
         return self.selection.token
 
 
-def _note_of(step: Sampler, before: StageCandidates, after: StageCandidates) -> str | None:
+def _describe_effect(step: Sampler, before: StageCandidates, after: StageCandidates) -> str | None:
     try:
         return step.note(before, after)
-    except Exception as error:  # the step may be another package's
+    except Exception as error:  # a sampler of another package may raise anything
         raise step_error(step, "note", error) from error
 
 
@@ -145,11 +158,12 @@ def _mask_note(mask: NDArray[np.bool_]) -> str:
 
 
 def _draw_interval(selection: Selection, drawn_from: Candidates) -> DrawInterval | None:
-    """Return where the random number lies among the running sums of the weights."""
+    """Return the interval of cumulative probability that contains the random number."""
     if selection.u is None or selection.weights is None:
         return None
     weights = selection.weights.astype(np.float64)
     position = int((drawn_from.ids == selection.token).argmax())
-    below, above = weights[:position].sum(), weights[position:].sum()
-    total = below + above
-    return DrawInterval(selection.u, float(below / total), float((below + weights[position]) / total))
+    weight_before, remaining_weight = weights[:position].sum(), weights[position:].sum()
+    total = weight_before + remaining_weight
+    high = (weight_before + weights[position]) / total
+    return DrawInterval(selection.u, float(weight_before / total), float(high))

@@ -1,6 +1,6 @@
-"""Samplers by name: the modules of `methods/`, then the entry points of other packages.
+"""Samplers by name: built-in ones from the modules of `methods/`, and plug-ins from the entry points of packages.
 
-An unknown name is reported with the known name that it probably means.
+If a name is unknown, the error message suggests a similar known name.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from .base import Sampler, SamplerInfo, Selector
 from .errors import SamplingError
 
 GROUP = "logitsmith.samplers"
-"""The entry-point group under which a package offers samplers: ``name = "package.module:Class"``."""
+"""The entry-point group in which a package lists its samplers: ``name = "package.module:Class"``."""
 
 _NAME_SIMILARITY = 0.5
-"""From this similarity on, a sampler's name is suggested (see `difflib`)."""
+"""Least similarity of a suggested sampler name, as `difflib` measures it."""
 
 
 def find_sampler(name: str) -> type[Sampler]:
-    """Return the sampler class of a name or an alias.
+    """Return the sampler class with a name or alias.
 
-    Of the plug-ins, only the one asked for is imported. Raises ``SamplingError`` with the nearest known name.
+    No plug-in is imported except the requested one. Raises ``SamplingError`` for an unknown name, with the most
+    similar known name.
     """
     key = normalize_name(name)
     if key in builtin_names():
         return _builtin(key)
     if key in _aliases():
         return _builtin(_aliases()[key])
-    plugins = _offered()
+    plugins = _plugin_entry_points()
     if key in plugins:
         return _load(key, plugins[key])
     known = sorted({*builtin_names(), *_aliases(), *plugins})
@@ -43,25 +44,25 @@ def find_sampler(name: str) -> type[Sampler]:
 
 
 def normalize_name(name: str) -> str:
-    """Return the snake_case form of a name as people type it: ``Top-P`` gives ``top_p``."""
+    """Return the snake_case form of a typed name: ``Top-P`` becomes ``top_p``."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def is_known(name: str) -> bool:
-    """True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
+    """Return True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
     key = normalize_name(name)
-    return key in builtin_names() or key in _aliases() or key in _offered()
+    return key in builtin_names() or key in _aliases() or key in _plugin_entry_points()
 
 
 def catalogue() -> dict[str, type[Sampler]]:
-    """Return every sampler of this package, by name, in alphabetical order."""
+    """Return every built-in sampler, by name, in alphabetical order."""
     return {name: _builtin(name) for name in builtin_names()}
 
 
 def list_plugins() -> dict[str, str]:
-    """Return the samplers of other packages: by name, where it would be loaded from. Nothing is imported."""
+    """Return the plug-ins: by name, the place from which the sampler would be loaded. Nothing is imported."""
     table = {}
-    for name, points in _offered().items():
+    for name, points in _plugin_entry_points().items():
         packages = ", ".join(sorted({point.value for point in points}))
         built_in = name if name in builtin_names() else _aliases().get(name)
         table[name] = f"{packages} (hidden by the built-in {built_in})" if built_in else packages
@@ -70,7 +71,7 @@ def list_plugins() -> dict[str, str]:
 
 @cache
 def builtin_names() -> tuple[str, ...]:
-    """Return the names of this package's samplers: the modules of `methods/`, sorted."""
+    """Return the names of the built-in samplers, sorted: the names of the modules in `methods/`."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(methods.__path__)))
 
 
@@ -79,7 +80,7 @@ def _builtin(name: str) -> type[Sampler]:
     module = importlib.import_module(f"{methods.__name__}.{name}")
     own = (value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__)
     for value in own:
-        if isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value):  # a base has none
+        if isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value):  # not a base class
             return value
     raise SamplingError(f"{module.__name__} defines no sampler")
 
@@ -96,8 +97,8 @@ def _aliases() -> dict[str, str]:
 
 
 @cache
-def _offered() -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of other packages, by the sampler's name. Nothing is imported."""
+def _plugin_entry_points() -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of plug-ins by the name of the sampler. Nothing is imported."""
     table: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=GROUP):
         name = normalize_name(point.name)
@@ -107,7 +108,7 @@ def _offered() -> dict[str, tuple[EntryPoint, ...]]:
 
 @cache
 def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
-    """Import a plug-in's sampler. Raises ``SamplingError`` with the plug-in's name, whatever goes wrong."""
+    """Import the sampler of a plug-in. Raises ``SamplingError`` with the plug-in's name for every failure."""
     if len({point.value for point in points}) > 1:
         raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")
     point = points[0]
@@ -120,33 +121,33 @@ def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
         reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
         raise SamplingError(f"{plug_in} failed to load: {reason}") from error
     if not (isinstance(cls, type) and issubclass(cls, Sampler) and hasattr(cls, "about")):
-        raise SamplingError(f"{plug_in} is not a Sampler with `about`")
-    fault = next(_faults(cls, name), None)
-    if fault is not None:
-        raise SamplingError(f"{plug_in} cannot be used: {fault}")
+        raise SamplingError(f"{plug_in} is not a Sampler with an `about`")
+    problem = next(_find_problems(cls, name), None)
+    if problem is not None:
+        raise SamplingError(f"{plug_in} cannot be used: {problem}")
     return cls
 
 
-def _faults(cls: type[Sampler], name: str) -> Iterator[str]:
-    """What is wrong with a plug-in's class and would fail later, in a chain; nothing if all is well."""
+def _find_problems(cls: type[Sampler], name: str) -> Iterator[str]:
+    """Yield the mistakes in the class of a plug-in that would make a chain fail later."""
     about: object = cls.about
     if not isinstance(about, SamplerInfo):
         yield f"its `about` is {about!r}, not a SamplerInfo"
         return
     texts = (about.name, about.summary, about.formula, about.reference, about.llama_cpp)
     if not all(isinstance(text, str) for text in texts):
-        yield "name, summary, formula, reference and llama_cpp of its `about` must be texts"
+        yield "name, summary, formula, reference and llama_cpp of its `about` must be strings"
         return
     if normalize_name(about.name) != name:
-        yield f"its `about` names it {about.name!r}, its entry point {name!r}; they must be the same"
+        yield f"the name in its `about` is {about.name!r}, not {name!r} as in its entry point"
     for field in (*([] if about.main_parameter is None else [about.main_parameter]), *about.off_values):
         if field not in cls.model_fields:
-            yield f"its `about` speaks of a parameter {field!r}, which it has not"
+            yield f"its `about` names a parameter {field!r} that the sampler does not have"
     if about.is_selector != issubclass(cls, Selector):
-        yield "a Selector, and nothing else, says selects=True in its `about`"
+        yield "`is_selector` in its `about` must be true for a Selector, and false for other samplers"
     stage: object = about.stage
     if not isinstance(stage, int | None):
-        yield f"the stage in its `about` is {stage!r}, neither a whole number nor None"
+        yield f"the stage in its `about` is {stage!r}, neither an integer nor None"
     for field, info in cls.model_fields.items():
         if info.is_required():
             yield f"its parameter {field!r} has no default"

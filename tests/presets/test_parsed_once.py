@@ -32,7 +32,7 @@ class Counted(Sampler):
 @pytest.fixture(autouse=True)
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     points = {"counted": (EntryPoint("counted", f"{__name__}:Counted", registry.GROUP),)}
-    monkeypatch.setattr(registry, "_offered", lambda: points)
+    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
     registry._load.cache_clear()
     created.clear()
     yield

@@ -60,7 +60,7 @@ def plug_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         cls.about.name: (EntryPoint(cls.about.name, f"{__name__}:{cls.__name__}", registry.GROUP),)
         for cls in (Plug, PlugBias, PlugLast)
     }
-    monkeypatch.setattr(registry, "_offered", lambda: points)
+    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
     registry._load.cache_clear()
     yield
     registry._load.cache_clear()

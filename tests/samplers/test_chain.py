@@ -275,7 +275,7 @@ def test_a_sampler_that_only_says_that_it_selects():
     class Liar(Sampler):
         about = Greedy.about
 
-    with pytest.raises(SamplingError, match=r"^greedy says that it selects, but is not a Selector$"):
+    with pytest.raises(SamplingError, match=r"^greedy has is_selector=True, but is not a Selector$"):
         Chain([StepSpec(Liar())], BuildContext(0))
 
 
@@ -289,7 +289,7 @@ def test_a_sampler_that_only_says_that_it_selects():
 def test_a_seed_outside_the_range(seed, shown):
     with pytest.raises(SamplingError) as caught:
         build([], seed=seed)
-    assert str(caught.value) == f"seed: {shown} is not a whole number within 0..4294967295"
+    assert str(caught.value) == f"seed: {shown} is not an integer within 0..4294967295"
 
 
 @pytest.mark.parametrize("seed", [0, SEED_MAX])

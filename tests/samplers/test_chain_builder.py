@@ -47,13 +47,13 @@ def test_parse_keeps_what_is_neutral_and_adds_nothing():
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ({"top_k": 4}, "chain: a list of steps is needed, not {'top_k': 4}"),
-        (None, "chain: a list of steps is needed, not None"),
-        (4, "chain: a list of steps is needed, not 4"),
+        ({"top_k": 4}, "chain: {'top_k': 4} is not a list of steps"),
+        (None, "chain: None is not a list of steps"),
+        (4, "chain: 4 is not a list of steps"),
         ([4], "chain[0]: 4 is not a step; write name, name: value or name: {parameters}"),
         (
             [6, 0, 5],
-            "chain: these numbers are KoboldAI's sampler_order, which says the order only; "
+            "chain: these numbers are KoboldAI's sampler_order, which has no values; "
             "write names and values: 'rep_pen=… > top_k=… > temp=…'",
         ),
         ([None], "chain[0]: null is not a step; write name, name: value or name: {parameters}"),

@@ -75,7 +75,7 @@ def test_read(text, steps):
 
 HINT = "; write name, name0.8, name=value or name(key=value, …)"
 JOINED = " is not one step; write > between steps"
-KOBOLDAI = ": these numbers are KoboldAI's sampler_order, which says the order only; write names and values: "
+KOBOLDAI = ": these numbers are KoboldAI's sampler_order, which has no values; write names and values: "
 ALL_SEVEN = "'rep_pen=… > top_k=… > top_a=… > tfs=… > typical=… > top_p=… > temp=…'"
 
 
@@ -101,16 +101,16 @@ ALL_SEVEN = "'rep_pen=… > top_k=… > top_a=… > tfs=… > typical=… > top_
         ("temp(t=1,)", "chain[0] of 'temp(t=1,)': '' is not key=value"),
         ('ban(strings="a)', """chain[0] of 'ban(strings="a)': 'ban(strings="a)' is not a step""" + HINT),
         ("ban(tokens=[1)", "chain[0] of 'ban(tokens=[1)': 'ban(tokens=[1)' is not a step" + HINT),
-        ("ban(tokens=[1 2])", "chain[0] of 'ban(tokens=[1 2])': '[1 2]' is neither a text nor a list"),
-        ('ban=["x"', """chain[0] of 'ban=["x"': '["x"' is neither a text nor a list"""),
+        ("ban(tokens=[1 2])", "chain[0] of 'ban(tokens=[1 2])': '[1 2]' is neither a string nor a list"),
+        ('ban=["x"', """chain[0] of 'ban=["x"': '["x"' is neither a string nor a list"""),
         (
             "mirostat2",
-            "chain[0] of 'mirostat2': 'mirostat2' may be mirostat_v2 or mirostat=2; write the one you mean",
+            "chain[0] of 'mirostat2': 'mirostat2' may be mirostat_v2 or mirostat=2; write one of these",
         ),
         ("top_k40, temp0.8", "chain[0] of 'top_k40, temp0.8': 'top_k40, temp0.8'" + JOINED),
         ("top-k40 temp0.8", "chain[0] of 'top-k40 temp0.8': 'top-k40 temp0.8'" + JOINED),
         ("top_k40 | temp", "chain[0] of 'top_k40 | temp': 'top_k40 | temp'" + JOINED),
-        ("temp(t=1, t=2)", "chain[0] of 'temp(t=1, t=2)': a parameter is given twice"),
+        ("temp(t=1, t=2)", "chain[0] of 'temp(t=1, t=2)': a parameter appears twice"),
     ],
 )  # fmt: skip
 def test_refusal(text, message):
@@ -120,7 +120,7 @@ def test_refusal(text, message):
 
 
 def test_a_plug_ins_name_may_end_in_digits(monkeypatch):
-    monkeypatch.setattr(registry, "_offered", lambda: {"sampler2": (), "sampler": ()})
+    monkeypatch.setattr(registry, "_plugin_entry_points", lambda: {"sampler2": (), "sampler": ()})
     assert parse_notation("sampler2 > sampler20.5 > Sampler3") == ["sampler2", {"sampler2": 0.5}, {"Sampler": 3}]
 
 

@@ -113,7 +113,7 @@ def test_apply_leaves_the_rows_alone_and_draws_nothing():
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ({"dist": 7}, "chain[0].dist: takes no single value, and 7 came"),
+        ({"dist": 7}, "chain[0].dist: accepts no single value, but got 7"),
         ({"dist": {"seed": 7}}, "chain[0].dist: unknown parameter 'seed'; known: none"),
     ],
 )

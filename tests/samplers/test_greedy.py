@@ -62,7 +62,7 @@ def test_does_not_depend_on_the_seed():
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ({"greedy": 1}, "chain[0].greedy: takes no single value, and 1 came"),
+        ({"greedy": 1}, "chain[0].greedy: accepts no single value, but got 1"),
         ({"greedy": {"seed": 1}}, "chain[0].greedy: unknown parameter 'seed'; known: none"),
     ],
 )

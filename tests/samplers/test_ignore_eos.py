@@ -58,7 +58,7 @@ def test_a_vocabulary_of_another_size(size):
             "ignore_eos",
             "chain[0].ignore_eos needs a vocabulary: build the chain with vocab=",
         ),
-        ({"ignore_eos": True}, "chain[0].ignore_eos: takes no single value, and True came"),
+        ({"ignore_eos": True}, "chain[0].ignore_eos: accepts no single value, but got True"),
     ],
 )
 def test_refusal(step, message):

@@ -230,7 +230,7 @@ no_default = lib_of_odd_samplers:NoDefault
 
 
 def forget():
-    registry._offered.cache_clear()
+    registry._plugin_entry_points.cache_clear()
     registry._load.cache_clear()
 
 
@@ -293,11 +293,11 @@ class TestPlugins:
             ("exits", "the plug-in 'exits' (lib_that_exits:Odd) failed to load: it called sys.exit(3)"),
             (
                 "no_sampler",
-                "the plug-in 'no_sampler' (lib_of_odd_samplers:number) is not a Sampler with `about`",
+                "the plug-in 'no_sampler' (lib_of_odd_samplers:number) is not a Sampler with an `about`",
             ),
             (
                 "no_about",
-                "the plug-in 'no_about' (lib_of_odd_samplers:Nameless) is not a Sampler with `about`",
+                "the plug-in 'no_about' (lib_of_odd_samplers:Nameless) is not a Sampler with an `about`",
             ),
         ],
     )
@@ -312,16 +312,16 @@ class TestPlugins:
         ("name", "fault"),
         [
             ("text_about", "its `about` is 'hello', not a SamplerInfo"),
-            ("number_name", "name, summary, formula, reference and llama_cpp of its `about` must be texts"),
+            ("number_name", "name, summary, formula, reference and llama_cpp of its `about` must be strings"),
             (
                 "other_name",
-                "its `about` names it 'another', its entry point 'other_name'; they must be the same",
+                "the name in its `about` is 'another', not 'other_name' as in its entry point",
             ),
-            ("no_main", "its `about` speaks of a parameter 'nope', which it has not"),
-            ("no_neutral", "its `about` speaks of a parameter 'zz', which it has not"),
-            ("silent_selector", "a Selector, and nothing else, says selects=True in its `about`"),
-            ("loud_step", "a Selector, and nothing else, says selects=True in its `about`"),
-            ("text_stage", "the stage in its `about` is 'early', neither a whole number nor None"),
+            ("no_main", "its `about` names a parameter 'nope' that the sampler does not have"),
+            ("no_neutral", "its `about` names a parameter 'zz' that the sampler does not have"),
+            ("silent_selector", "`is_selector` in its `about` must be true for a Selector, and false for other samplers"),
+            ("loud_step", "`is_selector` in its `about` must be true for a Selector, and false for other samplers"),
+            ("text_stage", "the stage in its `about` is 'early', neither an integer nor None"),
             ("no_default", "its parameter 'x' has no default"),
         ],
     )
