@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from .candidates import Candidates
 
 _BATCH_SIZE = 64
-"""How many numbers are generated at a time."""
+"""Number of random numbers that are generated in one call."""
 _BELOW_ONE = math.nextafter(1.0, 0.0)
-"""The largest float64 below 1: a number that rounds to 1 becomes this."""
+"""The greatest float64 below 1, which replaces a random number that rounds to 1."""
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 _STATE_WORDS = 624
 _SEED_FACTOR = 1_812_433_253
-"""Of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)."""
+"""The factor of the sequence that fills the state from a seed (Matsumoto & Nishimura 2002)."""
 
 
 class MersenneTwister:
-    """A ``std::mt19937`` that is drawn through ``std::uniform_real_distribution<double>(0, 1)``.
+    """The random numbers of ``std::uniform_real_distribution<double>(0, 1)`` with a ``std::mt19937`` generator.
 
     Formula: two 32-bit words w0, w1 give one number u = (w0 + 2^32 w1) / 2^64, in [0, 1). Equals llama.cpp built
     with libstdc++: the same seed gives the same numbers.
     """
 
     def __init__(self, seed: int) -> None:
-        """Begin the sequence of ``seed``, 0..2^32-1."""
+        """Start the sequence of a ``seed``, 0..2^32-1."""
         self._seed = seed
         self.restart()
 
     def restart(self) -> None:
-        """Go back to the first number of the sequence."""
+        """Start the sequence again from its first number."""
         self._words: Random | None = None
         self._ready: list[float] = []
         self._ready_floats: list[np.float32] = []
@@ -50,21 +50,25 @@ class MersenneTwister:
         return self._ready.pop()
 
     def _generator(self) -> Random:
-        """The generator of the words. It is seeded here: that takes 0.1 ms, and chains restart often."""
+        """Return the generator of 32-bit words, seeded at first use:
+
+        seeding takes 0.1 ms, and chains restart often.
+        """
         if self._words is None:
             self._words = seeded_generator(self._seed)
         return self._words
 
     def peek(self) -> float:
-        """Return the number that `uniform` gives next. It is not taken."""
+        """Return the number that the next call of `uniform` will return."""
         number = self.uniform()
         self._ready.append(number)
         return number
 
     def uniform_float(self) -> np.float32:
-        """Return the next number of one 32-bit word, in [0, 1): ``uniform_real_distribution<float>``.
+        """Return the next float32 in [0, 1), made from one 32-bit word, as ``uniform_real_distribution<float>``
+        does.
 
-        Use either this or `uniform` between two restarts, not both: each generates numbers ahead.
+        Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
         """
         if not self._ready_floats:
             words = np.frombuffer(self._generator().randbytes(4 * _BATCH_SIZE), "<u4").astype(np.float32)
@@ -74,29 +78,30 @@ class MersenneTwister:
     def discrete(self, candidates: Candidates) -> int:
         """Return the position of a candidate, drawn with the probabilities of llama.cpp's softmax.
 
-        A single row takes no random number; rows that llama.cpp still holds at -inf count. Equals libstdc++'s
-        ``std::discrete_distribution``, except for the last bits of a float64.
+        If llama.cpp would have a single row, no random number is used. Masked rows, which llama.cpp keeps at -inf,
+        count as rows. Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
         """
         return candidates.pick_position(self.uniform()) if candidates.llama_cpp_count > 1 else 0
 
 
 def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
-    """Return the next numbers of a generator, float64 (count,), in [0, 1). Each takes two words."""
+    """Return the next numbers of a generator, float64 (count,), in [0, 1). Each is made from two 32-bit words."""
     words = np.frombuffer(generator.randbytes(8 * count), "<u8")
     # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
     return np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
 
 
 def seeded_generator(seed: int) -> Random:
-    """Return Python's MT19937 in the state of ``std::mt19937(seed)``; Python's own seeds begin elsewhere.
+    """Return a Python MT19937 generator in the state of ``std::mt19937(seed)``.
 
-    ``numpy.random`` has it, too, but takes 9 ms to import.
+    Python would fill the state differently from the same seed. ``numpy.random`` fills it as C++ does, but takes 9
+    ms to import.
     """
     word = index(seed)
     state = [word]
     for number in range(1, _STATE_WORDS):
         word = (_SEED_FACTOR * (word ^ (word >> 30)) + number) & SEED_MAX
         state.append(word)
-    generator = Random(0)  # noqa: S311 - its numbers are no secret
+    generator = Random(0)  # noqa: S311 - not used for cryptography
     generator.setstate((Random.VERSION, (*state, _STATE_WORDS), None))
     return generator

@@ -1,7 +1,4 @@
-"""The candidates after a stage of a chain, as notes and traces read them, and the words of notes.
-
-Notes write numbers by the functions here, and several samplers share words.
-"""
+"""The candidates after a stage of a chain, for notes and traces; and phrases that the notes of samplers share."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ from ..common.text import count_noun
 from .candidates import Candidates
 from .kernels import Floats, Ids, Positions, SoftmaxSums, SoftmaxWorkspace
 
-_FEW_ROWS_SHARE = 16
-"""Up to this part of the vocabulary, sorting the ids is faster than a table of all positions."""
+_SORTED_LOOKUP_RATIO = 16
+"""If less than one in this many tokens is a candidate, sorting the ids is faster than a table of all positions."""
 
 
 class StageCandidates:
-    """The candidates after one stage of a chain. They stay as they were, whatever later steps do.
+    """The candidates after one stage of a chain, which later steps do not change.
 
-    Probabilities and sums are computed when they are first asked for: exponentials in float32, sums in float64.
+    Probabilities and sums are computed at their first use: exponentials in float32, sums in float64.
 
     Attributes:
-        candidates: arrays and flags at that stage; not to be changed.
+        candidates: a snapshot of the candidates; it must not be changed.
     """
 
     __slots__ = ("_same_row", "_sums", "_workspace", "candidates")
@@ -35,10 +32,13 @@ class StageCandidates:
         workspace: SoftmaxWorkspace | None = None,
         previous: StageCandidates | None = None,
     ) -> None:
-        """Keep what the candidates are now.
+        """Take a snapshot of the candidates.
 
-        ``workspace``: shared by all stages of a chain; None: a new one. ``previous``: the stage before, whose sums
-        are used if it holds the same rows.
+        Args:
+            candidates: the candidates of the chain.
+            workspace: work arrays that all stages of a chain share; None for new ones.
+            previous: the stage before this one. If it has the same rows, its sums are reused. None if there is
+                none.
         """
         self.candidates = candidates.snapshot()
         self._workspace = workspace or SoftmaxWorkspace()
@@ -59,42 +59,45 @@ class StageCandidates:
         return self.candidates.logits
 
     def probs_of(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The probabilities, float64 (m,), that these logits have among the candidates."""
+        """Return the probabilities, float64 (m,), of some ``logits`` among the candidates."""
         sums = self._softmax_sums()
         return np.exp(logits.astype(np.float64) - sums.highest - sums.log_weights)
 
     @property
     def entropy(self) -> float:
-        """-sum p ln p, in nats."""
-        return max(self._softmax_sums().entropy, 0.0)  # rounding may put it below
+        """The entropy of the candidates, -sum p ln p, in nats."""
+        return max(self._softmax_sums().entropy, 0.0)  # rounding may give a value below 0
 
     @property
     def highest_probability(self) -> float:
-        """The probability of the likeliest token."""
+        """The probability of the most likely token."""
         return exp(-self._softmax_sums().log_weights)
 
     def top(self, count: int) -> StageCandidates:
-        """The ``count`` likeliest of them, as if a stage had kept these."""
-        head = self.candidates.snapshot()
-        head.keep_top_rows(count)
-        return StageCandidates(head, self._workspace)
+        """Return the ``count`` most likely candidates, as a stage that keeps only these would leave them."""
+        top_candidates = self.candidates.snapshot()
+        top_candidates.keep_top_rows(count)
+        return StageCandidates(top_candidates, self._workspace)
 
     def mass_of(self, kept: StageCandidates) -> float:
-        """The probability here of the tokens of a later stage, whose logits did not change since."""
+        """Return the probability that the tokens of a later stage have together at this stage.
+
+        The logits must not have changed between the two stages.
+        """
         if len(kept) == len(self):
             return 1.0
         all_sums, sums = self._softmax_sums(), kept._softmax_sums()
         return min(exp(sums.highest - all_sums.highest + sums.log_weights - all_sums.log_weights), 1.0)
 
     def is_same_row(self, other: StageCandidates) -> bool:
-        """True if the two stages hold the same arrays: nothing was changed, dropped or sorted between them."""
+        """Return True if both stages have the same arrays, because no step in between changed anything."""
         return self.logits is other.logits and self._own_ids() is other._own_ids()
 
     def positions_of(self, tokens: NDArray[np.integer]) -> Positions:
-        """The positions of these tokens, intp (m,); -1 for a token that is not among the candidates."""
+        """Return the positions of ``tokens``, intp (m,); -1 for a token that is not among the candidates."""
         if self.candidates.is_full_vocabulary:
             return tokens.astype(np.intp)
-        if len(self) * _FEW_ROWS_SHARE > self.candidates.vocab_size:
+        if len(self) * _SORTED_LOOKUP_RATIO > self.candidates.vocab_size:
             table = np.full(self.candidates.vocab_size, -1, dtype=np.intp)
             table[self.ids] = np.arange(len(self))
             return table[tokens]
@@ -104,7 +107,10 @@ class StageCandidates:
         return np.where(ascending[places] == tokens, order[places], -1)
 
     def changes_since(self, before: StageCandidates) -> NDArray[np.float64]:
-        """The differences, float64 (m,), of the logits that changed since the stage ``before``; new minus old."""
+        """Return the changes of the logits since the stage ``before``:
+
+        new minus old, without zeros, float64 (m,).
+        """
         if len(before) == len(self) and self._own_ids() is before._own_ids():
             old, new = before.logits, self.logits
         else:
@@ -125,16 +131,16 @@ class StageCandidates:
 
 
 _DIGITS, _MAX_DIGITS = 3, 9
-"""Significant digits of a number; nine tell any two float32 apart."""
+"""Usual and greatest number of significant digits. Nine digits distinguish any two float32."""
 
 
 def short_number(value: float, digits: int = _DIGITS) -> str:
-    """A number with three significant digits: ``0.0105``, ``12.3``, ``49,152``."""
+    """Return a number with three significant digits, ``0.0105`` or ``12.3``; an integer in full, ``49,152``."""
     return f"{value:,}" if isinstance(value, int) else f"{float(value):.{digits}g}"
 
 
 def comparison(left: float, sign: str, right: float) -> str:
-    """Two numbers with a sign between them, as ``0.71 > 0.5``, and so many digits that they differ if they do."""
+    """Return a comparison such as ``0.71 > 0.5``. Different numbers get enough digits to look different."""
     for digits in range(_DIGITS, _MAX_DIGITS + 1):
         texts = short_number(left, digits), short_number(right, digits)
         if texts[0] != texts[1] or left == right:
@@ -143,21 +149,21 @@ def comparison(left: float, sign: str, right: float) -> str:
 
 
 def token_count(count: int) -> str:
-    """A number of tokens: ``1 token``, ``12 tokens``."""
+    """Return ``1 token``, ``12 tokens``."""
     return count_noun(count, "token")
 
 
 def mass_at(before: StageCandidates, after: StageCandidates) -> str:
-    """The mass that was kept, as ``mass 0.953 at 12 tokens``."""
+    """Describe the probability mass that a step kept: ``mass 0.953 at 12 tokens``."""
     mass = before.mass_of(after)
     text = short_number(mass)
-    if mass < 1 and text == "1":  # nearly all of it
+    if mass < 1 and text == "1":  # more digits, since the mass is not 1
         text = short_number(mass, _MAX_DIGITS)
     return f"mass {text} at {token_count(len(after))}"
 
 
 def logit_changes(before: StageCandidates, after: StageCandidates) -> str:
-    """How many tokens got another logit, and by how much: ``3 tokens lowered by up to 1.2``."""
+    """Describe how many logits a step changed, and by how much: ``3 tokens lowered by up to 1.2``."""
     changes = after.changes_since(before)
     parts = []
     for verb, distances in (("raised", changes[changes > 0]), ("lowered", -changes[changes < 0])):
@@ -166,7 +172,13 @@ def logit_changes(before: StageCandidates, after: StageCandidates) -> str:
     return ", ".join(parts) or "no token changed"
 
 
-def dropped_tokens(before: StageCandidates, after: StageCandidates, what: str) -> str:
-    """How many tokens were dropped, and what they are: ``2 end tokens dropped``, ``no end token``."""
-    dropped = len(before) - len(after)
-    return f"{dropped:,} {what}{'' if dropped == 1 else 's'} dropped" if dropped else f"no {what}"
+def dropped_tokens(before: StageCandidates, after: StageCandidates, noun: str) -> str:
+    """Describe how many tokens a step dropped: ``2 end tokens dropped``, ``no end token``.
+
+    Args:
+        before: the candidates before the step.
+        after: the candidates after the step.
+        noun: the kind of token, in the singular.
+    """
+    count = len(before) - len(after)
+    return f"{count:,} {noun}{'' if count == 1 else 's'} dropped" if count else f"no {noun}"

@@ -1,7 +1,8 @@
-"""Tokens as samplers look them up.
+"""Look-up of tokens for samplers.
 
-Tokens of the prompt and the output are checked and found by their positions. A parameter names a token by its id
-or by a text. An index of all token bytes finds the tokens that can write a part of a text.
+The functions check token ids of a text, and find the token that a parameter names by its id or its text.
+`LastPositions` finds the last position of each token in a text. `TokenBytesIndex` finds the tokens whose bytes
+contain a string, or begin with it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ from .errors import SamplingError
 
 
 def check_token(name: str, token: int, size: int) -> None:
-    """Raise ``SamplingError`` unless the token is an id below ``size``; ``name``: the sampler's."""
+    """Raise ``SamplingError``, with the ``name`` of the sampler, unless the token is an id below ``size``."""
     if not 0 <= token < size:
         raise SamplingError(f"{name}: token id {token} in the text is not within 0..{size - 1}")
 
 
 def check_tokens(name: str, tokens: Collection[int], size: int) -> None:
-    """Raise ``SamplingError`` unless all of these are ids below ``size``; ``name``: the sampler's."""
+    """Raise ``SamplingError``, with the ``name`` of the sampler, unless all tokens are ids below ``size``."""
     if len(tokens):
         check_token(name, int(min(tokens)), size)
         check_token(name, int(max(tokens)), size)
 
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:
-    """Return which tokens of the vocabulary occur in ``tokens``, bool (size,). Raises as `check_tokens` does."""
+    """Return for each token of the vocabulary whether it occurs in ``tokens``, bool (size,).
+
+    Raises ``SamplingError`` as `check_tokens` does.
+    """
     check_tokens(name, tokens, size)
     table = np.zeros(size, dtype=np.bool_)
     table[np.array(tokens, dtype=np.int64)] = True
@@ -39,10 +43,10 @@ def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_
 
 
 class LastPositions:
-    """The last position of each token in a history; adding a token costs the same at any length."""
+    """The last position of each token in a text. Adding a token takes the same time at any length."""
 
     def __init__(self, name: str, tokens: Iterable[int]) -> None:
-        """Start with a history; ``name``: the sampler's, for messages."""
+        """Start with the ``tokens`` of a text. Messages contain ``name``, the name of the sampler."""
         self._name = name
         self._last = {token: position for position, token in enumerate(tokens)}
         self._count = max(self._last.values(), default=-1) + 1
@@ -57,7 +61,7 @@ class LastPositions:
         self._count += 1
 
     def table(self, size: int) -> NDArray[np.int64]:
-        """Return the last position of each token of the vocabulary, int64 (size,); -1 if it does not occur."""
+        """Return the last position of each token of the vocabulary, int64 (size,); -1 for absent tokens."""
         if self._positions is None or self._positions.size != size:
             check_tokens(self._name, list(self._last), size)
             self._positions = np.full(size, -1, dtype=np.int64)
@@ -69,16 +73,16 @@ class LastPositions:
 
 
 def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = "") -> int:
-    """Return the token id that ``key`` names: an id itself, or the one token of a text.
+    """Return the token id that a parameter names by its id or by its text.
+
+    Raises ``SamplingError`` for a text that is not exactly one token, a text without a vocabulary, and an id
+    outside the vocabulary.
 
     Args:
-        key: the id or the text.
-        context: the vocabulary.
-        parameter: what messages begin with.
-        hint: what the message on a text of several tokens ends with.
-
-    Raises ``SamplingError`` that begins with ``parameter``, for a text of several tokens or of none, a text
-    without a vocabulary, and an id outside the vocabulary.
+        key: the token id, or the text of the token.
+        context: the context with the vocabulary.
+        parameter: the name of the parameter, with which messages begin.
+        hint: the end of the message about a text that is not exactly one token.
     """
     if isinstance(key, int):
         vocabulary = context.vocabulary
@@ -95,7 +99,10 @@ def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = 
 
 
 def encode_utf8(text: str, parameter: str) -> bytes:
-    """Return a text in UTF-8. Raises ``SamplingError`` that begins with ``parameter`` if it has no UTF-8 form."""
+    """Return a text in UTF-8.
+
+    Raises ``SamplingError`` for a lone surrogate; the message begins with ``parameter``.
+    """
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -103,65 +110,71 @@ def encode_utf8(text: str, parameter: str) -> bytes:
 
 
 class TokenBytesIndex:
-    """The bytes of every token, arranged once so that many texts can be looked up."""
+    """An index of the bytes of every token, for repeated searches."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        """Index ``pieces``, the bytes of every token, by id."""
+        """Index ``pieces``, the bytes of every token in the order of ids."""
         self._order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.intp)
         self._sorted = [pieces[token] for token in self._order.tolist()]
-        # All pieces in one text, and where each ends.
+        # The bytes of all tokens in one string, and the position in it at which each token ends.
         self._joined = b"".join(pieces)
         self._ends = list(accumulate(map(len, pieces)))
 
     def containing(self, text: bytes) -> list[int]:
-        """Return the tokens that contain this text, ascending. The text is not empty."""
+        """Return the ids of the tokens that contain ``text``, ascending. The text must not be empty."""
         tokens = []
         at = self._joined.find(text)
         while at >= 0:
             token = bisect_right(self._ends, at)
             if at + len(text) <= self._ends[token]:
                 tokens.append(token)
-                at = self._ends[token] - 1  # on to the next token
+                at = self._ends[token] - 1  # continue at the next token
             at = self._joined.find(text, at + 1)
         return tokens
 
     def beginning_with(self, text: bytes) -> NDArray[np.intp]:
-        """Return the tokens that begin with this text, ascending. The text is not empty."""
+        """Return the ids of the tokens that begin with ``text``, ascending. The text must not be empty."""
         start = bisect_left(self._sorted, text)
-        # The least text behind all that begin with `text`: its last byte below 255, plus one.
-        head = text.rstrip(b"\xff")
-        after = head[:-1] + bytes([head[-1] + 1]) if head else None
-        end = len(self._sorted) if after is None else bisect_left(self._sorted, after, start)
+        # The tokens end before the first string that sorts after all strings beginning with `text`.
+        # To get that string, the last byte of `text` below 255 is increased by one.
+        prefix = text.rstrip(b"\xff")
+        next_text = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+        end = len(self._sorted) if next_text is None else bisect_left(self._sorted, next_text, start)
         return np.sort(self._order[start:end])
 
 
 class TextCompletions:
-    """A text, and the tokens that would complete it.
+    """A string, and the tokens that would complete it.
 
     Attributes:
-        text: its bytes.
-        single_tokens: the tokens that contain all of it, ascending.
+        text: the bytes of the string.
+        single_tokens: ids of the tokens that contain the entire string, ascending.
     """
 
     def __init__(self, text: bytes, index: TokenBytesIndex) -> None:
         self.text = text
         self.single_tokens = index.containing(text)
-        # A beginning of the text, with the tokens that write the rest.
+        # Each beginning of the string, with the tokens that begin with the rest of the string.
         endings = [(text[:count], index.beginning_with(text[count:])) for count in range(1, len(text))]
         self._endings = [(beginning, ids) for beginning, ids in endings if ids.size]
 
     def completing(self, tail: bytes) -> Iterator[NDArray[np.intp]]:
-        """Yield ids of the tokens that would complete the text after ``tail``, the end of what was written."""
+        """Yield ids of tokens that would complete the string if the text so far ends with ``tail``."""
         for beginning, ids in self._endings:
             if tail.endswith(beginning):
                 yield ids
 
 
 def tokens_starting(text: bytes, pieces: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the tokens with which a text can begin, each with the bytes of the text that are still missing.
+    """Yield the tokens that can contain the beginning of a string, each with the bytes that would still be
+    missing.
 
-    A token may begin before the text. One that contains the whole text is yielded once, with no missing bytes. One
-    that ends in several beginnings of the text is yielded once for each.
+    Other bytes may precede the string in the token. A token that contains the entire string is yielded once, with
+    no missing bytes. A token that ends with several beginnings of the string is yielded once for each.
+
+    Args:
+        text: the bytes of the string.
+        pieces: the bytes of every token, by id.
     """
     first = text[:1]
     for token, piece in enumerate(pieces):

@@ -1,9 +1,11 @@
-"""The batch sampler: one call chooses the next token of every row, each as its own chain would.
+"""The batch sampler: one call chooses the next token of every row of a batch, as a chain for each row would.
 
     from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
     next_tokens, logits_or_logprobs = sample(logits, data, param)  # (B, V) -> (B,), (B,) or None
 
-Source: the `sample` interface of MindIE LLM, whose argument names, defaults and value rules these are."""
+Source: the `sample` interface of MindIE LLM, which defines the names, defaults and allowed values of the
+    arguments.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The arguments of the batch sampler, checked and made into arrays.
+"""The arguments of the batch sampler, and their checks.
 
-`SamplingData` has the tokens so far of each row, `SamplingParam` how each row is sampled. A `RowPlan` is made of a
-`SamplingParam` for logits of a certain shape.
+`SamplingData` has the tokens of each row, `SamplingParam` the sampling parameters of each row. A `RowPlan` has the
+parameters of a `SamplingParam` in full, for logits of a certain shape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ToTensor = Callable[[NDArray[Any]], Any]
 
 @dataclass(frozen=True, eq=False)
 class SamplingData:
-    """The tokens so far, one row a request; for the arguments see `from_numpy`, which checks the same."""
+    """The tokens of a batch so far, one row per request. `from_numpy` describes the arguments."""
 
     all_input_ids: Ids | None = None
     output_ids: Ids | None = None
@@ -53,20 +53,21 @@ class SamplingData:
         is_prefill: bool = True,
         request_ids: Ids | None = None,
     ) -> SamplingData:
-        """Check and hold the tokens of a batch; the arrays are not copied.
+        """Check the tokens of a batch. The arrays are not copied.
 
         Args:
-            all_input_ids: whole numbers (B, L): the tokens of prompt and output, for `repetition_penalty`. Padding
-                is any id outside 0..V-1, at any place.
-            output_ids: whole numbers (B, L'), padded likewise: the tokens of the output, for `frequency_penalty`
-                and `presence_penalty`. Their number says which draw of its seed a row is at.
-            to_tensor: makes a tensor of the logits' library from an array; needed if tokens are given.
-            is_prefill: whether this is the first token.
-            request_ids: distinct whole numbers (B,). With them the tokens of a request are counted once, and a
-                later step (``is_prefill=False``) adds only its new tokens. Such a step forgets the requests that
-                it does not name.
+            all_input_ids: the tokens of prompt and output, integers (B, L), for `repetition_penalty`. Ids outside
+                0..V-1 are padding, at any position. None if there are none.
+            output_ids: the tokens of the output, integers (B, L'), for `frequency_penalty` and `presence_penalty`.
+                Ids outside 0..V-1 are padding. If a row has n tokens here, it draws with number n of its seed's
+                sequence of random numbers. None if there are none.
+            to_tensor: converts an array to a tensor of the logits' library; required with any of these arrays.
+            is_prefill: whether the first token of each request is sampled.
+            request_ids: distinct integers (B,). With ids, the tokens of a request are counted once, and a later
+                step (``is_prefill=False``) counts only new tokens. Such a step deletes the counts of requests that
+                it does not name. None counts all tokens at each step.
 
-        Raises ``SamplingError`` that names the argument and the row.
+        Raises ``SamplingError``, whose message names the argument and the row.
         """
         return cls(all_input_ids, output_ids, to_tensor, is_prefill, request_ids)
 
@@ -75,7 +76,7 @@ def _check_token_ids(name: str, ids: object) -> Ids | None:
     if ids is None:
         return None
     if not _is_int_array(ids, 2):
-        raise SamplingError(f"{name}: expected whole numbers of shape (B, L), got {describe(ids)}")
+        raise SamplingError(f"{name}: expected integers of shape (B, L), got {describe(ids)}")
     return ids
 
 
@@ -83,36 +84,38 @@ def _check_request_ids(ids: object) -> Ints | None:
     if ids is None:
         return None
     if not _is_int_array(ids, 1):
-        raise SamplingError(f"request_ids: expected whole numbers of shape (B,), got {describe(ids)}")
-    _, first, of = np.unique(ids, return_index=True, return_inverse=True)
-    repeated = (first[of] != np.arange(ids.size)).nonzero()[0]
+        raise SamplingError(f"request_ids: expected integers of shape (B,), got {describe(ids)}")
+    _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    first_row = first_rows[inverse]
+    repeated = (first_row != np.arange(ids.size)).nonzero()[0]
     if repeated.size:
         row = repeated[0]
-        raise SamplingError(f"request_ids: row {row}: {ids[row]} is also the id of row {first[of[row]]}")
+        raise SamplingError(f"request_ids: row {row}: {ids[row]} is also the id of row {first_row[row]}")
     return ids.astype(np.int64)
 
 
 def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
-    """True for an array of whole numbers. A masked array is none: its mask would be ignored."""
+    """Return True for an array of integers. Masked arrays are rejected, since their mask would be ignored."""
     if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
         return False
     return ids.ndim == dimensions and ids.dtype.kind in "iu"
 
 
 class _Rule(NamedTuple):
-    """What one array may hold, one value a row."""
+    """The rule for the values of one parameter array, which has one value per row."""
 
     kinds: str
-    """NumPy's letters for the accepted dtypes."""
+    """The letters of NumPy's dtype kinds that are accepted."""
     values: str
-    """The accepted dtypes in words."""
+    """The accepted dtypes in words, for messages."""
     allowed: str
-    """The range in words."""
+    """The allowed values in words, for messages."""
     test: Callable[[NDArray[Any]], Mask]
-    """Tests which values are in range; a NaN is not."""
-    neutral: float
-    """The value of a row without the parameter; for a seed and top_k it is out of range."""
+    """Returns for each value whether it is allowed; False for NaN."""
+    off_value: float
+    """The value for a row without the parameter. For seed and top_k it is not an allowed value."""
     dtype: type[np.generic]
+    """The dtype to which the values are converted."""
 
 
 def _finite(values: NDArray[Any]) -> Mask:
@@ -124,19 +127,20 @@ _RULES: Mapping[str, _Rule] = {
     "frequency_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
     "presence_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
     "temperature": _Rule("f", "floats", "> 0 and finite", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
-    "top_k": _Rule("iu", "whole numbers", "> 0 and < the vocabulary", lambda v: v > 0, 0, np.int64),
+    "top_k": _Rule("iu", "integers", "> 0 and < the vocabulary", lambda v: v > 0, 0, np.int64),
     "top_p": _Rule("f", "floats", "> 0 and ≤ 1", lambda v: (v > 0) & (v <= 1), 1.0, np.float32),
-    "seed": _Rule("iu", "whole numbers", "≥ 0", lambda v: v >= 0, -1, np.int64),
+    "seed": _Rule("iu", "integers", "≥ 0", lambda v: v >= 0, -1, np.int64),
     "do_sample": _Rule("b", "booleans", "true or false", lambda v: np.ones(v.shape, np.bool_), False, np.bool_),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class SamplingParam:
-    """Sampling parameters of each row; for the arguments see `from_numpy`, which checks the same.
+    """The sampling parameters of each row. `from_numpy` describes the arguments.
 
-    An array is None if no row has the parameter. A row without a parameter holds: penalties 1, 0, 0;
-    temperature 1; top_k 0; top_p 1; seed -1. ``do_sample`` is computed if any parameter is given.
+    An array is None if no row has the parameter. If only some rows have it, the entries of the other rows are 1 in
+    ``repetition_penalty``, ``temperature`` and ``top_p``, 0 in ``frequency_penalty``, ``presence_penalty`` and
+    ``top_k``, and -1 in ``seed``. If any array is passed, ``do_sample`` is computed for every row.
     """
 
     repetition_penalty: Floats | None = None
@@ -150,18 +154,18 @@ class SamplingParam:
     to_tensor: ToTensor | None = None
 
     def __post_init__(self) -> None:
-        given = {name: array for name in _RULES if (array := getattr(self, name)) is not None}
-        _check_to_tensor(self.to_tensor, given)
-        checked = {name: _check_column(name, array) for name, array in given.items()}
+        arrays = {name: array for name in _RULES if (array := getattr(self, name)) is not None}
+        _check_to_tensor(self.to_tensor, arrays)
+        checked = {name: _check_column(name, array) for name, array in arrays.items()}
         values = {name: array for name, (array, _) in checked.items()}
         _check_heights(values)
-        if values:  # without do_sample a temperature would be ignored: the row would be greedy
+        if values:  # without do_sample, rows with a temperature would be greedy
             values["do_sample"] = _rows_to_sample(checked)
         for name, array in values.items():
             object.__setattr__(self, name, array)
 
     @classmethod
-    def from_numpy(  # noqa: PLR0913, PLR0917 - the contract's own names
+    def from_numpy(  # noqa: PLR0913, PLR0917 - the interface defines these arguments
         cls,
         repetition_penalty: NDArray[np.floating] | None = None,
         frequency_penalty: NDArray[np.floating] | None = None,
@@ -173,24 +177,25 @@ class SamplingParam:
         do_sample: Mask | None = None,
         to_tensor: ToTensor | None = None,
     ) -> SamplingParam:
-        """Check and hold the parameters of a batch, each an array of one value a row, (B,), or None.
+        """Check the parameters of a batch: each is an array with one value per row, (B,), or None.
 
-        If only some rows have a parameter, the others are masked (``numpy.ma``).
+        If only some rows have a parameter, the entries of the other rows are masked (``numpy.ma``).
 
         Args:
-            repetition_penalty: > 0; 1 is off.
-            frequency_penalty: 0 is off; below 0 rewards.
-            presence_penalty: 0 is off; below 0 rewards.
+            repetition_penalty: > 0; 1 = off.
+            frequency_penalty: the amount subtracted per occurrence; 0 = off, below 0 rewards repetition.
+            presence_penalty: the amount subtracted from tokens that occur; 0 = off, below 0 rewards repetition.
             temperature: > 0.
-            top_k: > 0 and < V.
-            top_p: > 0 and ≤ 1.
-            seed: ≥ 0; its low 32 bits count. A row without a seed is drawn differently each time.
-            do_sample: True draws, False takes the likeliest token. False becomes True in a row with a top_k, a
-                top_p below 1 or a temperature other than 1. Without this array, a row is drawn if it has a
-                temperature, a top_k, a top_p or a seed.
-            to_tensor: makes a tensor of the logits' library from an array; needed if any parameter is given.
+            top_k: number of tokens to keep, > 0 and < V.
+            top_p: probability mass to keep, > 0 and ≤ 1; 1 = off.
+            seed: ≥ 0, of which the low 32 bits are used. A row without a seed draws differently each time.
+            do_sample: whether the row draws randomly; otherwise it takes the most likely token. A row with a
+                top_k, a top_p below 1 or a temperature other than 1 always draws randomly. If this array is None,
+                rows with a temperature, top_k, top_p or seed draw randomly.
+            to_tensor: converts an array to a tensor of the logits' library; required with any parameter.
 
-        Raises ``SamplingError`` that names the argument, the row, what is allowed and what came.
+        Raises ``SamplingError``, whose message names the argument, the row, the rejected value and the allowed
+        values.
         """
         return cls(
             repetition_penalty,
@@ -206,42 +211,45 @@ class SamplingParam:
 
 
 def _check_column(name: str, values: object) -> tuple[NDArray[Any], Mask]:
-    """Return one value a row, (B,), and which rows have one: all but the masked entries of a masked array."""
+    """Return one value per row, (B,), and for each row whether it has the parameter, which means:
+
+    is not masked.
+    """
     rule = _RULES[name]
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in rule.kinds:
         raise SamplingError(f"{name}: expected {rule.values} of shape (B,), got {describe(values)}")
-    given = ~np.ma.getmaskarray(values)
+    has_value = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     wide = plain.astype(np.float64) if rule.kinds == "f" else plain
-    bad = (given & ~rule.test(wide)).nonzero()[0]
+    bad = (has_value & ~rule.test(wide)).nonzero()[0]
     if bad.size:
         raise SamplingError(f"{name}: row {bad[0]}: {plain[bad[0]]} is not {rule.allowed}")
-    if name == "seed" and plain.dtype.itemsize > 4:  # the generator takes 32 bits, as in llama.cpp
+    if name == "seed" and plain.dtype.itemsize > 4:  # the generator has seeds of 32 bits, as in llama.cpp
         plain = plain & plain.dtype.type(0xFFFFFFFF)
     if plain.dtype == np.uint64:
         plain = np.minimum(plain, np.uint64(np.iinfo(np.int64).max))
-    with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # masked entries may hold anything
-        return np.where(given, plain.astype(rule.dtype), rule.dtype(rule.neutral)), given
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # masked entries may have any value
+        return np.where(has_value, plain.astype(rule.dtype), rule.dtype(rule.off_value)), has_value
 
 
 def _rows_to_sample(checked: Mapping[str, tuple[NDArray[Any], Mask]]) -> Mask:
-    """Return which rows draw their token."""
-    nowhere = np.zeros(len(next(iter(checked.values()))[0]), np.bool_)
-    has_any, has_effect = nowhere.copy(), nowhere.copy()
+    """Return for each row whether it draws its token randomly."""
+    no_row = np.zeros(len(next(iter(checked.values()))[0]), np.bool_)
+    has_any, has_effect = no_row.copy(), no_row.copy()
     for name in ("temperature", "top_k", "top_p", "seed"):
         if name in checked:
-            values, given = checked[name]
-            has_any |= given
-            has_effect |= given & (values != _RULES[name].neutral) & (name != "seed")
-    do_sample, is_set = checked.get("do_sample", (nowhere, nowhere))
+            values, has_value = checked[name]
+            has_any |= has_value
+            has_effect |= has_value & (values != _RULES[name].off_value) & (name != "seed")
+    do_sample, is_set = checked.get("do_sample", (no_row, no_row))
     return np.where(is_set, do_sample | has_effect, has_any)
 
 
-def _check_to_tensor(to_tensor: object, given: Mapping[str, object]) -> None:
-    """Raise ``SamplingError`` unless `to_tensor` can be called; it may be None if no array is given."""
-    names = [name for name, value in given.items() if value is not None]
+def _check_to_tensor(to_tensor: object, arrays: Mapping[str, object]) -> None:
+    """Raise ``SamplingError`` unless `to_tensor` can be called, or is None and there are no ``arrays``."""
+    names = [name for name, array in arrays.items() if array is not None]
     if to_tensor is None and names:
-        raise SamplingError(f"to_tensor: it is needed where {names[0]} is given")
+        raise SamplingError(f"to_tensor: required with {names[0]}")
     if to_tensor is not None and not callable(to_tensor):
         raise SamplingError(f"to_tensor: expected a function, got {describe(to_tensor)}")
 
@@ -256,56 +264,67 @@ def _check_heights(arrays: Mapping[str, NDArray[Any] | None]) -> None:
 
 @dataclass(eq=False)
 class RowPlan:
-    """The parameters of each row, (B,); a row without a parameter has its neutral value."""
+    """The parameters of every row, each array (B,).
+
+    Rows without a parameter have the value that switches it off.
+    """
 
     repetition_penalty: Floats
     frequency_penalty: Floats
     presence_penalty: Floats
     temperature: Floats
     top_k: Ints
-    """0: off. A greedy row has top_k 1."""
+    """Number of tokens to keep; 0 = off. Greedy rows have 1."""
     top_p: Floats
     seed: Ints
-    """-1: no seed."""
+    """The seed; -1 = none."""
     do_sample: Mask
 
     @classmethod
     def from_param(cls, param: SamplingParam, height: int, width: int) -> RowPlan:
-        """Make the plan for logits (``height``, ``width``). Raises ``SamplingError`` if it does not fit them."""
+        """Return the plan for logits of a certain shape.
+
+        Raises ``SamplingError`` if the parameters have another number of rows, or a top_k is too large.
+
+        Args:
+            param: the parameters that were passed.
+            height: number of rows of the logits.
+            width: size of the vocabulary.
+        """
         values: dict[str, NDArray[Any]] = {}
         for field in fields(cls):
             array, rule = getattr(param, field.name), _RULES[field.name]
             if array is not None and array.size != height:
                 raise SamplingError(f"{field.name}: {array.size} rows, while logits has {height}")
-            values[field.name] = np.full(height, rule.neutral, rule.dtype) if array is None else array.copy()
+            values[field.name] = np.full(height, rule.off_value, rule.dtype) if array is None else array.copy()
         plan = cls(**values)
         too_large = (plan.top_k >= width).nonzero()[0]
         if too_large.size:
             row = too_large[0]
             raise SamplingError(f"top_k: row {row}: {plan.top_k[row]} is not > 0 and < {width}, the vocabulary")
-        # A temperature that is 0 in float32 leaves only the likeliest token, as in the sampler.
+        # A temperature that is 0 in float32 leaves only the most likely token, as in the sampler `temperature`.
         plan.keep_only_best((~plan.do_sample | (plan.temperature == 0)).nonzero()[0])
         return plan
 
     @property
-    def penalized(self) -> Mask:
-        """Which rows have a penalty, (B,)."""
+    def has_penalty(self) -> Mask:
+        """For each row, whether it has a penalty, (B,)."""
         added = (self.frequency_penalty != 0) | (self.presence_penalty != 0)
         return (self.repetition_penalty != 1) | added
 
     def keep_only_best(self, rows: Ints) -> None:
-        """Leave only the likeliest token of these rows, at its logit."""
+        """Make some rows greedy: only the most likely token remains, with an unchanged logit."""
         self.temperature[rows] = self.top_p[rows] = 1
         self.top_k[rows] = 1
 
 
 def is_token(ids: Ids, width: int) -> Mask:
-    """Return which entries are tokens of a vocabulary of ``width``, and not padding, in the shape of ``ids``."""
-    # One comparison instead of two: a negative number, read as unsigned, is very large.
+    """Return for each entry whether it is a token id below ``width``, and not padding; in the shape of ``ids``."""
+    # One comparison suffices, since a negative integer read as unsigned is very large.
     unsigned: Mask = ids.view(ids.dtype.str.replace("i", "u")) < width
     return unsigned
 
 
 def row_lengths(ids: Ids, width: int) -> Ints:
-    """Return the number of tokens in each row of (B, L), without padding: int64 (B,)."""
+    """Return the number of tokens in each row of ``ids``, (B, L), without padding: int64 (B,)."""
     return np.count_nonzero(is_token(ids, width), axis=1).astype(np.int64)

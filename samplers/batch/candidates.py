@@ -1,4 +1,4 @@
-"""The highest logits of each row, in order, from one pass over a batch; and how many of them top-p keeps."""
+"""The highest logits of each row, sorted, from one pass over a batch; and the number of them that top-p keeps."""
 
 from __future__ import annotations
 
@@ -17,54 +17,59 @@ _SIGN_BIT, _VALUE_BITS, _ID_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1),
 
 
 class TopCandidates(NamedTuple):
-    """The highest candidates of some rows, from high to low; of equal logits the lower id comes first."""
+    """The highest candidates of some rows, from high to low. Of equal logits the lower token id comes first."""
 
     logits: Floats
-    """(R, n), after the temperature; -inf where a row has no more candidates."""
+    """The logits after the temperature, (R, n); -inf where a row has fewer than n candidates."""
     keys: NDArray[np.uint64]
-    """What they were sorted by, (R, n); the lower half is the token."""
+    """The sort keys, (R, n). The lower half of a key is the token id."""
 
-    def of(self, rows: Ints) -> TopCandidates:
-        """The candidates of some of the rows."""
+    def select_rows(self, rows: Ints) -> TopCandidates:
+        """Return the candidates of some of the rows."""
         return TopCandidates(self.logits[rows], self.keys[rows])
 
     def tokens(self, positions: Ints) -> Ints:
-        """The token at one position of each row, (R,)."""
+        """Return the token at one position of each row, (R,)."""
         tokens: Ints = (self.keys[np.arange(positions.size), positions] & _ID_BITS).astype(np.int64)
         return tokens
 
 
 _MAX_SEARCHED_COUNT = BLOCK_COUNT // 8
-"""For more candidates than this, looking at every logit of the row is faster than searching blocks."""
+"""For more candidates than this, reading every logit of the row is faster than searching blocks."""
 _MAX_BLOCKS_PER_ROW = BLOCK_COUNT // 4
-"""The same where more blocks than this would have to be searched."""
+"""With more blocks to search than this, reading every logit of the row is faster."""
 
 
 def find_top_candidates(selection: RowSelection, counts: Ints) -> Iterator[tuple[Ints, TopCandidates]]:
-    """Find the highest candidates of each row: at least ``counts``, (R,), of them, or all with a finite logit.
+    """Find the highest candidates of each row.
 
-    Yields positions of rows and their candidates. A row whose highest scaled logit is beyond float32 is either not
-    yielded, or its first candidate is not finite.
+    Yields positions of rows in the selection, and the candidates of these rows. If the highest scaled logit of a
+    row exceeds float32, the row is not yielded, or its first candidate is not finite.
+
+    Args:
+        selection: the rows to search.
+        counts: the least number of candidates to find in each row, (R,). A row with fewer finite logits yields all
+            of them.
     """
     remaining = np.arange(counts.size)
     short = (counts <= _MAX_SEARCHED_COUNT).nonzero()[0]
     if short.size and selection.table.width >= 2 * BLOCK_COUNT:
-        candidates, is_found = _search_blocks(selection.of(short), counts[short])
+        candidates, is_found = _search_blocks(selection.select_rows(short), counts[short])
         if is_found.any():
-            yield short[is_found], candidates.of(is_found.nonzero()[0])
+            yield short[is_found], candidates.select_rows(is_found.nonzero()[0])
         remaining = np.setdiff1d(remaining, short[is_found])
-    for positions, scaled, _ in selection.of(remaining).scaled_rows():
+    for positions, scaled, _ in selection.select_rows(remaining).scaled_rows():
         last = selection.table.width - int(counts[remaining[positions]].max())
         bound = np.maximum(np.partition(scaled, last, axis=1)[:, last], MIN_FLOAT32)
         yield remaining[positions], _candidates_where(scaled, scaled >= bound[:, None])
 
 
 def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates, Mask]:
-    """Search the highest candidates in a few blocks; return them, and for which rows they were found.
+    """Search a few blocks for the highest candidates. Return them, and for each row whether they were found.
 
-    Formula: the maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th
-    highest of these. Only blocks whose maximum reaches it are searched. Penalties are laid over: a group whose
-    highest token has a penalty does not count, and the tokens with penalties are added one by one.
+    The maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th highest
+    of these maxima. Only blocks whose maximum reaches this bound are searched. Maxima do not include penalties: a
+    group whose highest token has a penalty is ignored, and the tokens with penalties are added afterwards.
     """
     table, height = selection.table, counts.size
     maxima = table.maxima if height == table.height else table.maxima[selection.rows]
@@ -79,24 +84,33 @@ def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates
     ids = (hits % BLOCK_COUNT)[:, None] + np.arange(depth) * BLOCK_COUNT
     is_token = ids < table.width
     cells = (selection.rows[row] * table.width)[:, None] + np.where(is_token, ids, 0)
-    logits = table.take(cells) / selection.temperature[row, None]
+    logits = table.logits_at(cells) / selection.temperature[row, None]
     near = (is_token & (logits >= bounds[row, None])).reshape(-1).nonzero()[0]
     row, ids, logits = row[near // depth], ids.reshape(-1)[near], logits.reshape(-1)[near]
     return sort_candidates(height, *_with_penalties(row, ids, logits, selection, bounds)), is_found
 
 
 _GROUPS_PER_CANDIDATE, _MIN_GROUPED_CANDIDATES = 8, 64
-"""More groups give a closer bound: so many for each candidate, and for at least so many candidates."""
+"""Number of groups for each candidate to find, and the least number of candidates assumed for it.
+
+More groups give a closer bound.
+"""
 
 
 def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> Floats:
-    """A logit of each row, scaled, that at least ``counts`` candidates reach; from block maxima, (R,)."""
+    """Return for each row a scaled logit that at least ``counts`` candidates reach, (R,).
+
+    Args:
+        highest: the scaled maxima of the blocks, (R, BLOCK_COUNT).
+        penalized: the logits of the rows that penalties change.
+        counts: number of candidates to find in each row, (R,).
+    """
     groups = (
         1 << (_GROUPS_PER_CANDIDATE * max(int(counts.max(initial=1)), _MIN_GROUPED_CANDIDATES) - 1).bit_length()
     )
     group_maxima = highest.reshape(counts.size, -1, groups).max(axis=1)
     group = penalized.ids % groups
-    # If the highest token of a group has a penalty, nothing is known of the group's other tokens.
+    # If the highest token of a group has a penalty, the logits of the group's other tokens are unknown.
     is_unknown = penalized.old >= group_maxima[penalized.rows, group]
     group_maxima[penalized.rows[is_unknown], group[is_unknown]] = -np.inf
     group_maxima.sort(axis=1)
@@ -106,7 +120,7 @@ def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> 
 def _with_penalties(
     rows: Ints, ids: Ints, logits: Floats, selection: RowSelection, bounds: Floats
 ) -> tuple[Ints, Ints, Floats]:
-    """Replace the logits that penalties change; an entry below its row's bound is left out.
+    """Replace the logits that penalties change, and drop entries below the bound of their row.
 
     Args:
         rows: the row of each entry, (n,).
@@ -131,17 +145,17 @@ def _with_penalties(
 
 
 def _candidates_where(scaled: Floats, mask: Mask) -> TopCandidates:
-    """The candidates of whole rows, (R, V), that a mask selects."""
+    """Return the candidates that a mask selects from all tokens of some rows, (R, V)."""
     cells = mask.reshape(-1).nonzero()[0]
     rows, ids = np.divmod(cells, scaled.shape[1])
     return sort_candidates(len(scaled), rows, ids, scaled.reshape(-1)[cells])
 
 
 def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCandidates:
-    """Sort candidates, one entry each, by one sort of integers that hold logit and id.
+    """Sort the candidates of some rows, by one sort of integers that combine logit and token id.
 
     Args:
-        height: the number of rows.
+        height: number of rows.
         rows: the row of each entry, (n,).
         ids: the token of each entry, (n,).
         logits: the logit of each entry, (n,).
@@ -162,14 +176,20 @@ def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCa
 
 
 def _descending_bits(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Turn the bits of a float32 into an integer that falls as the float rises. It is its own inverse."""
+    """Convert the bits of a float32 to an integer that falls as the float rises.
+
+    A second call converts it back.
+    """
     return np.where(bits & _SIGN_BIT, bits, ~bits & _VALUE_BITS)
 
 
 def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
-    """Return how many of the ``top_k`` highest candidates of each row reach the mass p, (R,).
+    """Return the number of candidates of each row that top-k and then top-p keep, (R,).
 
-    All of them do if p is 1. ``logits``, (R, n): candidates from high to low.
+    Args:
+        logits: the highest candidates of each row, from high to low, (R, n).
+        top_k: number of candidates to keep at most, (R,).
+        top_p: the probability mass that the kept candidates must reach, (R,); 1 = keep all ``top_k``.
     """
     if (top_p >= 1).all():
         return top_k
@@ -180,41 +200,46 @@ def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
 
 
 def select_nucleus(scaled: Floats, highest: Floats, top_p: Floats) -> Iterator[Nucleus]:
-    """Find the candidates of whole rows, (R, V), that reach the mass p; ``highest`` and ``top_p``: (R,).
+    """Find the candidates that top-p keeps from all tokens of each row.
 
-    Yields at most twice. The second time is for rows of which too few candidates were sorted the first time: they
-    are sorted whole. If their mass is below p even then, by rounding, all of their candidates are kept.
+    Yields at most twice: first the rows for which enough candidates were sorted, then the other rows, of which all
+    tokens are sorted. If rounding keeps the mass of such a row below p, all of its tokens are kept.
+
+    Args:
+        scaled: the logits divided by the temperature, (R, V).
+        highest: the highest of these logits in each row, (R,).
+        top_p: the probability mass that the kept candidates must reach, (R,).
     """
     weights = scaled - highest[:, None]
     np.exp(weights, out=weights, dtype=np.float64, casting="same_kind")
-    # llama.cpp sums in float32 from the first token to the last. NumPy adds pairwise, but subtracts one by one.
+    # llama.cpp sums in float32 from the first token to the last. NumPy adds pairwise, but subtracts sequentially.
     total = -np.subtract.reduce(weights, axis=1, initial=np.float32(0))
     candidates = _candidates_where(scaled, weights >= _estimate_floor(weights, total, top_p)[:, None])
     below = _count_below_p(softmax_weights(candidates.logits), total, top_p)
     reaches_p = below < np.isfinite(candidates.logits).sum(axis=1)
-    done, again = reaches_p.nonzero()[0], (~reaches_p).nonzero()[0]
-    yield Nucleus(done, candidates.of(done), below[done] + 1)
-    if again.size:
-        candidates = _candidates_where(scaled[again], np.ones((again.size, scaled.shape[1]), np.bool_))
-        below = _count_below_p(softmax_weights(candidates.logits), total[again], top_p[again])
-        yield Nucleus(again, candidates, np.minimum(below + 1, scaled.shape[1]))
+    done, unfinished = reaches_p.nonzero()[0], (~reaches_p).nonzero()[0]
+    yield Nucleus(done, candidates.select_rows(done), below[done] + 1)
+    if unfinished.size:
+        candidates = _candidates_where(scaled[unfinished], np.ones((unfinished.size, scaled.shape[1]), np.bool_))
+        below = _count_below_p(softmax_weights(candidates.logits), total[unfinished], top_p[unfinished])
+        yield Nucleus(unfinished, candidates, np.minimum(below + 1, scaled.shape[1]))
 
 
 class Nucleus(NamedTuple):
-    """The candidates of some rows that reach the mass p."""
+    """The candidates of some rows that top-p keeps."""
 
     rows: Ints
-    """Positions of the rows, (r,)."""
+    """Positions of the rows among the searched rows, (r,)."""
     candidates: TopCandidates
-    """Their highest candidates, from high to low."""
+    """The highest candidates of these rows, from high to low. Some may lie beyond the kept ones."""
     kept: Ints
-    """How many of these are kept, (r,)."""
+    """Number of candidates that are kept in each row, (r,)."""
 
 
 def _count_below_p(weights: Floats, total: Floats, top_p: Floats) -> Ints:
-    """How many of the highest candidates have a mass below p together, (R,).
+    """Return the number of highest candidates whose total probability is below p, (R,).
 
-    Formula: the largest n for which the float32 sum of w / total over the first n is below p. The next candidate
+    Formula: the greatest n for which the float32 sum of w / total over the first n is below p. The next candidate
     reaches p and is kept as well.
     """
     mass = np.add.accumulate(weights / total[:, None], axis=1)
@@ -223,13 +248,18 @@ def _count_below_p(weights: Floats, total: Floats, top_p: Floats) -> Ints:
 
 
 _SAMPLED_TOKENS = 4096
-"""Tokens of a row from which the floor of its nucleus is estimated."""
+"""Number of tokens of a row from which the lowest weight of its nucleus is estimated."""
 
 
 def _estimate_floor(weights: Floats, total: Floats, top_p: Floats) -> Floats:
-    """Estimate the lowest weight of the nucleus of whole rows, (R, V): float32 (R,).
+    """Estimate the lowest weight that top-p keeps in each row, float32 (R,).
 
-    Every n-th token is looked at. Of the mass 1 - p that may lie below the floor, half is left as a margin.
+    Every n-th token is used. The mass of lower weights may be 1 - p; the estimate leaves half of this as a margin.
+
+    Args:
+        weights: the weights of all tokens, (R, V).
+        total: the sum of the weights of each row, (R,).
+        top_p: the probability mass to keep, (R,).
     """
     stride = max(weights.shape[1] // _SAMPLED_TOKENS, 1)
     sampled = np.sort(weights[:, ::stride], axis=1)
@@ -240,5 +270,5 @@ def _estimate_floor(weights: Floats, total: Floats, top_p: Floats) -> Floats:
 
 
 def softmax_weights(logits: Floats) -> Floats:
-    """Return exp(logit - highest), each correctly rounded; 0 for -inf. ``logits``, (R, n), go from high to low."""
+    """Return exp(logit - highest), correctly rounded, for ``logits``, (R, n), sorted from high to low."""
     return exact_weights(logits - logits[:, :1])

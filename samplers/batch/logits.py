@@ -1,4 +1,4 @@
-"""The logits of a batch as a table of blocks, with the highest of each block."""
+"""The logits of a batch as a table, with the highest logit of each block of tokens."""
 
 from __future__ import annotations
 
@@ -14,25 +14,34 @@ from ..kernels import Floats, describe
 from .arguments import Ints, ToTensor
 
 BLOCK_COUNT = 4096
-"""Blocks into which a vocabulary is cut to find its highest logits; a power of two.
+"""Number of blocks into which a vocabulary is cut to find its highest logits; a power of two.
 
-More blocks make the bound closer, and the pass over their maxima longer.
+More blocks give a closer bound, but take more time to search.
 """
 
 
 class LogitTable:
-    """A batch of logits, (B, V), that stays on its device; the little that is read of it comes as NumPy arrays.
+    """A batch of logits, (B, V), that stays on its device. Few of its logits are copied into NumPy arrays.
 
-    The standard has neither a partition nor a scatter, and leaves the order of a sum open. So the one pass over
-    all logits, `maxima`, runs on the device; what decides, bit for bit, is computed in NumPy from the few numbers
-    that `take` fetches. Whole rows are fetched, a few at a time, only if there is no small top_k.
+    The array API standard has neither a partition nor a scatter, and does not define the order of a sum. So only
+    `maxima`, the single pass over all logits, runs on the device. Everything that decides about tokens is computed
+    in NumPy, bit for bit, from the few logits that `logits_at` copies. Entire rows are copied, a few at a time,
+    only for rows without a small top_k.
 
-    ``logits``: real floats (B, V), converted to float32; a masked entry counts as -inf. ``to_tensor`` makes the
-    tensors for indexing; None: the standard's `asarray`. Raises ``SamplingError`` for what is not a tensor, a
-    wrong shape or dtype, and if `to_tensor` fails.
+    Attributes:
+        height: number of rows, B.
+        width: size of the vocabulary, V.
     """
 
     def __init__(self, logits: Any, to_tensor: ToTensor | None) -> None:
+        """Convert the logits to float32.
+
+        Raises ``SamplingError`` for an object that is not a tensor, and for a wrong shape or dtype.
+
+        Args:
+            logits: real floats (B, V). A masked entry counts as -inf.
+            to_tensor: converts an array to a tensor for indexing; None for the standard's `asarray`.
+        """
         try:
             self._xp = xp = array_namespace(logits)
         except TypeError:
@@ -41,14 +50,19 @@ class LogitTable:
             raise SamplingError(f"logits: expected floats of shape (B, V), got {logits.dtype} of {logits.shape}")
         if isinstance(logits, np.ma.MaskedArray):
             logits = logits.filled(-np.inf)
-        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes +inf, which is refused with its row
+        with np.errstate(
+            over="ignore"
+        ):  # a float64 beyond float32 becomes +inf, which is rejected later with the number of the row
             self._logits = xp.astype(logits, xp.float32, copy=False)
         self._to_tensor = to_tensor
         self.height, self.width = int(logits.shape[0]), int(logits.shape[1])
 
     @cached_property
     def maxima(self) -> Floats:
-        """The highest logit of each block, float32 (B, BLOCKS); block j holds tokens j, j + BLOCKS, …"""
+        """The highest logit of each block, float32 (B, BLOCK_COUNT).
+
+        Block j has the tokens j, j + BLOCK_COUNT, …
+        """
         blocked_width = self.width // BLOCK_COUNT * BLOCK_COUNT
         shape = (self.height, blocked_width // BLOCK_COUNT, BLOCK_COUNT)
         with np.errstate(invalid="ignore"):
@@ -64,13 +78,13 @@ class LogitTable:
     def _flat(self) -> Any:
         return self._xp.reshape(self._logits, (-1,))
 
-    def take(self, cells: Ints) -> Floats:
-        """Return the logits at these positions of the flattened table, in the shape of ``cells``."""
+    def logits_at(self, cells: Ints) -> Floats:
+        """Return the logits at positions of the flattened table, in the shape of ``cells``."""
         logits = self._xp.take(self._flat, self._index(cells.reshape(-1)), axis=0)
         return _to_numpy(logits).reshape(cells.shape)
 
-    def take_rows(self, rows: Ints) -> tuple[Floats, Floats]:
-        """Return some rows, ascending: read-only float32 (R, V), and the highest logit of each, (R,)."""
+    def rows_at(self, rows: Ints) -> tuple[Floats, Floats]:
+        """Return some ascending rows, read-only float32 (R, V), and the highest logit of each, (R,)."""
         if rows.size and rows.size == rows[-1] - rows[0] + 1:  # consecutive rows are not copied
             logits = _to_numpy(self._logits[int(rows[0]) : int(rows[-1]) + 1, :])
         else:
@@ -79,12 +93,12 @@ class LogitTable:
         check_finite(highest, rows)
         return logits, highest
 
-    def best(self) -> tuple[Ints, Floats]:
-        """Return the token with the highest logit of each row (of equal ones the first), and that logit."""
+    def top_tokens(self) -> tuple[Ints, Floats]:
+        """Return the token with the highest logit of each row (of equal logits the first), and that logit."""
         tokens = _to_numpy(self._xp.argmax(self._logits, axis=1)).astype(np.int64)
         if isinstance(self._logits, np.ndarray):
-            highest = self.take(np.arange(self.height) * self.width + tokens)
-        else:  # argmax of a NaN is the NaN in NumPy, and left open by the standard
+            highest = self.logits_at(np.arange(self.height) * self.width + tokens)
+        else:  # the standard does not define argmax of a row with NaN, so the maximum is computed, too
             highest = _to_numpy(self._xp.max(self._logits, axis=1))
         check_finite(highest, np.arange(self.height))
         return tokens, highest
@@ -99,12 +113,17 @@ class LogitTable:
             array_namespace(tensor, self._logits)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise SamplingError(f"to_tensor: made no tensor of the logits' kind: {reason}") from error
+            raise SamplingError(f"to_tensor: made no tensor of the logits' library: {reason}") from error
         return tensor
 
 
 def check_finite(highest: Floats, rows: Ints) -> None:
-    """Raise ``SamplingError`` with the row if the highest logit of a row is not finite."""
+    """Raise ``SamplingError`` if the highest logit of a row is not finite.
+
+    Args:
+        highest: the highest logit of some rows, (R,).
+        rows: the numbers of these rows in the batch, for the message, (R,).
+    """
     bad = (~np.isfinite(highest)).nonzero()[0]
     if bad.size:
         value = highest[bad[0]]
@@ -119,5 +138,5 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
         return tensor
     try:
         return np.from_dlpack(tensor)
-    except (AttributeError, BufferError, RuntimeError, TypeError):  # it is on another device
+    except (AttributeError, BufferError, RuntimeError, TypeError):  # the tensor is on another device
         return np.asarray(to_device(tensor, "cpu"))

@@ -1,7 +1,7 @@
 """Repetition, frequency and presence penalties: the few logits of a batch that they change.
 
-They need the counts of the tokens in each text. The counts of requests are kept from step to step, so that a step
-counts only its new tokens.
+Penalties need the counts of the tokens in each text. The counts of a request are kept between steps, so that a
+step counts only new tokens.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from .logits import LogitTable, check_finite
 
 
 class PenalizedLogits(NamedTuple):
-    """The logits that penalties change, one entry a row and a token; rows ascend."""
+    """The logits that penalties change. Each entry is a row and a token; entries are sorted by row."""
 
     rows: Ints
+    """The row of each entry, (n,)."""
     ids: Ints
+    """The token of each entry, (n,)."""
     old: Floats
+    """The logit without penalties, (n,)."""
     new: Floats
+    """The logit with penalties, (n,)."""
 
-    def of(self, rows: Ints) -> PenalizedLogits:
-        """The entries of some rows, numbered by their position in ``rows``."""
+    def select_rows(self, rows: Ints) -> PenalizedLogits:
+        """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
         entries, row = _entries_of_rows(self.rows, rows)
         return PenalizedLogits(row, self.ids[entries], self.old[entries], self.new[entries])
 
@@ -36,19 +40,24 @@ class PenalizedLogits(NamedTuple):
 NO_PENALTIES = PenalizedLogits(
     np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32)
 )
-"""No row has a penalty, or no row has a token yet."""
+"""The result if no row has a penalty, or no row has a token yet."""
 
 
 def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> PenalizedLogits:
     """Compute the logits that penalties change.
 
     Formula, float32: for a token of `all_input_ids`, logit * repetition if logit <= 0, else logit / repetition;
-    then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. What
-    overflows is held finite. Equals the sampler `penalties` with ``scope: output`` and ``last_n: -1``. Raises
-    ``SamplingError`` with the row where no number is left.
+    then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. An overflow
+    is clamped to a finite number. Equals the sampler `penalties` with ``scope: output`` and ``last_n: -1``. Raises
+    ``SamplingError`` with the number of the row if a result is NaN.
+
+    Args:
+        table: the logits of the batch.
+        counts: the counts of the tokens in each row.
+        plan: the penalties of each row.
     """
     rows, ids = counts.rows, counts.ids
-    old = table.take(rows * table.width + ids)
+    old = table.logits_at(rows * table.width + ids)
     repetition = np.where(counts.in_input, plan.repetition_penalty[rows], np.float32(1))
     count = counts.output_count.astype(np.float32)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -61,18 +70,22 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     return PenalizedLogits(rows, ids, old, clamp_to_finite(new, old))
 
 
-_LOGITS_AT_ONCE = 1 << 20
-"""Of whole rows, so many logits are computed at a time: 4 MB, which stay in the processor's cache."""
+_LOGITS_PER_CHUNK = 1 << 20
+"""Number of logits that are processed together if entire rows are needed: 4 MB, which fit into the cache."""
 
 
 class RowSelection(NamedTuple):
-    """Some rows of a batch, ascending, with the temperature and the penalties of each."""
+    """Some rows of a batch, with the temperature and the penalties of each."""
 
     table: LogitTable
+    """The logits of the entire batch."""
     rows: Ints
+    """The numbers of the selected rows in the batch, ascending, (R,)."""
     temperature: Floats
+    """The temperature of each selected row, (R,)."""
     penalized: PenalizedLogits
-    """Numbered by the position of the row in this selection; after the temperature."""
+    """The logits that penalties change, divided by the temperature. Rows are numbered by their position in
+    ``rows``."""
 
     @classmethod
     def create(
@@ -81,30 +94,34 @@ class RowSelection(NamedTuple):
         """Select rows of the table.
 
         Args:
-            table: the whole batch.
-            rows: the rows, ascending, (R,).
-            temperature: that of each row, (R,).
-            penalized: the penalties of the whole batch, before the temperature.
+            table: the logits of the entire batch.
+            rows: the numbers of the rows, ascending, (R,).
+            temperature: the temperature of each of these rows, (R,).
+            penalized: the logits of the entire batch that penalties change, not divided by the temperature.
         """
-        own = penalized if rows.size == table.height else penalized.of(rows)
-        divisor = temperature[own.rows]
-        return cls(table, rows, temperature, own._replace(old=own.old / divisor, new=own.new / divisor))
+        selected = penalized if rows.size == table.height else penalized.select_rows(rows)
+        divisor = temperature[selected.rows]
+        scaled = selected._replace(old=selected.old / divisor, new=selected.new / divisor)
+        return cls(table, rows, temperature, scaled)
 
-    def of(self, positions: Ints) -> RowSelection:
-        """Some of these rows, by their positions, ascending."""
+    def select_rows(self, positions: Ints) -> RowSelection:
+        """Return a selection of the rows at some ascending positions in this selection."""
         if positions.size == self.rows.size:
             return self
         return RowSelection(
-            self.table, self.rows[positions], self.temperature[positions], self.penalized.of(positions)
+            self.table, self.rows[positions], self.temperature[positions], self.penalized.select_rows(positions)
         )
 
     def scaled_rows(self) -> Iterator[ScaledRows]:
-        """Yield whole rows, a few at a time. A row whose highest scaled logit is beyond float32 is left out."""
-        step = max(_LOGITS_AT_ONCE // self.table.width, 1)
+        """Yield the rows with all tokens, a few at a time.
+
+        Skips a row if its highest scaled logit exceeds float32.
+        """
+        step = max(_LOGITS_PER_CHUNK // self.table.width, 1)
         for start in range(0, self.rows.size, step):
             positions = np.arange(start, min(start + step, self.rows.size))
-            selection = self.of(positions)
-            logits, highest = self.table.take_rows(selection.rows)
+            selection = self.select_rows(positions)
+            logits, highest = self.table.rows_at(selection.rows)
             scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
             if selection.penalized.rows.size:
                 scaled[selection.penalized.rows, selection.penalized.ids] = selection.penalized.new
@@ -117,37 +134,45 @@ class RowSelection(NamedTuple):
 
 
 class ScaledRows(NamedTuple):
-    """Whole rows, divided by their temperatures."""
+    """Some rows with all tokens, divided by their temperatures."""
 
     positions: Ints
-    """Their positions in a selection, (r,)."""
+    """The positions of the rows in a `RowSelection`, (r,)."""
     logits: Floats
     """logit / temperature, (r, V)."""
     highest: Floats
-    """The highest of each row, (r,)."""
+    """The highest of these logits in each row, (r,)."""
 
 
 class TokenCounts(NamedTuple):
-    """The distinct tokens of some rows, one entry each. Rows ascend, and within a row ids ascend."""
+    """The distinct tokens of some rows.
+
+    Each entry is a row and a token, sorted by row, and within a row by token id.
+    """
 
     rows: Ints
+    """The row of each entry, (n,)."""
     ids: Ints
+    """The token of each entry, (n,)."""
     in_input: Mask
-    """Whether the token occurs in the row's `all_input_ids`."""
+    """Whether the token occurs in the row's `all_input_ids`, (n,)."""
     output_count: NDArray[np.int32]
-    """How often it occurs in the row's `output_ids`."""
+    """Number of occurrences of the token in the row's `output_ids`, (n,)."""
 
-    def of(self, rows: Ints) -> TokenCounts:
-        """The entries of these rows, numbered by their position in ``rows``; a row that is absent has none."""
+    def select_rows(self, rows: Ints) -> TokenCounts:
+        """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``.
+
+        Negative numbers in ``rows`` select no entries.
+        """
         entries, row = _entries_of_rows(self.rows, rows)
         return TokenCounts(row, self.ids[entries], self.in_input[entries], self.output_count[entries])
 
     def add(self, rows: Ints, ids: Ints, kind: int, width: int) -> TokenCounts:
-        """Count more tokens.
+        """Return counts that include more tokens.
 
         Args:
             rows: the row of each token, (n,).
-            ids: the tokens, (n,), of a vocabulary of ``width``.
+            ids: the tokens, (n,).
             kind: 0 for tokens of `all_input_ids`, 1 for tokens of `output_ids`.
             width: the size of the vocabulary.
         """
@@ -159,7 +184,7 @@ class TokenCounts(NamedTuple):
         insert_at, missing = at[is_missing], new_keys[is_missing]
         in_input = np.insert(self.in_input, insert_at, False)
         output_count: NDArray[np.int32] = np.insert(self.output_count, insert_at, 0)
-        at += np.add.accumulate(is_missing) - is_missing  # each insertion moves the later entries by one
+        at += np.add.accumulate(is_missing) - is_missing  # an insertion moves each later entry by one
         if kind == 0:
             in_input[at] = True
         else:
@@ -170,19 +195,22 @@ class TokenCounts(NamedTuple):
 
 
 NO_COUNTS = TokenCounts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int32))
-"""No token in any row."""
+"""Counts of rows without tokens."""
 
 
 def count_tokens(all_input: Ids | None, output: Ids | None, width: int) -> TokenCounts:
     """Count the tokens of each row, by one sort.
 
-    ``all_input``, (B, L), and ``output``, (B, L'): padded token ids, or None; ``width``: the size of the
-    vocabulary.
+    Args:
+        all_input: the padded token ids of prompt and output, (B, L), or None.
+        output: the padded token ids of the output, (B, L'), or None.
+        width: the size of the vocabulary.
     """
     height = len(all_input if all_input is not None else output if output is not None else ())
     dtype = np.int32 if width < 2**30 else np.int64
     keys = [
-        # Sorted, the two kinds of one token stand side by side: 2 i for `all_input`, 2 i + 1 for `output`.
+        # Token i becomes 2 i in `all_input` and 2 i + 1 in `output`, so that sorting places both next to each
+        # other.
         np.where(is_token(ids, width), 2 * ids.astype(np.int64) + kind, 2 * width).astype(dtype)
         for kind, ids in enumerate((all_input, output))
         if ids is not None
@@ -193,7 +221,7 @@ def count_tokens(all_input: Ids | None, output: Ids | None, width: int) -> Token
 
 
 def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
-    """Count the runs of equal tokens in sorted keys; each row ends with padding."""
+    """Count the runs of equal tokens in a table of sorted keys, whose rows end with padding."""
     ids = table >> 1
     is_first = np.ones(table.shape, np.bool_)
     np.not_equal(ids[:, 1:], ids[:, :-1], out=is_first[:, 1:])
@@ -212,9 +240,13 @@ def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
 
 
 def _entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the positions of the entries of some rows, and for each entry its row's position in ``rows``.
+    """Find the entries of some rows.
 
-    ``entry_rows``, ascending, (n,): the row of each entry.
+    Returns the positions of these entries, and for each of them the position of its row in ``rows``.
+
+    Args:
+        entry_rows: the row of each entry, ascending, (n,).
+        rows: the rows to find.
     """
     first, last = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
     row = np.repeat(np.arange(rows.size), last - first)
@@ -223,37 +255,37 @@ def _entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 _MAX_ADDED_TOKENS = 8
-"""A row with more new tokens is counted again from the start, which is then faster."""
+"""A row with more new tokens than this is counted again from the start, which is faster."""
 _MAX_REQUESTS = 1024
-"""More requests than this are not kept while no step says which ones have ended."""
+"""Greatest number of kept requests that are absent from a step with ``is_prefill``, and may have ended."""
 _GROWTH_COLUMNS = 256
-"""Columns by which a table of texts grows, so that most steps need no new table."""
+"""Number of columns by which a table of texts grows, so that most steps do not copy it."""
 _PADDING_ID = -1
-"""Stands behind the end of a text in a table of texts; no token has this id."""
+"""The entry after the end of a text in a table of texts. No token has this id."""
 
 
 class RequestTokenCache:
-    """Token counts by request, which outlive a step.
+    """Token counts by request, which are kept between steps.
 
-    The counted texts are kept as well, and compared with the new ones entry by entry. A token in the place of
-    padding is added. A row of which a token changed or vanished is counted again. So the cache always gives what a
-    fresh count would give.
+    The counted texts are kept, too, and are compared with the new texts entry by entry. A token that replaces
+    padding is added to the counts. If another token changed or vanished, the row is counted again. So the counts
+    are always the same as those of a new count.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._forget(0)
+        self._clear(0)
 
-    def _forget(self, width: int) -> None:
+    def _clear(self, width: int) -> None:
         self._width = width
-        # A row a request; the requests of the last step come first.
+        # One row per request. The rows of the last step come first.
         self._requests = np.empty(0, np.int64)
         self._texts = [np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)]
         self._counts = NO_COUNTS
 
     @property
     def requests(self) -> list[int]:
-        """The ids of the requests that are kept."""
+        """The ids of the requests whose counts are kept."""
         ids: list[int] = self._requests.tolist()
         return ids
 
@@ -266,39 +298,41 @@ class RequestTokenCache:
             requests: the request of each row, (B,).
             texts: `all_input_ids`, (B, L), and `output_ids`, (B, L').
             width: the size of the vocabulary.
-            is_prefill: the first token of these requests: all tokens are counted, and other requests are kept. A
-                later step forgets the requests that it does not name.
+            is_prefill: whether this is the first token of these requests. If so, all tokens are counted, and the
+                counts of other requests are kept. A later step deletes the counts of requests that it does not
+                name.
         """
         no_tokens = np.empty((requests.size, 0), np.int64)
         pair = [no_tokens if ids is None else ids.astype(np.int64, copy=False) for ids in texts]
         with self._lock:
             if width != self._width:
-                self._forget(width)
+                self._clear(width)
             try:
                 self._arrange(requests, is_prefill)
                 self._count(pair)
-            except BaseException:  # Ctrl-C too: texts must not stay without their counts
-                self._forget(width)
+            except BaseException:  # also after Ctrl-C, texts and counts must match
+                self._clear(width)
                 raise
-            holds_no_others = self._requests.size == requests.size
-            return self._counts if holds_no_others else self._counts.of(np.arange(requests.size))
+            has_no_other_requests = self._requests.size == requests.size
+            return self._counts if has_no_other_requests else self._counts.select_rows(np.arange(requests.size))
 
     def _arrange(self, requests: Ids, is_prefill: bool) -> None:
-        """Move the rows of these requests to the front, add rows for new ones, forget those that ended."""
+        """Move the rows of these requests to the front, add rows for new requests, and delete those of ended
+        requests."""
         old = self._requests
         if not is_prefill and np.array_equal(old, requests):
             return
         order = np.argsort(old)
         at = np.append(order, -1)[np.searchsorted(old, requests, sorter=order)]
         is_known = (np.append(old, 0)[at] == requests) & (at >= 0) & (not is_prefill)
-        others = np.isin(old, requests, invert=True).nonzero()[0][: _MAX_REQUESTS if is_prefill else 0]
-        rows = np.append(np.where(is_known, at, -1), others)
-        self._requests = np.append(requests, old[others])
-        self._texts = [self._rows(table, rows) for table in self._texts]
-        self._counts = self._counts.of(rows)
+        other_rows = np.isin(old, requests, invert=True).nonzero()[0][: _MAX_REQUESTS if is_prefill else 0]
+        rows = np.append(np.where(is_known, at, -1), other_rows)
+        self._requests = np.append(requests, old[other_rows])
+        self._texts = [self._copy_rows(table, rows) for table in self._texts]
+        self._counts = self._counts.select_rows(rows)
 
-    def _rows(self, table: NDArray[np.int64], rows: Ints) -> NDArray[np.int64]:
-        """Return some rows of a table of texts, with as many columns as they need; row -1 is empty."""
+    def _copy_rows(self, table: NDArray[np.int64], rows: Ints) -> NDArray[np.int64]:
+        """Return some rows of a table of texts, with as many columns as they need. Row -1 becomes an empty row."""
         copied: NDArray[np.int64] = table[rows[rows >= 0]]
         used = np.flatnonzero(is_token(copied, self._width).any(axis=0))
         width = int(used[-1]) + 1 if used.size else 0
@@ -307,7 +341,7 @@ class RequestTokenCache:
         return result
 
     def _count(self, pair: list[NDArray[np.int64]]) -> None:
-        """Update the counts of the first rows to these texts."""
+        """Update the counts of the first rows to the new texts of both kinds."""
         changes = [self._compare(kind, ids) for kind, ids in enumerate(pair)]
         must_recount = changes[0].must_recount | changes[1].must_recount
         if must_recount.any():
@@ -318,7 +352,7 @@ class RequestTokenCache:
                 self._counts = self._counts.add(rows[new], ids[new], kind, self._width)
 
     def _compare(self, kind: int, ids: Ids) -> _TextChange:
-        """Store the texts of one kind, and return what changed in them."""
+        """Store the texts of one kind, and return the changes."""
         height, size = ids.shape
         if size > self._texts[kind].shape[1]:
             added = size + _GROWTH_COLUMNS - self._texts[kind].shape[1]
@@ -340,8 +374,8 @@ class RequestTokenCache:
         recounted_rows = must_recount.nonzero()[0]
         counted = count_tokens(pair[0][recounted_rows], pair[1][recounted_rows], self._width)
         fresh = counted._replace(rows=recounted_rows[counted.rows])
-        others = np.ones(self._requests.size - must_recount.size, np.bool_)
-        is_kept = np.append(~must_recount, others)[self._counts.rows]
+        keeps_other_rows = np.ones(self._requests.size - must_recount.size, np.bool_)
+        is_kept = np.append(~must_recount, keeps_other_rows)[self._counts.rows]
         columns: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._counts, fresh, strict=True)
         merged = [np.concatenate([old[is_kept], new]) for old, new in columns]
         order = np.argsort(merged[0], kind="stable")
@@ -349,11 +383,11 @@ class RequestTokenCache:
 
 
 class _TextChange(NamedTuple):
-    """How the texts of a batch differ from those of the step before."""
+    """The changes of the texts of a batch since the step before."""
 
     rows: Ints
     """The row of each new token, (n,)."""
     ids: Ints
     """The new tokens, (n,)."""
     must_recount: Mask
-    """Which rows must be counted again from the start, (B,)."""
+    """For each row, whether it must be counted again from the start, (B,)."""

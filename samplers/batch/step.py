@@ -1,6 +1,6 @@
 """One step of a batch: penalties, temperature, top-k, top-p and the draw, for all rows together.
 
-The draw selects the candidate that the next number of a row's seed gives.
+Each row draws with the next random number of its seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .penalties import (
     count_tokens,
 )
 
-# `sample` is a function, so what outlives a call stands here. It only saves work and changes no result.
+# The cache is a global variable because `sample` is a function. It saves work, and never changes a result.
 _request_cache = RequestTokenCache()
 
 
@@ -37,21 +37,21 @@ def sample(
     """Choose the next token of every row, as a `Chain` of the same steps would.
 
     Formula for a row: the repetition penalty over input and output, the frequency and presence penalties over the
-    output (`penalties` with scope output), `temperature`, `top_k`, `top_p`, then `dist`. The uniform number of a
-    row with n output tokens is number n of its seed's sequence. A greedy row takes its highest logit after the
-    penalties; of equal logits the first. A row equals its chain bit for bit, whatever the other rows are.
+    output (`penalties` with scope output), `temperature`, `top_k`, `top_p`, then `dist`. A row with n output
+    tokens draws with number n of its seed's sequence. A greedy row takes the token with the highest logit after
+    the penalties; of equal logits the first. Each row equals its chain bit for bit, regardless of the other rows.
 
     Args:
         logits: real floats (B, V), a tensor of any library of the Python array API standard. It is not written to.
             In a masked array of NumPy, a masked entry counts as -inf.
-        sampling_data: the tokens so far; None: no tokens yet.
-        sampling_param: how to sample; None: greedily.
+        sampling_data: the tokens so far; None if there are none.
+        sampling_param: the parameters of each row; None if every row is greedy.
 
-    Returns ``next_tokens``, int64 (B,), and ``logits_or_logprobs``, float32 (B,). The latter holds, for a greedy
-    row, the logit after penalties; for a sampled row, the logprob in nats in the distribution that was drawn from.
-    It is None if every row is greedy. Raises ``SamplingError`` that names the argument and the row, for wrong
-    shapes and dtypes, values out of range, NaN, +inf, and a row of -inf only.
-    Source: the `sample` interface of MindIE LLM. Equals llama.cpp as far as the steps do, see their docstrings.
+    Returns ``next_tokens``, int64 (B,), and ``logits_or_logprobs``, float32 (B,). The second array has the logit
+    after penalties for a greedy row. For other rows it has the logprob, in nats, in the distribution of the draw.
+    It is None if every row is greedy. Raises ``SamplingError``, whose message names the argument and the row, for
+    wrong shapes and dtypes, values that are not allowed, NaN, +inf, and a row of -inf only. Source: the `sample`
+    interface of MindIE LLM. The docstring of each step tells whether it equals llama.cpp's.
     """
     data, param = _check_arguments(sampling_data, sampling_param)
     table = LogitTable(logits, data.to_tensor or param.to_tensor)
@@ -62,9 +62,9 @@ def sample(
         return np.empty(0, np.int64), None
     penalized = NO_PENALTIES if counts is None else compute_penalties(table, counts, plan)
     if not plan.do_sample.any() and not penalized.rows.size:
-        return table.best()[0], None
+        return table.top_tokens()[0], None
     step = _BatchStep(table, plan, penalized, _row_numbers(data, plan, table))
-    # Finite logits may lie further apart than float32 reaches; each part of the step handles that.
+    # The difference of two finite logits may exceed float32. Each part of the step handles that.
     with np.errstate(over="ignore", under="ignore"):
         step.choose_tokens(np.arange(table.height))
     return step.tokens, step.values if plan.do_sample.any() else None
@@ -79,9 +79,9 @@ def _check_arguments(data: object, param: object) -> tuple[SamplingData, Samplin
 
 
 def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
-    """Raise ``SamplingError`` unless the data have a row for each row of logits, and what the parameters need.
+    """Raise ``SamplingError`` if an array has the wrong number of rows, or a parameter needs a missing array.
 
-    At the first token there is no output yet, so `output_ids` may be missing.
+    `output_ids` may be missing for the first token, when there is no output yet.
     """
     for name in ("all_input_ids", "output_ids", "request_ids"):
         array = getattr(data, name)
@@ -97,12 +97,12 @@ def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
         if getattr(data, name) is None and is_used.any() and not (is_optional_at_first and data.is_prefill):
             row = is_used.nonzero()[0][0]
             after = " after the first token" if is_optional_at_first else ""
-            raise SamplingError(f"{name}: row {row} has a {parameter}, which needs them{after}")
+            raise SamplingError(f"{name}: row {row} has a {parameter}, which requires them{after}")
 
 
 def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> TokenCounts | None:
-    """Count the tokens that the penalties of each row use; None if there are none."""
-    rows = plan.penalized.nonzero()[0]
+    """Count the tokens of the rows with a penalty; return None if there are none."""
+    rows = plan.has_penalty.nonzero()[0]
     texts = (data.all_input_ids, data.output_ids)
     if not rows.size or all(ids is None for ids in texts):
         return None
@@ -110,7 +110,7 @@ def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> To
         counts = _request_cache.step(data.request_ids, texts, table.width, data.is_prefill)
         if rows.size == table.height:
             return counts
-        counts = counts.of(rows)
+        counts = counts.select_rows(rows)
     else:
         all_input, output = (None if ids is None else ids[rows] for ids in texts)
         counts = count_tokens(all_input, output, table.width)
@@ -118,7 +118,10 @@ def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> To
 
 
 def _row_numbers(data: SamplingData, plan: RowPlan, table: LogitTable) -> Doubles:
-    """The uniform number of each row, float64 (B,): number n of its sequence for a row with n output tokens."""
+    """Return the random number of each row, float64 (B,):
+
+    number n of its sequence for a row with n output tokens.
+    """
     drawn = plan.do_sample.nonzero()[0]
     positions = np.zeros(table.height, np.int64)
     if data.output_ids is not None:
@@ -129,9 +132,11 @@ def _row_numbers(data: SamplingData, plan: RowPlan, table: LogitTable) -> Double
 
 
 class _BatchStep:
-    """Chooses the tokens of a batch.
+    """The choice of tokens for the rows of a batch.
 
-    Results: ``tokens``, int64 (B,), and ``values``, float32 (B,), the logits or logprobs that `sample` returns.
+    Attributes:
+        tokens: the chosen tokens, int64 (B,).
+        values: the logits or logprobs that `sample` returns, float32 (B,); NaN for a row without a token yet.
     """
 
     def __init__(self, table: LogitTable, plan: RowPlan, penalized: PenalizedLogits, u: Doubles) -> None:
@@ -140,7 +145,7 @@ class _BatchStep:
         self.values = np.full(table.height, np.nan, np.float32)
 
     def choose_tokens(self, rows: Ints) -> None:
-        """Choose a token for each of these rows, ascending."""
+        """Choose a token for each of some ascending rows."""
         plan = self._plan
         has_top_k, has_top_p = plan.top_k[rows] > 0, plan.top_p[rows] < 1
         for is_chosen, choose in (
@@ -152,29 +157,33 @@ class _BatchStep:
                 chosen_rows = rows[is_chosen]
                 temperature = plan.temperature[chosen_rows]
                 choose(RowSelection.create(self._table, chosen_rows, temperature, self._penalized))
-        # With a temperature so low that the highest quotient is beyond float32, only the likeliest token remains.
+        # If the temperature is so low that the highest quotient exceeds float32, only the most likely token
+        # remains.
         without_token = rows[np.isnan(self.values[rows])]
         if without_token.size:
             plan.keep_only_best(without_token)
             self.choose_tokens(without_token)
 
     def _choose_from_all(self, selection: RowSelection) -> None:
-        """Draw from whole rows."""
+        """Draw from all tokens of the rows."""
         for positions, scaled, highest in selection.scaled_rows():
             rows = selection.rows[positions]
             self.tokens[rows], probs = draw_from_rows(scaled, highest, self._u[rows])
             self.values[rows] = np.log(probs)
 
     def _choose_by_top_k(self, selection: RowSelection) -> None:
-        """Draw from the k highest candidates, or those of them that reach p; a greedy row has k = 1."""
+        """Draw from the k highest candidates, or from the first of these that reach top-p.
+
+        A greedy row has k = 1.
+        """
         for positions, candidates in find_top_candidates(selection, self._plan.top_k[selection.rows]):
             finite = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
-            rows, finite_candidates = selection.rows[positions[finite]], candidates.of(finite)
+            rows, finite_candidates = selection.rows[positions[finite]], candidates.select_rows(finite)
             kept = count_reaching_p(finite_candidates.logits, self._plan.top_k[rows], self._plan.top_p[rows])
             self._draw(rows, finite_candidates, kept)
 
     def _choose_by_top_p(self, selection: RowSelection) -> None:
-        """Draw from the candidates that reach p, without a top_k before it."""
+        """Draw from the candidates that reach top-p, for rows without a top_k."""
         for positions, scaled, highest in selection.scaled_rows():
             rows = selection.rows[positions]
             for nucleus in select_nucleus(scaled, highest, self._plan.top_p[rows]):
@@ -191,8 +200,8 @@ class _BatchStep:
 def uniform_numbers(seeds: Ints, positions: Ints) -> Doubles:
     """Return number ``positions[i]`` of the sequence of ``seeds[i]``, each in [0, 1): float64 (n,).
 
-    A seed is 0..2^32-1; for -1 the number comes from fresh randomness. Source: MT19937 as libstdc++ draws it;
-    number n is the n-th that `MersenneTwister.uniform` returns.
+    A seed is 0..2^32-1; -1 means an unpredictable number. Source: MT19937 as libstdc++ draws from it. Number n is
+    what call n of `MersenneTwister.uniform` returns, counted from 0.
     """
     pairs = zip(seeds.tolist(), positions.tolist(), strict=True)
     u: Doubles = np.array([_number_at(seed, at) if seed >= 0 else 0.0 for seed, at in pairs], np.float64)
@@ -207,12 +216,12 @@ def _number_at(seed: int, position: int) -> float:
 
 
 _PAGE_SIZE = 256
-"""Numbers of a sequence that are generated at a time."""
+"""Count of random numbers that are generated together."""
 
 
 @lru_cache(maxsize=4096)
 def _number_page(seed: int, page: int) -> list[float]:
-    """A page of consecutive numbers. The sequence is generated from its start, once a page."""
+    """Return a page of consecutive random numbers. Each page is generated from the start of the sequence."""
     generator = seeded_generator(seed)
     next_numbers(generator, _PAGE_SIZE * page)
     return next_numbers(generator, _PAGE_SIZE).tolist()
@@ -223,8 +232,8 @@ def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, 
 
     Args:
         logits: candidates from high to low, (R, n).
-        kept: how many of them the row draws from, (R,).
-        u: the uniform number of the row, (R,).
+        kept: number of candidates from which each row draws, (R,).
+        u: the random number of each row, (R,).
 
     Returns the position of the drawn candidate in its row, (R,), and its probability, (R,).
     """
@@ -241,11 +250,16 @@ def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, 
 
 
 def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, Doubles]:
-    """Draw a token of each whole row, (R, V), which is overwritten; return tokens, (R,), and probabilities, (R,).
+    """Draw a token from all tokens of each row; return the drawn tokens, (R,), and their probabilities, (R,).
 
-    A row draws the first token whose running sum of weights, in float64, reaches u times their total, as
-    `Candidates.pick` does. Weights in single precision are tried first, which is twice as fast. Where u falls so
-    near the border of a token that they cannot tell its side, the exact weights decide.
+    A row draws the first token whose running sum of weights, in float64, reaches u times the total, as
+    `Candidates.pick` does. Weights in single precision are used first, which is twice as fast. If u is so near to
+    the border of a token that rounding errors matter, the exact weights decide.
+
+    Args:
+        scaled: the logits divided by the temperature, (R, V). They are overwritten.
+        highest: the highest of these logits in each row, (R,).
+        u: the random number of each row, (R,).
     """
     gaps = np.subtract(scaled, highest[:, None], out=scaled)
     tokens, probs, is_certain = _locate(np.exp(gaps), u, np.float32)
@@ -257,23 +271,26 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
 
 
 class _LocatedTokens(NamedTuple):
-    """The drawn token of each row, (R,)."""
+    """The drawn token of each row."""
 
     tokens: Ints
+    """Token ids, (R,)."""
     probs: Doubles
+    """Probabilities of these tokens, (R,)."""
     is_certain: Mask
-    """True if weights with a small error give the same token as exact ones."""
+    """For each row, whether exact weights are sure to draw the same token, (R,)."""
 
 
 _MAX_RELATIVE_ERROR = 64 * 2.0**-24
-"""By how much a sum of single-precision weights may be wrong, as a fraction of the total.
+"""Greatest error of a sum of single-precision weights, as a fraction of the total.
 
-NumPy's exp is good to 3 units in the last place, and its sum of 512 of them to 21; this allows 32 on either side.
+NumPy's exp is off by at most 3 units in the last place, and its sum of 512 weights by 21. This allows 32 units for
+each of the two sums.
 """
 
 
 def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:
-    """Find the token at ``u`` of each row. ``dtype``: that of the sums of blocks."""
+    """Find the token that ``u`` selects in each row. The sums of blocks have a certain ``dtype``."""
     every, width = np.arange(u.size), weights.shape[1]
     size = BLOCK_ROWS if width > LONG_ROW else width
     ends = np.add.accumulate(
@@ -294,6 +311,6 @@ def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTo
 
 
 def _first_reaching(sums: Doubles, target: Doubles) -> Ints:
-    """The first position of each row whose running sum reaches the target, or the total."""
+    """Return the first position in each row at which the running sum reaches the target, or the total."""
     positions: Ints = np.count_nonzero(sums < np.minimum(target, sums[:, -1])[:, None], axis=1)
     return positions

@@ -172,13 +172,13 @@ def test_another_dtype_shape_or_type_is_refused(name, kind):
 @pytest.mark.parametrize("name", KINDS)
 def test_to_tensor_is_needed_where_a_parameter_is_given(name):
     given = {name: FITTING[KINDS[name]]}
-    refuses(f"to_tensor: it is needed where {name} is given", SamplingParam.from_numpy, **given)
+    refuses(f"to_tensor: required with {name}", SamplingParam.from_numpy, **given)
     refuses("to_tensor: expected a function, got int", SamplingParam.from_numpy, **given, to_tensor=3)
 
 
 @pytest.mark.parametrize("name", ["all_input_ids", "output_ids"])
 def test_to_tensor_is_needed_where_a_text_is_given(name):
-    refuses(f"to_tensor: it is needed where {name} is given", SamplingData.from_numpy, **{name: TEXT})
+    refuses(f"to_tensor: required with {name}", SamplingData.from_numpy, **{name: TEXT})
     refuses("to_tensor: expected a function, got str", SamplingData.from_numpy, **{name: TEXT}, to_tensor="x")
 
 
@@ -194,24 +194,24 @@ def test_to_tensor_is_needed_where_a_text_is_given(name):
     ],
 )
 def test_a_text_that_is_none_is_refused(name, values, got):
-    message = f"{name}: expected whole numbers of shape (B, L), got {got}"
+    message = f"{name}: expected integers of shape (B, L), got {got}"
     refuses(message, SamplingData.from_numpy, **{name: values}, to_tensor=np.asarray)
 
 
 DATA = {
     "is_prefill": ({"is_prefill": 1}, "is_prefill: expected true or false, got int"),
-    "request_ids, list": ({"request_ids": [1]}, "request_ids: expected whole numbers of shape (B,), got list"),
+    "request_ids, list": ({"request_ids": [1]}, "request_ids: expected integers of shape (B,), got list"),
     "request_ids, floats": (
         {"request_ids": np.ones(2)},
-        "request_ids: expected whole numbers of shape (B,), got float64 of shape (2,)",
+        "request_ids: expected integers of shape (B,), got float64 of shape (2,)",
     ),
     "request_ids, 2-D": (
         {"request_ids": np.ones((1, 2), int)},
-        "request_ids: expected whole numbers of shape (B,), got int64 of shape (1, 2)",
+        "request_ids: expected integers of shape (B,), got int64 of shape (1, 2)",
     ),
     "request_ids, masked": (
         {"request_ids": np.ma.masked_equal([1, 2], 2)},
-        "request_ids: expected whole numbers of shape (B,), got masked int64 of shape (2,)",
+        "request_ids: expected integers of shape (B,), got masked int64 of shape (2,)",
     ),
     "request_ids, twice": (
         {"request_ids": np.array([4, 5, 6, 5])},
@@ -389,7 +389,7 @@ DIRECTLY = {
     "no to_tensor": (
         SamplingParam,
         {"temperature": np.ones(2)},
-        "to_tensor: it is needed where temperature is given",
+        "to_tensor: required with temperature",
     ),
     "out of range": (
         SamplingParam,
@@ -399,7 +399,7 @@ DIRECTLY = {
     "a list": (
         SamplingParam,
         {"top_k": [1], "to_tensor": np.asarray},
-        "top_k: expected whole numbers of shape (B,), got list",
+        "top_k: expected integers of shape (B,), got list",
     ),
     "rows of the texts": (
         SamplingData,
@@ -409,7 +409,7 @@ DIRECTLY = {
     "a text without to_tensor": (
         SamplingData,
         {"output_ids": TEXT},
-        "to_tensor: it is needed where output_ids is given",
+        "to_tensor: required with output_ids",
     ),
 }
 

@@ -60,7 +60,7 @@ def test_array_api_strict_without_to_tensor():
     logits = make_row("normal", 20_000, 1)[None]
     assert sample(strict.asarray(logits))[0].tolist() == [int(logits.argmax())]
     table = LogitTable(strict.asarray(logits), None)
-    assert table.take(np.array([[3, 19_999]])).tolist() == logits[:, [3, 19_999]].tolist()
+    assert table.logits_at(np.array([[3, 19_999]])).tolist() == logits[:, [3, 19_999]].tolist()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -99,7 +99,7 @@ def test_to_tensor_that_does_not_fit_is_refused(to_tensor, message):
     given = arguments([Row(logits, {"top_k": 5})], to_tensor)
     with pytest.raises(SamplingError) as caught:
         sample(strict.asarray(logits[None]), *given)
-    assert str(caught.value).startswith("to_tensor: made no tensor of the logits' kind: ")
+    assert str(caught.value).startswith("to_tensor: made no tensor of the logits' library: ")
     assert any(word in str(caught.value) for word in message.split("|"))
 
 

@@ -212,7 +212,7 @@ def test_a_nucleus_that_never_reaches_p_is_the_whole_row():
 
 @pytest.mark.parametrize("cells", [1, 50_000])
 def test_small_pieces_change_no_token(cells, monkeypatch):
-    monkeypatch.setattr(penalties, "_LOGITS_AT_ONCE", cells)
+    monkeypatch.setattr(penalties, "_LOGITS_PER_CHUNK", cells)
     cuts = [cut for cut in CUTS.values() if cut.get("top_k", 0) < 20_000]
     agrees([Row(make_row("normal", 20_000, 7), cut, seed=3) for cut in cuts])
 

@@ -319,8 +319,14 @@ class TestPlugins:
             ),
             ("no_main", "its `about` names a parameter 'nope' that the sampler does not have"),
             ("no_neutral", "its `about` names a parameter 'zz' that the sampler does not have"),
-            ("silent_selector", "`is_selector` in its `about` must be true for a Selector, and false for other samplers"),
-            ("loud_step", "`is_selector` in its `about` must be true for a Selector, and false for other samplers"),
+            (
+                "silent_selector",
+                "`is_selector` in its `about` must be true for a Selector, and false for other samplers",
+            ),
+            (
+                "loud_step",
+                "`is_selector` in its `about` must be true for a Selector, and false for other samplers",
+            ),
             ("text_stage", "the stage in its `about` is 'early', neither an integer nor None"),
             ("no_default", "its parameter 'x' has no default"),
         ],
