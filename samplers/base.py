@@ -126,7 +126,7 @@ class Sampler(BaseModel):
     @classmethod
     def _fits_float32(cls, value: Any) -> Any:
         if isinstance(value, float) and abs(value) > FLOAT32_MAX:
-            raise ValueError("a number that float32 can hold is needed")
+            raise ValueError("must be within the range of float32, ±3.4e38")
         return value
 
     @property

@@ -1,4 +1,4 @@
-"""Adaptive-p: a draw that aims at a probability."""
+"""Adaptive-p: a draw that prefers tokens near a target probability."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from ..kernels import Floats
 from ..mersenne_twister import MersenneTwister
 from ..stages import short_number
 
-# The shape of the transform is fixed: DISTRIBUTION_WIDTH, PEAK_LOGIT_VALUE and SHARPNESS of llama.cpp's
-# adaptive_p.
+# The constants of the transform: DISTRIBUTION_WIDTH, PEAK_LOGIT_VALUE and SHARPNESS in llama.cpp's adaptive_p.
 _WIDTH = np.float32(0.3)
 _PEAK = np.float32(5)
 _SHARPNESS = np.float32(10)
 
 
 class AdaptiveP(Selector):
-    """Draw tokens whose probability is near a target, which moves so that the mean meets the target.
+    """Draw tokens whose probability is near a moving target, which keeps the mean probability at ``target``.
 
     Formula, float32: t = clip(2 target - W / N, 0, 1); d = |p_i - t| / 0.3; logit_i = 5 - 10 d^2 / (1 + d); draw
     from these logits, (n,). When the drawn token is accepted: W <- p + decay W, N <- 1 + decay N, with p its
     probability before the transform. At the start W = target / (1 - decay) and N = 1 / (1 - decay). With target <
-    0 it is a plain draw. A min_p before it removes the tail.
+    0 it is a plain draw. A preceding min_p removes unlikely tokens.
 
     Range: target -1..1, decay 0..0.99. It selects, so it has no neutral value. Source: llama.cpp PR 17927, by
     MrJackSpade and ddh0. Equals llama.cpp's ``adaptive_p``.
@@ -34,7 +33,7 @@ class AdaptiveP(Selector):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="adaptive_p",
-        summary="draw tokens whose probability lies near a moving target",
+        summary="draw tokens whose probability is near a moving target",
         formula="logit_i = 5 - 10 d^2 / (1 + d),  d = |p_i - t| / 0.3,  t = clip(2 target - mean p, 0, 1)",
         reference="MrJackSpade & ddh0 2025, llama.cpp `adaptive_p`, PR 17927",
         llama_cpp="equal: the same seed draws the same tokens",
@@ -45,7 +44,12 @@ class AdaptiveP(Selector):
     )
 
     target: float = Field(default=-1.0, ge=-1, le=1, description="probability to aim at; below 0 = a plain draw")
-    decay: float = Field(default=0.9, ge=0, le=0.99, description="how long it remembers: 1 / (1 - decay) tokens")
+    decay: float = Field(
+        default=0.9,
+        ge=0,
+        le=0.99,
+        description="weight of past tokens in the mean; about 1 / (1 - decay) tokens count",
+    )
 
     __slots__ = ("_drawn_prob", "_drawn_token", "_random", "_weight_sum", "_weighted_probability_sum")
 
@@ -54,7 +58,7 @@ class AdaptiveP(Selector):
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Go back to the first random number, with a mean that equals the target."""
+        """Start again from the first random number, with a mean that equals the target."""
         self._random.restart()
         complement = np.float32(1) - np.float32(self.decay)
         self._weighted_probability_sum = np.float32(self.target) / complement
@@ -63,7 +67,7 @@ class AdaptiveP(Selector):
         self._drawn_prob = np.float32(0)
 
     def select(self, candidates: Candidates) -> int:
-        """Replace the logits by the transformed ones, and draw from these."""
+        """Transform the logits, and draw from them."""
         probs = candidates.llama_cpp_probs()
         if self.target >= 0:
             target = np.float32(self.target)
@@ -79,7 +83,7 @@ class AdaptiveP(Selector):
         return token
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw as `select` does; return the random number and the target too."""
+        """Draw as `select` does, and also return the random number and a note on the target."""
         note = "no target: a plain draw"
         if self.target >= 0:
             mean = float(self._weighted_probability_sum / self._weight_sum)
@@ -91,7 +95,7 @@ class AdaptiveP(Selector):
         return Selection(token, u if is_drawn else None, candidates.llama_cpp_probs(), note)
 
     def accept(self, token: int) -> None:
-        """Update the mean, unless another token was appended (a forced one)."""
+        """Update the mean, unless the appended token is not the drawn one, but a forced one."""
         if self._drawn_token == token:
             decay = np.float32(self.decay)
             self._weighted_probability_sum = self._drawn_prob + decay * self._weighted_probability_sum
@@ -100,9 +104,11 @@ class AdaptiveP(Selector):
 
 
 def _transformed(offsets: Floats, old: Floats) -> Floats:
-    """Return new logits from the distances of the probabilities to the target; ``offsets`` is overwritten.
+    """Return the transformed logits.
 
-    Where ``old`` is -inf, -inf stays.
+    Args:
+        offsets: the differences between the probabilities and the target, float32 (n,). The array is overwritten.
+        old: the logits before, float32 (n,). Where an old logit is -inf, the new one is -inf as well.
     """
     offsets *= np.float32(1) / _WIDTH
     distance = np.abs(offsets, out=offsets)

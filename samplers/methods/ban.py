@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def _check_token(value: int | str) -> int | str:
     if value == "":
-        raise ValueError("an empty text is no token")
+        raise ValueError("an empty string is not a token")
     if isinstance(value, int) and value < 0:
-        raise ValueError("a token id is not below 0")
+        raise ValueError("a token id must be ≥ 0")
     return value
 
 
 def _check_string(value: str) -> str:
     if not value:
-        raise ValueError("an empty text stands everywhere; it cannot be banned")
+        raise ValueError("an empty string cannot be banned, since every text contains it")
     return value
 
 
@@ -38,7 +38,7 @@ _String = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra=
 
 
 class Ban(Sampler):
-    """Drop certain tokens, and every token that would complete one of certain strings.
+    """Drop banned tokens, and every token that would complete a banned string.
 
     Formula: drop i if i is in ``tokens``; drop i if the text so far plus the bytes of i would contain one of
     ``strings`` that it did not contain before. A string may begin in the prompt and end anywhere in a token, so
@@ -47,13 +47,14 @@ class Ban(Sampler):
 
     Neutral: both lists empty. Raises ``SamplingError`` for a text of several tokens, an id outside the
     vocabulary, strings or texts without a vocabulary, and if every remaining candidate is banned. Source:
-    KoboldCpp's token bans and banned strings. KoboldCpp finds a string after it was written and goes back; here
-    the last token of it is refused. llama.cpp: tokens equal its ``logit_bias`` of -inf, strings are not in it.
+    KoboldCpp's token bans and banned strings. KoboldCpp finds a string after it was written, and then discards it.
+    Here the token that would complete it is dropped. llama.cpp: banned tokens equal its ``logit_bias`` of -inf; it
+    has no banned strings.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="ban",
-        summary="never write these tokens, nor these strings",
+        summary="never write certain tokens or strings",
         formula="drop i if it is banned, or if text + piece(i) would contain a banned string",
         reference="KoboldCpp `banned_tokens`, `banned_strings`; YALS `banned_strings`",
         llama_cpp="tokens: its `logit_bias` of -inf; strings: not in llama.cpp",
@@ -66,17 +67,19 @@ class Ban(Sampler):
     )
 
     tokens: Annotated[list[_Token], ListParameter()] = Field(
-        default_factory=list, description="token ids, or texts of one token each"
+        default_factory=list, description="token ids, or strings of one token each"
     )
     strings: Annotated[list[_String], ListParameter()] = Field(
-        default_factory=list, description="texts that must not appear in the output"
+        default_factory=list, description="strings that must not appear in the output"
     )
-    ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
+    ignore_case: bool = Field(
+        default=False, description="ban strings in upper and lower case; applies to A-Z only"
+    )
 
     __slots__ = ("_completions", "_ids", "_pieces", "_table", "_tail")
 
     def bind(self, context: BuildContext) -> None:
-        """Encode the texts, and find the tokens that can write a part of a banned string."""
+        """Encode the tokens, and find the tokens that can write a part of a banned string."""
         hint = "; or use ban.strings"
         self._ids = [token_of(token, context, "ban.tokens", hint) for token in self.tokens]
         self._completions: list[TextCompletions] = []
@@ -104,7 +107,7 @@ class Ban(Sampler):
         self._tail = self._tail[-longest:] if longest else b""
 
     def accept(self, token: int) -> None:
-        """Append the bytes of the token."""
+        """Append the bytes of a token to the last bytes of the text."""
         if self._completions:
             longest = max(len(text.text) for text in self._completions)
             self._tail = (self._tail + self._piece(token))[-longest:]

@@ -18,14 +18,14 @@ class Dist(Selector):
 
     Formula: the first i with sum_{j<=i} w_j >= u * sum_j w_j, w_j = exp(logit_j - max), float32 (n,), sums in
     float64, over the candidates in their current order; u is the next number of an MT19937 seeded with the
-    chain's seed. Each token takes one number, also if one candidate remains.
+    chain's seed. Each token takes one number, even if only one candidate remains.
 
     It selects, so it has no neutral value. Equals llama.cpp's ``dist``.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="dist",
-        summary="draw a token with the probabilities that are left",
+        summary="draw a token with the remaining probabilities",
         formula="first i with sum_{j<=i} p_j >= u,  u from MT19937(seed)",
         reference="llama.cpp `dist`",
         llama_cpp="equal: the same seed draws the same tokens",
@@ -40,7 +40,7 @@ class Dist(Selector):
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Go back to the first random number."""
+        """Start again from the first random number."""
         self._random.restart()
 
     def select(self, candidates: Candidates) -> int:
@@ -48,10 +48,10 @@ class Dist(Selector):
         return candidates.pick(self._random.uniform())
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw one of the candidates; return the random number too."""
+        """Draw one of the candidates, and also return the random number."""
         u, weights = self._random.peek(), candidates.weights()  # the draw uses these weights, too
         return Selection(self.select(candidates), u, weights)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say among how many tokens chance decides."""
+        """Return the number of tokens of the random draw."""
         return "one token left" if len(after) == 1 else f"by chance, one of {token_count(len(after))}"

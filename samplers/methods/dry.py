@@ -1,7 +1,7 @@
-"""dry: tokens that would continue a repetition are penalized by its length.
+"""DRY: tokens that would continue a repetition are penalized by the length of the repetition.
 
-A repetition is found in the last tokens of a history by `WindowSuffixMatcher`, in the whole history by
-`SuffixAutomaton`. `SequenceBreakers` are the texts over which no repetition reaches, as tokens.
+`WindowSuffixMatcher` finds repetitions in the last n tokens of a text, `SuffixAutomaton` in the entire text.
+`SequenceBreakers` are strings, as tokens, across which no repetition is counted.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 _LOG_MAX = np.float32(88.7228391)
-"""ln of the largest float32, FLOAT_MAX_LOG of llama.cpp: a power beyond it would overflow."""
+"""ln of the greatest float32, FLOAT_MAX_LOG in llama.cpp. Greater exponents of e overflow."""
 
 
 class Dry(Sampler):
-    """Lower the logits of tokens that would continue a sequence which the text contains already.
+    """Lower the logits of tokens that would continue a repetition of the text.
 
-    Formula: logit_i - multiplier * base^(n - allowed_length), if the last n tokens occur earlier in the window
-    too, followed by i, and n >= allowed_length; n is the largest such number, in tokens. Logits in float32, the
-    power in float64, its exponent limited so that float32 does not overflow. A sequence does not reach back over
-    a breaker, and a token that is a breaker by itself has no penalty. ``match: overlap`` finds a breaker wherever
-    tokens overlap its text (llama.cpp, KoboldCpp); ``last_token`` takes the last token of "a" + text
-    (text-generation-webui). The window is the last ``last_n`` tokens of prompt and output (-1: all, 0: off).
+    Formula: logit_i - multiplier * base^(n - allowed_length), if n >= allowed_length, where n is the greatest
+        number
+    for which the last n tokens also occur earlier in the penalty window, followed by token i. Logits are float32.
+    The power is float64, and its exponent is limited so that float32 does not overflow. A repetition does not
+    extend across a breaker, and a token that is a breaker by itself has no penalty. ``match: overlap`` finds a
+    breaker wherever tokens overlap its text (llama.cpp, KoboldCpp); ``last_token`` uses only the last token of "a"
+    + text (text-generation-webui). The penalty window is the last ``last_n`` tokens of prompt and output (-1: all,
+    0: off).
 
     Neutral at multiplier 0, base below 1 or last_n 0. Raises ``SamplingError`` for breakers without a vocabulary.
-    A step costs as much as there are tokens to penalise, at any length of the text; with a window, one comparison
-    with the window besides. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
+    The time of a step is proportional to the number of penalized tokens, at any length of the text. With last_n,
+    one comparison with the penalty window is added. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -57,16 +59,18 @@ class Dry(Sampler):
     )
 
     multiplier: float = Field(default=0.0, ge=0, description="strength; 0 = off, 0.8 is usual")
-    base: float = Field(default=1.75, ge=0, description="growth for each further token; below 1 = off")
+    base: float = Field(
+        default=1.75, ge=0, description="factor of the penalty for each additional repeated token; below 1 = off"
+    )
     allowed_length: int = Field(
-        default=2, ge=0, description="repetitions shorter than this have no penalty, in tokens"
+        default=2, ge=0, description="number of tokens; shorter repetitions have no penalty"
     )
     last_n: int = Field(default=-1, ge=-1, description="tokens to look back; 0 = off, -1 = all")
     breakers: Annotated[list[str], ListParameter()] = Field(
-        default_factory=lambda: ["\n", ":", '"', "*"], description="texts over which no repetition reaches"
+        default_factory=lambda: ["\n", ":", '"', "*"], description="strings across which no repetition is counted"
     )
     match: Literal["overlap", "last_token"] = Field(
-        default="overlap", description="how a breaker is found among the tokens"
+        default="overlap", description="find a breaker wherever tokens overlap it, or only by its last token"
     )
 
     __slots__ = (
@@ -81,7 +85,7 @@ class Dry(Sampler):
 
     @property
     def is_neutral(self) -> bool:
-        """Also off with a base below 1 or an empty window, as in llama.cpp."""
+        """True also for a base below 1 or an empty penalty window, as in llama.cpp."""
         return self.multiplier == 0 or self.base < 1 or self.last_n == 0
 
     def bind(self, context: BuildContext) -> None:
@@ -98,16 +102,16 @@ class Dry(Sampler):
         self._breakers = find(texts, vocabulary)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start the history with the prompt."""
+        """Start the text with the prompt."""
         self._history = list(prompt)
         self._checked_size = self._checked_count = 0
         self._last_breaker = LastBreakerTracker(self._breakers, self._history)
-        self._repeats: SuffixAutomaton | WindowSuffixMatcher = (
+        self._repetitions: SuffixAutomaton | WindowSuffixMatcher = (
             SuffixAutomaton(self._history) if self.last_n < 0 else WindowSuffixMatcher(self._history, self.last_n)
         )
 
     def accept(self, token: int) -> None:
-        """Append one token to the history."""
+        """Append one token to the text."""
         self._history.append(token)
 
     def apply(self, candidates: Candidates) -> None:
@@ -119,9 +123,9 @@ class Dry(Sampler):
         if window <= self.allowed_length:
             return
         self._check(candidates.vocab_size)
-        limit = self._last_breaker.distance(window)
-        if limit >= self.allowed_length:
-            self._lower_logits(candidates, self._repeats.followers(limit, self.allowed_length))
+        max_length = self._last_breaker.distance(window)
+        if max_length >= self.allowed_length:
+            self._lower_logits(candidates, self._repetitions.followers(max_length, self.allowed_length))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would continue a repetition."""
@@ -130,7 +134,8 @@ class Dry(Sampler):
         return logit_changes(before, after)
 
     def _check(self, size: int) -> None:
-        """Raise ``SamplingError`` if a new token or the breakers do not fit rows of this size."""
+        """Raise ``SamplingError`` if a new token, or the vocabulary of the breakers, does not fit ``size``
+        tokens."""
         checked_count = self._checked_count if self._checked_size == size else 0
         check_tokens("dry", self._history[checked_count:], size)
         self._checked_size, self._checked_count = size, len(self._history)
@@ -138,7 +143,10 @@ class Dry(Sampler):
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.vocab_size}")
 
     def _lower_logits(self, candidates: Candidates, lengths: dict[int, int]) -> None:
-        """Subtract the penalties; ``lengths``: by token, the length of the repetition that it would continue."""
+        """Subtract the penalties.
+
+        ``lengths``: for each token, the length of the repetition that it would continue.
+        """
         if not self._breakers.single.isdisjoint(lengths):
             lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single}
         if not lengths:
@@ -153,34 +161,36 @@ class Dry(Sampler):
         candidates.set_logits_at(positions, candidates.logits[positions] - penalties)
 
     def _compute_penalties(self, longest: int) -> Floats:
-        """The penalties for repetitions of ``allowed_length`` to ``longest`` tokens, by their length: float32."""
+        """Return the penalties by the length of a repetition, for lengths up to ``longest`` tokens, float32."""
         exponents = np.maximum(np.arange(longest + 1, dtype=np.int32) - self.allowed_length, 0)
         base = np.float32(self.base)
         if base > np.float32(1.000001):
-            most = int(_LOG_MAX / np.float32(math.log(base)))
-            exponents = np.minimum(exponents, most) if most > 0 else exponents
+            max_exponent = int(_LOG_MAX / np.float32(math.log(base)))
+            exponents = np.minimum(exponents, max_exponent) if max_exponent > 0 else exponents
         with np.errstate(over="ignore"):
             powers = np.float64(base) ** exponents
             return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
 
 
 _MIN_GROWTH = 256
-"""The arrays grow by at least so many tokens, and otherwise double, so that growth costs a constant per token."""
+"""Least number of tokens by which the arrays grow. Larger arrays double, so that a token costs constant time."""
 Tokens = NDArray[np.int64]
 
 
 class WindowSuffixMatcher:
-    """Finds the tokens that would continue a repetition in the last tokens of a history.
+    """A search for the tokens that would continue a repetition in the penalty window: the last n tokens of a text.
 
-    Each position of the window has a match length: how many tokens up to it equal the last tokens of the history.
-    A new token costs one comparison with the window. Without a window, `SuffixAutomaton` computes the same for
-    less.
+    Each position of the penalty window has a match length: the number of tokens up to the position that equal the
+    last tokens of the text. A new token costs one comparison with the penalty window. If there is no limit n, a
+    `SuffixAutomaton` finds the same tokens faster.
     """
 
     def __init__(self, tokens: Sequence[int], window: int) -> None:
-        """Follow a history that may grow; new tokens are read at the next question.
+        """Prepare the search in a text. Tokens that are appended later are read at the next call of `followers`.
 
-        ``window``: how many of the last tokens are looked at.
+        Args:
+            tokens: the tokens of the text, which may grow.
+            window: the length of the penalty window, in tokens.
         """
         self._history = tokens
         self._window = window
@@ -189,19 +199,21 @@ class WindowSuffixMatcher:
         self._lengths: Tokens = np.zeros(0, dtype=np.int64)
         self._matches: Tokens | None = None
 
-    def followers(self, limit: int, least: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
+    def followers(self, max_length: int, min_length: int) -> dict[int, int]:
+        """Return the tokens that would continue a repetition, each with the length of the longest one, in tokens.
 
-        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
+        Args:
+            max_length: longer repetitions count as this length.
+            min_length: shorter repetitions are ignored.
         """
         matches = self._match_all() if self._matches is None else self._match_new(self._matches)
         self._matches = matches
         first, last = self._first, self._size - 1
-        positions = matches if least > 0 else np.arange(first, last)
-        lengths = np.minimum(self._lengths[positions], np.minimum(positions - first + 1, limit))
-        is_long_enough = lengths >= least
+        positions = matches if min_length > 0 else np.arange(first, last)
+        lengths = np.minimum(self._lengths[positions], np.minimum(positions - first + 1, max_length))
+        is_long_enough = lengths >= min_length
         tokens = self._tokens[positions[is_long_enough] + 1]
-        # By token: the longest length, plus 1, so that 0 means "not a follower".
+        # The longest length of each token, plus 1, so that 0 means "not a follower".
         longest = np.zeros(tokens.max(initial=-1) + 1, dtype=np.int64)
         np.maximum.at(longest, tokens, lengths[is_long_enough] + 1)
         followers = longest.nonzero()[0]
@@ -209,11 +221,11 @@ class WindowSuffixMatcher:
 
     @property
     def _first(self) -> int:
-        """The first position of the window."""
+        """The first position of the penalty window."""
         return max(self._size - self._window, 0)
 
     def _match_all(self) -> Tokens:
-        """Compute all match lengths; return the positions that have one."""
+        """Compute all match lengths; return the positions where the length is not 0."""
         self._size = len(self._history)
         self._tokens = np.array(self._history, dtype=np.int64)
         self._lengths = np.zeros(self._size, dtype=np.int64)
@@ -221,7 +233,7 @@ class WindowSuffixMatcher:
         return self._lengths.nonzero()[0]
 
     def _match_new(self, matches: Tokens) -> Tokens:
-        """Read the new tokens; return the positions of the window that have a match length."""
+        """Read new tokens; return the positions of the penalty window where the match length is not 0."""
         for at in range(self._size, len(self._history)):
             if at == self._tokens.size:
                 capacity = np.zeros(max(at, _MIN_GROWTH), dtype=np.int64)
@@ -233,10 +245,13 @@ class WindowSuffixMatcher:
         return matches[matches.searchsorted(self._first) :]
 
     def _extend(self, matches: Tokens, token: int) -> Tokens:
-        """Update the match lengths for one more token: a position that holds it extends the one before."""
+        """Update the match lengths for one more token:
+
+        where it occurs, the length of the position before grows by 1.
+        """
         first = self._first
         positions = (self._tokens[first : self._size] == token).nonzero()[0] + first
-        # Position 0 has none before it; index -1 there is an unused entry.
+        # Position 0 has no position before it. There, index -1 reads an unused entry.
         lengths = np.where(positions > 0, self._lengths[positions - 1], 0) + 1
         self._lengths[matches] = 0
         self._lengths[positions] = lengths
@@ -244,10 +259,12 @@ class WindowSuffixMatcher:
 
 
 def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
-    """Return for each position how many tokens up to it equal the last ones: int64 (n,); 0 for the last.
+    """Return for each position the number of tokens up to it that equal the last tokens: int64 (n,); 0 for the
+    last.
 
-    Source: the Z-algorithm on the reversed sequence. It is linear, since each comparison that succeeds moves
-    ``right`` on.
+    Source: the Z-algorithm on the reversed sequence. It takes linear time, since each successful comparison
+        increases
+    ``right``.
     """
     size = len(tokens)
     backwards = list(reversed(tokens))
@@ -264,59 +281,66 @@ def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
 
 
 class SuffixAutomaton:
-    """All token sequences that occur in a history, as states with links between them.
+    """All token sequences that occur in a text, as states with links between them.
 
-    A state stands for the sequences that end at the same positions. Its link leads to the state of their longest
-    suffix that also ends elsewhere. So the links from the whole history lead through all of its suffixes that
-    occur in it twice, the longest first. The transitions of a state are the tokens that have followed it.
+    A state stands for the sequences that end at the same positions of the text. The link of a state leads to the
+    state of the longest suffix that also ends at other positions. So the links from the state of the entire text
+    lead through all suffixes that occur in the text at least twice, the longest first. The transitions of a state
+    are the tokens that have followed its sequences.
 
-    A token is added in amortised constant time, also where one token repeats throughout. A search of the history
-    would cost its length. A token takes about 400 bytes. Source: Blumer et al. 1985.
+    Adding a token takes amortized constant time, even if one token repeats throughout the text. Each token takes
+    about 400 bytes of memory. Source: Blumer et al. 1985.
     """
 
     def __init__(self, tokens: Sequence[int]) -> None:
-        """Follow a history that may grow; new tokens are read at the next question."""
+        """Prepare the search in a text.
+
+        Tokens that are appended later are read at the next call of `followers`.
+        """
         self._tokens = tokens
         self._read_count = 0
         self._is_first_repeated = False
-        # By state; state 0 is the empty sequence. The length is that of the state's longest sequence.
+        # The lists are indexed by state. State 0 is the empty sequence. `_length` has the length of the longest
+        # sequence of each state.
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
         self._length = [0]
         self._end = 0
 
-    def followers(self, limit: int, least: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
+    def followers(self, max_length: int, min_length: int) -> dict[int, int]:
+        """Return the tokens that would continue a repetition, each with the length of the longest one, in tokens.
 
-        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
+        Args:
+            max_length: longer repetitions count as this length.
+            min_length: shorter repetitions are ignored.
         """
         for at in range(self._read_count, len(self._tokens)):
             self._extend(self._tokens[at])
             self._read_count += 1
         followers: dict[int, int] = {}
-        if limit < least or len(self._tokens) <= least:
+        if max_length < min_length or len(self._tokens) <= min_length:
             return followers
-        shortest = self._shortest(least)
-        # Before the first token of the history there is nothing, not even the empty sequence.
-        left_out = set() if shortest or self._is_first_repeated else {self._tokens[0]}
-        count = len(self._next[shortest]) - len(left_out)
+        shortest = self._state_of_last_tokens(min_length)
+        # The first token of the text follows no sequence, not even the empty one.
+        excluded = set() if shortest or self._is_first_repeated else {self._tokens[0]}
+        follower_count = len(self._next[shortest]) - len(excluded)
         state = self._link[self._end]
-        while len(followers) < count and state >= 0 and self._length[state] >= least:
-            known = followers.keys() if state else followers.keys() | left_out
-            new = self._next[state].keys() - known if known else self._next[state]
-            followers.update(dict.fromkeys(new, min(self._length[state], limit)))
+        while len(followers) < follower_count and state >= 0 and self._length[state] >= min_length:
+            skipped = followers.keys() if state else followers.keys() | excluded
+            new = self._next[state].keys() - skipped if skipped else self._next[state]
+            followers.update(dict.fromkeys(new, min(self._length[state], max_length)))
             state = self._link[state]
         return followers
 
-    def _shortest(self, least: int) -> int:
-        """Return the state of the last ``least`` tokens; every follower that counts is one of its transitions."""
+    def _state_of_last_tokens(self, count: int) -> int:
+        """Return the state of the last ``count`` tokens. Its transitions include every follower to be returned."""
         state = 0
-        for token in self._tokens[len(self._tokens) - least :]:
+        for token in self._tokens[len(self._tokens) - count :]:
             state = self._next[state][token]
         return state
 
     def _extend(self, token: int) -> None:
-        """Add one token: a transition from each suffix of the history, up to the first that has one already."""
+        """Add one token: a transition from each suffix of the text, up to the first suffix that already has it."""
         self._is_first_repeated = self._is_first_repeated or (self._read_count > 0 and token == self._tokens[0])
         new = self._add_state({}, 0, self._length[self._end] + 1)
         state, self._end = self._end, new
@@ -331,7 +355,7 @@ class SuffixAutomaton:
         self._link[new] = target
 
     def _split(self, state: int, token: int, target: int) -> int:
-        """Split off the sequences of ``target`` that are suffixes of the history; return their new state."""
+        """Split off the sequences of ``target`` that are suffixes of the text; return their new state."""
         suffixes = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
         self._link[target] = suffixes
         while state >= 0 and self._next[state].get(token) == target:
@@ -346,72 +370,79 @@ class SuffixAutomaton:
         return len(self._next) - 1
 
 
-# MAX_CHAR_LEN and MAX_SEQ_LEN of llama.cpp (llama_sampler_init_dry), which keep the search linear.
+# MAX_CHAR_LEN and MAX_SEQ_LEN in llama.cpp (llama_sampler_init_dry), which keep the time of the search linear.
 _MAX_TEXT_BYTES = 40
 _MAX_TAIL_TOKENS = 20
 
 _FIRST_BLOCK_TOKENS = 256
-"""How many tokens to look at first, from the end; most texts have a breaker among them."""
+"""Number of tokens at the end of the text that are searched first. Most texts have a breaker among them."""
 
 
 class SequenceBreakers:
     """The token sequences that break a repetition.
 
     Attributes:
-        single: the tokens that are a breaker by themselves.
-        max_tail: how many tokens may follow the first token of a breaker.
-        vocab_size: the size of the vocabulary.
+        single: ids of the tokens that are a breaker by themselves.
+        max_tail: greatest number of tokens after the first token of a breaker.
+        vocab_size: the size of the vocabulary; 0 if there are no breakers.
     """
 
     def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], vocab_size: int) -> None:
-        """Hold breakers of a vocabulary of ``vocab_size`` tokens.
+        """Sort the breakers for the search.
 
-        ``tails``: by the first token of a breaker, all sequences of tokens that complete it.
+        Args:
+            tails: for each first token of a breaker, all sequences of tokens that complete a breaker.
+            vocab_size: the size of the vocabulary.
         """
         self._tails = {
-            head: sorted({tuple(tail) for tail in head_tails}, key=len, reverse=True)
-            for head, head_tails in tails.items()
+            first: sorted({tuple(tail) for tail in token_tails}, key=len, reverse=True)
+            for first, token_tails in tails.items()
         }
         self.vocab_size = vocab_size
-        self._is_head = np.zeros(vocab_size, dtype=np.bool_)
-        self._is_head[list(tails)] = True
-        self.single = frozenset(head for head, head_tails in self._tails.items() if () in head_tails)
-        self.max_tail = max((len(head_tails[0]) for head_tails in self._tails.values()), default=0)
+        self._is_first = np.zeros(vocab_size, dtype=np.bool_)
+        self._is_first[list(tails)] = True
+        self.single = frozenset(first for first, token_tails in self._tails.items() if () in token_tails)
+        self.max_tail = max((len(token_tails[0]) for token_tails in self._tails.values()), default=0)
 
     @classmethod
     def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return all token sequences that write a text. The first token may begin before it, the last end after.
+        """Return all token sequences that write one of some strings, possibly with bytes before and after the
+        string.
 
-        What the first token does not hold of a text is tokenized by itself. As in llama.cpp, a text counts up to
-        40 bytes and its rest up to 20 tokens. A rest that begins inside a character is matched byte by byte;
-        llama.cpp tokenizes it as a replacement character.
+        The part of a string that the first token does not contain is tokenized separately. As in llama.cpp, only
+        the first 40 bytes of a string and the first 20 tokens of this part count. If this part begins inside a
+        character, each of its bytes becomes a token; llama.cpp tokenizes it as a replacement character.
+
+        Args:
+            texts: the strings.
+            vocabulary: the vocabulary of the model.
         """
         tails: dict[int, list[Sequence[int]]] = {}
         pieces = vocabulary.pieces
         for text in texts:
-            for head, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
+            for first, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
                 tokens = _tokenize_rest(rest_bytes, vocabulary)
                 if tokens is not None:
-                    tails.setdefault(head, []).append(tokens[:_MAX_TAIL_TOKENS])
+                    tails.setdefault(first, []).append(tokens[:_MAX_TAIL_TOKENS])
         return cls(tails, vocabulary.size)
 
     @classmethod
     def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return breakers of one token each: the last token of "a" and the text."""
+        """Return breakers of one token each: for each string, the last token of "a" followed by the string."""
         tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
         return cls({token: [()] for token in tokens}, vocabulary.size)
 
     def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
-        """Return the position of the last breaker among these tokens; None if there is none."""
+        """Return the position of the last breaker in ``tokens``; None if there is none."""
         end = tokens.size if self._tails else 0
         block = _FIRST_BLOCK_TOKENS
         while end > 0:
             start = max(end - block, 0)
-            for head in (self._is_head[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
-                following = tokens[head + 1 : head + 1 + self.max_tail].tolist()
-                for tail in self._tails[int(tokens[head])]:  # the longest first
+            for first in (self._is_first[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
+                following = tokens[first + 1 : first + 1 + self.max_tail].tolist()
+                for tail in self._tails[int(tokens[first])]:  # the longest first
                     if following[: len(tail)] == list(tail):
-                        return BreakerPosition(head, head + 1 + len(tail))
+                        return BreakerPosition(first, first + 1 + len(tail))
             end, block = start, 8 * block
         return None
 
@@ -420,13 +451,13 @@ class BreakerPosition(NamedTuple):
     """The position of a breaker in a sequence of tokens."""
 
     first: int
-    """Position of its first token."""
+    """Position of the first token of the breaker."""
     after: int
-    """Position of the token behind it."""
+    """Position of the token that follows the breaker."""
 
 
 def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
-    """Return the tokens of the rest of a text; None if the vocabulary has no tokens for it."""
+    """Return the tokens of the rest of a string; None if the vocabulary has no tokens for these bytes."""
     if not rest_bytes:
         return []
     try:
@@ -441,18 +472,20 @@ def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | Non
 
 
 class LastBreakerTracker:
-    """Follows where the last breaker of a history stands; a new token costs the same at any length."""
+    """The position of the last breaker in a text. A new token takes the same time at any length of the text."""
 
     def __init__(self, breakers: SequenceBreakers, tokens: Sequence[int]) -> None:
-        """Follow ``tokens``, a history that may grow; new tokens are read at the next question."""
+        """Prepare the search in ``tokens``, to which more tokens may be appended before each call of
+        `distance`."""
         self._breakers = breakers
         self._tokens = tokens
         self._read_count = 0
-        # Without a breaker the whole history may repeat.
+        # Without a breaker the repetition may extend over the entire text.
         self._position = BreakerPosition(-1, 0)
 
     def distance(self, window: int) -> int:
-        """Return how many of the last ``window`` tokens are behind the last breaker in it; all if it has none."""
+        """Return the number of tokens after the last breaker in the penalty window, or its length if it has no
+        breaker."""
         size = len(self._tokens)
         # A breaker that ends among the new tokens may begin before them.
         start = max(self._read_count - self._breakers.max_tail, 0)

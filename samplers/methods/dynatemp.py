@@ -1,4 +1,4 @@
-"""Dynamic temperature: a temperature that follows the entropy."""
+"""Dynamic temperature: a temperature that depends on the entropy."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Dynatemp(Sampler):
-    """Choose the temperature by the entropy: low where the model is certain, high where it is not.
+    """Choose the temperature by the entropy: low if the model is certain, high if it is not.
 
     Formula: logit_i / t, float32 (n,), with t = lo + (hi - lo) * (H / ln n)^exponent, lo = max(0, temperature -
-    range), hi = temperature + range, H the entropy in nats, n the number of candidates and of the rows that
+    range), hi = temperature + range, H the entropy in nats, n the number of candidates, including the rows that
     `top_n_sigma` dropped. The rows are sorted from high to low. With range 0 it is `temperature`.
 
     Range: all parameters >= 0. Neutral at temperature 1, range 0. Source: Kalomaze 2023, llama.cpp PR 4972.
-    Equals llama.cpp's ``temp_ext``, except that tokens banned before do not count in n.
+    Equals llama.cpp's ``temp_ext``, except that n does not count tokens that an earlier step banned.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="dynatemp",
-        summary="cool where the model is sure, hot where it is not",
+        summary="low temperature if the model is certain, high if it is not",
         formula="logit_i / t,  t = lo + (hi - lo) * (H / ln n)^exponent,  lo, hi = temperature -+ range",
         reference="Kalomaze 2023, Dynamic Temperature Sampling; llama.cpp `temp_ext`",
         llama_cpp="equal; n counts the candidates in play, not those that were banned",
@@ -47,11 +47,17 @@ class Dynatemp(Sampler):
     )
 
     temperature: float = Field(default=0.8, ge=0, description="the middle of the range")
-    range: float = Field(default=0.0, ge=0, description="how far it goes to both sides; 0 = fixed")
-    exponent: float = Field(default=1.0, ge=0, description="above 1 cooler, below 1 hotter in between")
+    range: float = Field(
+        default=0.0, ge=0, description="greatest deviation from temperature; 0 = fixed temperature"
+    )
+    exponent: float = Field(
+        default=1.0,
+        ge=0,
+        description="curve of the temperature over the entropy; above 1 = cooler, below 1 = hotter",
+    )
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits by the temperature of this entropy."""
+        """Divide the logits by the temperature that follows from the entropy."""
         middle, reach = np.float32(self.temperature), np.float32(self.range)
         if reach <= 0:
             divide(candidates, middle)
@@ -64,19 +70,19 @@ class Dynatemp(Sampler):
         max_entropy = np.float32(-math.log(np.float32(1) / np.float32(count)))
         share = llama_cpp_entropy(probs, logarithms(probs)) / max_entropy
         low, high = max(np.float32(0), middle - reach), min(middle + reach, MAX_FLOAT32)
-        # A float32 power is a float64 one, rounded.
+        # In llama.cpp a float32 power is the rounded float64 power.
         power = np.float64(share) ** np.float64(np.float32(self.exponent))
         divide(candidates, min(low + (high - low) * np.float32(power), MAX_FLOAT32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which temperature follows from which entropy."""
+        """Return the temperature, and the entropy that determines it."""
         count = before.candidates.llama_cpp_count
         if self.range == 0:
             return division_note(self.temperature, before, after)
         if count <= 1:
             return "one token: nothing to divide"
-        most = math.log(count)
+        max_entropy = math.log(count)
         low, high = max(0.0, self.temperature - self.range), self.temperature + self.range
-        t = low + (high - low) * (before.entropy / most) ** self.exponent
-        entropy = f"entropy {short_number(before.entropy)} of at most {short_number(most)} nats"
+        t = low + (high - low) * (before.entropy / max_entropy) ** self.exponent
+        entropy = f"entropy {short_number(before.entropy)} of at most {short_number(max_entropy)} nats"
         return f"{division_note(t, before, after)}, {entropy}"

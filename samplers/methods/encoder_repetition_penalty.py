@@ -1,4 +1,4 @@
-"""Encoder repetition penalty: it favours the tokens of the prompt."""
+"""Encoder repetition penalty: it favors the tokens of the prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EncoderRepetitionPenalty(Sampler):
-    """Raise the logits of the prompt's tokens, against invented names and facts in summaries.
+    """Raise the logits of the prompt's tokens, to avoid invented names and facts in summaries.
 
     Formula, float32 (n,), for a token that occurs in the prompt: logit / penalty if logit < 0, else logit *
     penalty; once per token. An overflow is clamped to float32. Below 1 it makes these tokens less likely.
@@ -30,7 +30,7 @@ class EncoderRepetitionPenalty(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="encoder_repetition_penalty",
-        summary="make the tokens of the prompt more likely, against invention",
+        summary="make the tokens of the prompt more likely, to avoid invented facts",
         formula="token in the prompt: l < 0: l / penalty, else l * penalty",
         reference="transformers `EncoderRepetitionPenaltyLogitsProcessor`; text-generation-webui",
         llama_cpp="not in llama.cpp",
@@ -41,7 +41,7 @@ class EncoderRepetitionPenalty(Sampler):
         stage=Stage.PENALTIES - 1,
     )
 
-    penalty: float = Field(default=1.0, gt=0, description="above 1 favours the prompt's tokens; 1 = off")
+    penalty: float = Field(default=1.0, gt=0, description="above 1 favors the prompt's tokens; 1 = off")
 
     __slots__ = ("_prompt", "_table")
 
@@ -58,7 +58,7 @@ class EncoderRepetitionPenalty(Sampler):
         if touched.size:
             old = candidates.logits[touched]
             penalty = np.float32(self.penalty)
-            # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
+            # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 candidates.set_logits_at(touched, np.where(old < 0, old / penalty, old * penalty))
 

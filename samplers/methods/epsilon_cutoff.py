@@ -1,6 +1,6 @@
-"""epsilon_cutoff: tokens below a fixed probability are dropped.
+"""Epsilon cutoff: tokens below a fixed probability are dropped.
 
-`ProbabilityCutoff` is the common part of this sampler and eta_cutoff: the parameters, and the cut.
+`ProbabilityCutoff` is the base class of this sampler and of eta_cutoff.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 
 class ProbabilityCutoff(Sampler):
-    """Drop the tokens below a probability, which `floor` returns. The likeliest token always stays.
+    """Drop the tokens below the probability that `floor` returns. The most likely token always stays.
 
     Formula: keep i if p_i >= min(floor, p_max), float32. The order stays.
     """
 
-    epsilon: float = Field(default=0.0, ge=0, description="the floor, or its upper end, in units; 0 = off")
-    unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
+    epsilon: float = Field(
+        default=0.0, ge=0, description="lowest probability, or its upper limit, in multiples of unit; 0 = off"
+    )
+    unit: float = Field(
+        default=1.0, gt=0, le=1, description="unit of epsilon; 1e-4 for text-generation-webui's numbers"
+    )
 
     @model_validator(mode="after")
     def _check_product(self) -> ProbabilityCutoff:
@@ -45,24 +49,24 @@ class ProbabilityCutoff(Sampler):
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which probability was needed."""
+        """Return the probability that a token needed."""
         floor = self.epsilon * self.unit
-        return self._needed(short_number(floor), floor, before)
+        return self._describe(short_number(floor), floor, before)
 
-    def _needed(self, words: str, floor: float, before: StageCandidates) -> str:
-        """The note on a floor; ``words``: how it is written."""
+    def _describe(self, shown_floor: str, floor: float, before: StageCandidates) -> str:
+        """Return the note for a ``floor``, which the note shows as ``shown_floor``."""
         is_above_all = floor > before.highest_probability
-        return f"p >= {words}: none, the likeliest stays" if is_above_all else f"p >= {words}"
+        return f"p >= {shown_floor}" + (": none, the most likely stays" if is_above_all else "")
 
 
 class EpsilonCutoff(ProbabilityCutoff):
     """Keep the tokens whose probability is at least epsilon.
 
-    Formula: keep i if p_i >= min(epsilon * unit, p_max), float32 (n,): the likeliest token always stays. The
+    Formula: keep i if p_i >= min(epsilon * unit, p_max), float32 (n,): the most likely token always stays. The
     order stays.
 
-    Range: epsilon * unit in [0, 1); neutral at 0. transformers and Aphrodite give epsilon itself;
-    text-generation-webui's presets count it in 1e-4, which is ``unit: 1e-4``. Source: Hewitt, Manning & Liang
+    Range: epsilon * unit in [0, 1); neutral at 0. transformers and Aphrodite use epsilon itself.
+    text-generation-webui's presets use multiples of 1e-4, which is ``unit: 1e-4``. Source: Hewitt, Manning & Liang
     2022. Not in llama.cpp.
     """
 
@@ -81,5 +85,5 @@ class EpsilonCutoff(ProbabilityCutoff):
     )
 
     def floor(self, candidates: Candidates) -> float:
-        """Return the least probability that stays."""
+        """Return the lowest probability that stays."""
         return self.epsilon * self.unit

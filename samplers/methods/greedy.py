@@ -24,7 +24,7 @@ class Greedy(Selector):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="greedy",
-        summary="the most likely token, always",
+        summary="always take the most likely token",
         formula="argmax_i logit_i",
         reference="llama.cpp `greedy`",
         llama_cpp="equal",
@@ -39,5 +39,5 @@ class Greedy(Selector):
         return int(candidates.ids[0])
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which logit is the highest."""
+        """Return the highest logit."""
         return f"the highest of {len(before):,} logits, {short_number(float(after.logits[0]))}"

@@ -1,4 +1,4 @@
-"""No end-of-generation token at all."""
+"""ignore_eos: the model never ends the text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IgnoreEos(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="ignore_eos",
-        summary="never end by an end-of-generation token",
+        summary="never write an end-of-generation token",
         formula="drop i if i ends a generation",
         reference="llama.cpp `--ignore-eos`",
         llama_cpp="equal; the tokens are dropped, not set to -inf",
@@ -45,7 +45,7 @@ class IgnoreEos(Sampler):
         self._ends = end_tokens(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows of these tokens."""
+        """Drop the rows of end-of-generation tokens."""
         drop_ends("ignore_eos", candidates, self._ends)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
@@ -54,14 +54,16 @@ class IgnoreEos(Sampler):
 
 
 class EndTokens(NamedTuple):
-    """The tokens that end a generation: ``ids``, ascending; ``table``, bool (V,), true for each of them."""
+    """The end-of-generation tokens of a vocabulary."""
 
     ids: Positions
+    """The token ids, ascending."""
     table: NDArray[np.bool_]
+    """For each token of the vocabulary, whether it is one of them, (V,)."""
 
 
 def end_tokens(vocabulary: Vocabulary) -> EndTokens:
-    """Return the tokens that end a generation."""
+    """Return the end-of-generation tokens of a vocabulary."""
     ids = np.array(sorted(vocabulary.eog), dtype=np.intp)
     table = np.zeros(vocabulary.size, dtype=np.bool_)
     table[ids] = True
@@ -69,9 +71,14 @@ def end_tokens(vocabulary: Vocabulary) -> EndTokens:
 
 
 def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
-    """Drop the rows of these tokens. Raises ``SamplingError`` if no other row remains.
+    """Drop the rows of end-of-generation tokens.
 
-    ``name``: the sampler's, for messages.
+    Raises ``SamplingError`` if no other row remains.
+
+    Args:
+        name: the name of the sampler, for messages.
+        candidates: the candidates, which are changed.
+        ends: the end-of-generation tokens.
     """
     size = ends.table.size
     if candidates.vocab_size != size:

@@ -1,4 +1,4 @@
-"""Infill: fill in the middle, token by token."""
+"""Infill: fill a gap in a text, token by token."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 _FIRST_THRESHOLD = np.float32(0.2)
-"""The least probability of a text token, as in llama.cpp."""
+"""The lowest probability of a text token, as in llama.cpp."""
 
 
 class Infill(Sampler):
-    """Fill a gap in a text: end early rather than late, and merge tokens of which one begins the other.
+    """Fill a gap in a text: end early rather than late, and merge tokens whose bytes begin alike.
 
     Formula, over n rows (those that `top_n_sigma` dropped count) sorted from high to low, float32: if 3 n sum(p of
     end tokens) > sum(p of text tokens), keep the end tokens only. Otherwise merge each token whose bytes begin
-    another's with it, into the likelier of both; drop text tokens with p < 0.2; then, of m that remain, those with
-    p < 1 / (m + 1) of the remaining mass. If no text token remains, keep the end-of-turn token alone, with logit
-    1. The merged mass only decides which rows stay; the logits do not change. It usually follows top_k and top_p.
+    another's with it, into the more likely of both; drop text tokens with p < 0.2; then, of m that remain, those
+    with p < 1 / (m + 1) of the remaining mass. If no text token remains, keep the end-of-turn token alone, with
+    logit 1. The merged mass only decides which rows stay; the logits do not change. It usually follows top_k and
+    top_p.
 
     No parameters, so no neutral value. Raises ``SamplingError`` when built without a vocabulary. Source:
-    llama.cpp's ``infill``, PR 9896. Equals it, except that the likeliest row replaces the end-of-turn token if a
-    grammar forbids that.
+    llama.cpp's ``infill``, PR 9896. Equals it, except that the most likely row replaces the end-of-turn token if a
+    grammar forbids that token.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="infill",
         summary="fill-in-the-middle: end early, merge tokens that begin alike",
-        formula="3 n p_end > p_text: end tokens only; else merge prefixes, drop p < 0.2, drop p < 1 / (m + 1)",
+        formula="3 n p_end > p_text: end tokens only; otherwise merge prefixes, drop p < 0.2, drop p < 1 / (m + 1)",
         reference="llama.cpp `infill`, PR 9896",
-        llama_cpp="equal; a grammar that forbids the end token is obeyed",
+        llama_cpp="equal, except that a grammar can forbid the end token",
     )
 
     __slots__ = ("_end", "_is_end", "_pieces")
 
     def bind(self, context: BuildContext) -> None:
-        """Read the tokens' bytes, and which of them end a generation."""
+        """Read the bytes of the tokens, and find the end-of-generation tokens."""
         vocabulary = need_vocabulary(context, "infill")
         self._is_end = end_tokens(vocabulary).table
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
@@ -58,7 +59,7 @@ class Infill(Sampler):
             raise SamplingError("infill: the vocabulary has no end-of-generation token")
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the rows that are worth drawing from."""
+        """Keep end tokens only, or the likely text tokens after merging."""
         if candidates.vocab_size != self._is_end.size:
             raise SamplingError(
                 f"infill: the row has {candidates.vocab_size} logits, the vocabulary {self._is_end.size}"
@@ -67,8 +68,8 @@ class Infill(Sampler):
         probs = candidates.llama_cpp_probs()
         is_end = self._is_end[candidates.ids]
         is_text = ~is_end
-        ending, writing = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
-        if np.float32(3) * ending * np.float32(candidates.llama_cpp_count) > writing:
+        end_prob, text_prob = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
+        if np.float32(3) * end_prob * np.float32(candidates.llama_cpp_count) > text_prob:
             candidates.filter_rows(is_end)
             self._keep_masked_ends(candidates)
             return
@@ -83,43 +84,45 @@ class Infill(Sampler):
         self._keep_masked_ends(candidates)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say how likely the text ends here, and what follows from it."""
+        """Return the comparison of end and text tokens, and its result."""
         is_end = self._is_end[before.ids]
-        ending = float(np.add.reduce(before.probs_of(before.logits[is_end])))
+        end_prob = float(np.add.reduce(before.probs_of(before.logits[is_end])))
         count = before.candidates.llama_cpp_count
-        weight, writing = 3 * ending * count, 1 - ending
-        parts = f"3 x {short_number(ending)} x {count:,} rows ="
+        end_weight, text_prob = 3 * end_prob * count, 1 - end_prob
+        parts = f"3 x {short_number(end_prob)} x {count:,} rows ="
         if self._is_end[after.ids].all():
-            if weight > writing:
-                return f"{parts} {comparison(weight, '>', writing)}: end tokens only"
-            return f"no text token has p >= {short_number(float(_FIRST_THRESHOLD))}: the end token alone"
-        return f"{parts} {comparison(weight, '<=', writing)}: {token_count(len(after))} to write on with"
+            if end_weight > text_prob:
+                return f"{parts} {comparison(end_weight, '>', text_prob)}: end tokens only"
+            return f"no text token has p >= {short_number(float(_FIRST_THRESHOLD))}: only the end token"
+        return f"{parts} {comparison(end_weight, '<=', text_prob)}: {token_count(len(after))} to continue with"
 
     def _keep_masked_ends(self, candidates: Candidates) -> None:
-        """Keep of the masked rows those of end tokens, of which llama.cpp erases none."""
+        """Of the masked rows, keep only those of end tokens, since llama.cpp erases the others."""
         if candidates.masked_count:
             masked = candidates.masked_ids()
             candidates.set_masked(masked[self._is_end[masked] != 0].astype(np.int32))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
-        """Return the probabilities, float32 (n,), after tokens were merged with those that begin with them."""
+        """Return the probabilities, float32 (n,), after each token was merged with the tokens that begin with
+        it."""
         merged = probs.copy()
-        alive = (candidates.logits > -np.inf).tolist()
+        is_present = (candidates.logits > -np.inf).tolist()
         pieces = [self._pieces[token] for token in candidates.ids.tolist()]
-        for one, others in _extensions(pieces):
-            for other in others:
-                if not alive[one]:
+        for row, extending_rows in _find_extensions(pieces):
+            for extending_row in extending_rows:
+                if not is_present[row]:
                     break
-                if other == one or not alive[other]:
+                if extending_row == row or not is_present[extending_row]:
                     continue
-                into, gone = (other, one) if merged[other] > merged[one] else (one, other)
-                merged[into] += merged[gone]
-                merged[gone] = 0
-                alive[gone] = False
+                is_extension_likelier = merged[extending_row] > merged[row]
+                target, source = (extending_row, row) if is_extension_likelier else (row, extending_row)
+                merged[target] += merged[source]
+                merged[source] = 0
+                is_present[source] = False
         return merged
 
     def _stop(self, candidates: Candidates) -> None:
-        """Keep the end-of-turn token alone, or the likeliest row if the grammar forbids the end."""
+        """Keep only the end-of-turn token, or only the most likely row if the grammar forbids that token."""
         end = self._end
         if end is not None and (candidates.grammar_mask is None or candidates.grammar_mask[end]):
             candidates.replace_with_single_row(end, 1.0)
@@ -127,19 +130,23 @@ class Infill(Sampler):
             candidates.keep_top_rows(1)
 
 
-def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
-    """Return the rows whose piece begins another row's, in order, each with all rows that begin with it."""
+def _find_extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
+    """Return the rows whose bytes begin those of another row, each with all rows that begin with its bytes.
+
+    Args:
+        pieces: the bytes of the token of each row.
+    """
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
-    words = [pieces[row] for row in order]
+    sorted_pieces = [pieces[row] for row in order]
     extensions = []
-    # In sorted order the pieces that begin with a piece are neighbours, from the first equal piece on.
-    for first in compress(range(len(words)), map(bytes.startswith, words[1:], words)):
-        piece = words[first]
-        if not piece or (first and words[first - 1] == piece):
+    # In sorted order, the pieces that begin with a given piece directly follow the first equal piece.
+    for first in compress(range(len(sorted_pieces)), map(bytes.startswith, sorted_pieces[1:], sorted_pieces)):
+        piece = sorted_pieces[first]
+        if not piece or (first and sorted_pieces[first - 1] == piece):
             continue
         end = first + 2
-        while end < len(words) and words[end].startswith(piece):
+        while end < len(sorted_pieces) and sorted_pieces[end].startswith(piece):
             end += 1
-        family = sorted(order[first:end])
-        extensions += [(order[at], family) for at in range(first, end) if words[at] == piece]
+        extending_rows = sorted(order[first:end])
+        extensions += [(order[at], extending_rows) for at in range(first, end) if sorted_pieces[at] == piece]
     return sorted(extensions)

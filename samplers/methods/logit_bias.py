@@ -22,29 +22,29 @@ BAN = float("-inf")
 
 
 class _BiasTables(NamedTuple):
-    """The biases of a vocabulary."""
+    """The biases of all tokens of a vocabulary."""
 
     added: Floats
-    """The number to add to each token, (V,)."""
+    """The number to add to the logit of each token, (V,)."""
     banned: NDArray[np.bool_]
-    """Which tokens are banned, (V,)."""
+    """For each token, whether it is banned, (V,)."""
     changed: Positions
-    """The tokens with a number to add, (m,)."""
+    """Ids of the tokens with a number to add, (m,)."""
 
 
 def _read_bias(value: object) -> object:
-    """Read ``false`` and the text ``-inf`` as a ban."""
+    """Read ``false`` and the string ``-inf`` as a ban."""
     return BAN if value is False or value == "-inf" else value
 
 
 def _check_bias(value: float) -> float:
     if not (value == BAN or abs(value) <= FLOAT32_MAX):
-        raise ValueError("a finite float32, -inf or false is needed")
+        raise ValueError("must be a finite float32, -inf or false")
     return value
 
 
 def _write_bias(value: float) -> float | bool:
-    """JSON has no -inf, so a ban is written as ``false``."""
+    """Write a ban as ``false``, since JSON has no -inf."""
     return False if value == BAN else value
 
 
@@ -63,12 +63,13 @@ class LogitBias(Sampler):
     """Add a number to the logits of chosen tokens, or ban them.
 
     Formula: logit_i + bias_i, float32 (n,), nats; an overflow is clamped to float32. A key is a token id, or a
-    text that encodes to one token. ``-inf`` or ``false`` bans: the row is dropped.
+    string that encodes to one token. ``-inf`` or ``false`` bans the token: its row is dropped.
 
-    Neutral: an empty table. Raises ``SamplingError`` for a text of several tokens, an id outside the vocabulary,
-    a token given twice, and if every remaining candidate is banned. Source: OpenAI's API, llama.cpp's
+    Neutral: an empty table. Raises ``SamplingError`` for a string of several tokens, an id outside the vocabulary,
+        a
+    token that two keys name, and if every remaining candidate is banned. Source: OpenAI's API, llama.cpp's
     ``logit_bias``. Equals llama.cpp's, except that a ban drops the row, and that rows sorted by an earlier step
-    count as unsorted after it.
+    count as unsorted after this one.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -86,7 +87,8 @@ class LogitBias(Sampler):
     )
 
     bias: dict[int | str, Bias] = Field(
-        default_factory=dict, description="{token id, or its text: number to add; -inf or false bans it}"
+        default_factory=dict,
+        description="{token id or text: number to add to its logit; -inf or false bans the token}",
     )
 
     __slots__ = ("_by_id", "_tables")
@@ -100,13 +102,13 @@ class LogitBias(Sampler):
         return bias
 
     def bind(self, context: BuildContext) -> None:
-        """Encode the texts."""
+        """Encode the strings among the keys."""
         self._by_id: dict[int, float] = {}
         self._tables: _BiasTables | None = None
         for key, value in self.bias.items():
             token = token_of(key, context, "logit_bias.bias")
             if token in self._by_id:
-                raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which is given twice")
+                raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which another key names, too")
             self._by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:
@@ -129,7 +131,7 @@ class LogitBias(Sampler):
         return logit_changes(before, after) + banned
 
     def _fill(self, size: int) -> _BiasTables:
-        """Return the biases as arrays over a vocabulary of this size."""
+        """Return the biases as arrays for a vocabulary of ``size`` tokens."""
         added = np.zeros(size, dtype=np.float32)
         banned = np.zeros(size, dtype=np.bool_)
         for token, value in self._by_id.items():

@@ -1,4 +1,4 @@
-"""Min-p: a least probability relative to the highest one."""
+"""Min-p: a lowest probability relative to the highest one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MinP(Sampler):
-    """Keep the tokens that are at least p times as likely as the likeliest one.
+    """Keep the tokens that are at least p times as likely as the most likely one.
 
     Formula: keep i if logit_i >= max + ln p, float32 (n,), which means p_i >= p * p_max. The order stays, unless
     fewer than ``min_keep`` rows pass: then the ``min_keep`` highest are kept, from high to low.
@@ -38,18 +38,18 @@ class MinP(Sampler):
         keeps_top_token=True,
     )
 
-    p: float = Field(default=0.05, ge=0, le=1, description="fraction of the best probability; 0 = off")
+    p: float = Field(default=0.05, ge=0, le=1, description="fraction of the highest probability; 0 = off")
     min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows below the threshold."""
-        reach = _logarithm(self.p)
-        if reach is None:
+        log_p = _logarithm(self.p)
+        if log_p is None:
             return
-        logits, threshold = candidates.logits, candidates.max + reach
+        logits, threshold = candidates.logits, candidates.max + log_p
         if candidates.is_ordered:
-            passing = logits.size - int(logits[::-1].searchsorted(threshold))
-            candidates.truncate(max(passing, self.min_keep))
+            passing_count = logits.size - int(logits[::-1].searchsorted(threshold))
+            candidates.truncate(max(passing_count, self.min_keep))
             return
         mask = logits >= threshold
         if int(np.count_nonzero(mask)) < self.min_keep:
@@ -59,18 +59,18 @@ class MinP(Sampler):
             candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which probability was needed."""
+        """Return the probability that a token needed."""
         best = before.highest_probability
         needed = f"p >= {short_number(self.p * best)} = {short_number(self.p)} x {short_number(best)}"
-        is_short = len(after) == self.min_keep > np.count_nonzero(after.logits >= self._least_logit(before))
+        is_short = len(after) == self.min_keep > np.count_nonzero(after.logits >= self._min_logit(before))
         return f"{needed}, and at least {token_count(self.min_keep)}" if is_short else needed
 
-    def _least_logit(self, before: StageCandidates) -> float:
+    def _min_logit(self, before: StageCandidates) -> float:
         return float(before.candidates.max) + math.log(self.p)
 
 
 @lru_cache
 def _logarithm(p: float) -> np.float32 | None:
-    """ln p, with both as float32; None if p is 0 there."""
-    ratio = np.float32(p)
-    return np.float32(math.log(ratio)) if ratio > 0 else None
+    """Return ln p, computed from p as float32 and rounded to float32; None if p is 0 in float32."""
+    rounded_p = np.float32(p)
+    return np.float32(math.log(rounded_p)) if rounded_p > 0 else None

@@ -1,4 +1,4 @@
-"""No end-of-generation token before n tokens."""
+"""min_tokens: the text cannot end before n tokens."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class MinTokens(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="min_tokens",
-        summary="no end-of-generation token before n tokens were made",
-        formula="drop i if i ends a generation and fewer than n tokens were made",
+        summary="never end the text before n tokens are generated",
+        formula="drop i if i ends a generation and fewer than n tokens were generated",
         reference="vLLM, Aphrodite `min_tokens`",
         llama_cpp="not in llama.cpp",
         main_parameter="n",
@@ -40,7 +40,7 @@ class MinTokens(Sampler):
         is_bias=True,
     )
 
-    n: int = Field(default=0, ge=0, description="tokens before the text may end; 0 = off")
+    n: int = Field(default=0, ge=0, description="least number of tokens before the text may end; 0 = off")
 
     __slots__ = ("_ends", "_generated")
 
@@ -49,7 +49,7 @@ class MinTokens(Sampler):
         self._ends = end_tokens(need_vocabulary(context, "min_tokens.n"))
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start to count."""
+        """Set the count to 0."""
         self._generated = 0
 
     def accept(self, token: int) -> None:
@@ -57,12 +57,14 @@ class MinTokens(Sampler):
         self._generated += 1
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows of these tokens, if fewer than n tokens were generated."""
+        """Drop the end-of-generation tokens if fewer than n tokens were generated."""
         if self._generated < self.n:
             drop_ends("min_tokens", candidates, self._ends)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Count the tokens that were made and those that were dropped."""
+        """Return the number of generated tokens, and the number of dropped tokens."""
         if self._generated >= self.n:
-            return f"{token_count(self._generated)} made: the text may end"
-        return f"{self._generated:,} of {token_count(self.n)} made: {dropped_tokens(before, after, 'end token')}"
+            return f"{token_count(self._generated)} generated: the text may end"
+        return (
+            f"{self._generated:,} of {token_count(self.n)} generated: {dropped_tokens(before, after, 'end token')}"
+        )

@@ -1,6 +1,6 @@
-"""mirostat: draws so that the surprise of the tokens stays near a target.
+"""Mirostat: the surprise of the drawn tokens stays near a target.
 
-`MirostatBase` is the common part of both versions: the state, the draw and the correction.
+`MirostatBase` is the base class of both versions, with the state, the draw and the correction of mu.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from ..stages import short_number
 
 
 class MirostatBase(Selector):
-    """Cut the sorted rows, draw one, and correct mu by its surprise.
+    """Cut the sorted rows, draw one of them, and correct mu by the surprise of the drawn token.
 
-    Formula: mu <- mu - eta (-log2 p_x - tau), in bits, float32; x is the drawn token; mu begins at 2 tau.
+    Formula: mu <- mu - eta (-log2 p_x - tau), in bits, float32; x is the drawn token; mu starts at 2 tau.
     """
 
-    tau: float = Field(default=5.0, ge=0, description="the surprise to aim at, in bits")
-    eta: float = Field(default=0.1, ge=0, description="how fast mu follows")
+    tau: float = Field(default=5.0, ge=0, description="target of the surprise, in bits")
+    eta: float = Field(default=0.1, ge=0, description="learning rate of mu")
     surprise: Literal["truncated", "full"] = Field(
-        default="truncated", description="measured among the tokens left, or among all that came in (the paper)"
+        default="truncated",
+        description="compute the surprise among the tokens that are left, or among all (the paper)",
     )
 
     __slots__ = ("_mu", "_random")
 
     @property
     def mu(self) -> np.float32:
-        """The highest surprise that the next cut lets through, in bits."""
+        """The limit on the surprise of a token in the next cut, in bits."""
         return self._mu
 
     def bind(self, context: BuildContext) -> None:
@@ -42,29 +43,29 @@ class MirostatBase(Selector):
         self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
-        """Go back to the first random number and to mu = 2 tau."""
+        """Start again from the first random number and mu = 2 tau."""
         self._random.restart()
         with np.errstate(over="ignore"):  # an infinite mu cuts nothing
             self._mu = np.float32(2) * np.float32(self.tau)
 
     def cut(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted candidates, as many as mu allows."""
+        """Keep the first rows of the sorted candidates; mu determines their number."""
         raise NotImplementedError
 
     def select(self, candidates: Candidates) -> int:
         """Cut, draw one of the remaining rows, and correct mu."""
         candidates.sort_descending()
-        before = candidates.llama_cpp_probs() if self.surprise == "full" else None
+        all_probs = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
         position = self._random.discrete(candidates)
         drawn = slice(position, position + 1)
-        probability = candidates.llama_cpp_probs_at(drawn) if before is None else before[drawn]
+        probability = candidates.llama_cpp_probs_at(drawn) if all_probs is None else all_probs[drawn]
         error = surprises(probability)[0] - np.float32(self.tau)
         self._mu = self._mu - np.float32(self.eta) * error
         return int(candidates.ids[position])
 
     def trace_select(self, candidates: Candidates) -> Selection:
-        """Draw as `select` does; return the random number and mu before the draw too."""
+        """Draw as `select` does, and also return the random number and mu before the draw."""
         mu, u = self.mu, self._random.peek()
         token = self.select(candidates)
         is_drawn = candidates.llama_cpp_count > 1
@@ -73,25 +74,25 @@ class MirostatBase(Selector):
 
 
 def surprises(probs: Floats) -> Floats:
-    """Return -log2 p in bits, float32 (n,), each correctly rounded; inf for 0."""
+    """Return -log2 p in bits, float32 (n,), correctly rounded; inf where p is 0."""
     with np.errstate(divide="ignore"):
         return -np.log2(probs, dtype=np.float64).astype(np.float32)
 
 
 _INT_END = 2**31
-"""From this number on, an int of 32 bits overflows."""
+"""The least number that overflows an int of 32 bits."""
 
 
 class Mirostat(MirostatBase):
-    """Hold the surprise of the text near tau bits, by a top-k whose k follows a Zipf law.
+    """Keep the surprise of the text near tau bits, by a top-k whose k follows from a Zipf law.
 
     Formula, rows sorted from high to low, float32 (n,): s = sum t_i b_i / sum t_i^2 over the first m rows, with
     t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1, V the
     size of the vocabulary; draw x from the first k; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. If k
-    is not a number, it is 1, as where rows that `top_n_sigma` dropped are among the first m; if it exceeds the
-    row, the whole row stays. ``overflow``: what a k of 2^31 and more does, which every text brings that cannot
-    reach tau. ``all`` keeps the row, as the paper means it; ``one`` keeps the likeliest row, as the overflow of an
-    int does in llama.cpp on x86, and mu never recovers from that.
+    is NaN, it becomes 1; this happens if rows that `top_n_sigma` dropped are among the first m. If k exceeds the
+    number of rows, all rows stay. ``overflow`` decides about a k of 2^31 or more, which occurs in every text that
+    cannot reach tau: ``all`` keeps all rows, as in the paper; ``one`` keeps the most likely row, as llama.cpp does
+    on x86 when an int overflows. After that, mu never recovers.
 
     Range: tau >= 0 bits, eta >= 0, m >= 1. It selects, so it has no neutral value. Source: Basu et al. 2021.
     Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
@@ -99,7 +100,7 @@ class Mirostat(MirostatBase):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="mirostat",
-        summary="hold the surprise of the text near tau bits; draws the token",
+        summary="keep the surprise of the text near tau bits; draws the token",
         formula="k from a Zipf law and mu; draw from the top k;  mu <- mu - eta (surprise - tau)",
         reference="Basu et al. 2021, Mirostat",
         llama_cpp="equal with surprise: truncated and, once k overflows an int, overflow: one (x86)",
@@ -108,14 +109,14 @@ class Mirostat(MirostatBase):
         family="mirostat",
     )
 
-    m: int = Field(default=100, ge=1, description="how many rows the Zipf law is fitted to")
+    m: int = Field(default=100, ge=1, description="number of rows to which the Zipf law is fitted")
     overflow: Literal["all", "one"] = Field(
         default="all", description="a k of 2^31 and more keeps all tokens, or one as in llama.cpp on x86"
     )
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the k most likely rows."""
-        if candidates.masked_count and len(candidates) < self.m:  # a quotient by a probability of 0 makes k NaN
+        if candidates.masked_count and len(candidates) < self.m:  # a division by a probability of 0 makes k NaN
             candidates.truncate(1)
             return
         probs = candidates.llama_cpp_probs_at(slice(self.m)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Mirostat, the second version."""
+"""Mirostat v2: tokens whose surprise exceeds a moving limit are dropped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..candidates import Candidates
 from .mirostat import MirostatBase, surprises
 
 _MARGIN = 1e-5
-"""Relative margin of a probability in which the rounding of its surprise, float32 of at most 150 bits, counts."""
-_BELOW_ANY_BITS = -1.0
-"""Below every surprise, which is 0 bits at least."""
+"""Relative distance from the limit within which the rounding of the surprise, a float32, may decide."""
+_BELOW_ANY_SURPRISE = -1.0
+"""A number of bits that is below every surprise, since these are at least 0."""
 
 
 class MirostatV2(MirostatBase):
-    """Hold the surprise of the text near tau bits, by dropping the tokens that surprise more than mu.
+    """Keep the surprise of the text near tau bits, by dropping the tokens whose surprise exceeds mu.
 
     Formula, rows sorted from high to low, float32 (n,): keep the rows before the first with -log2 p_i > mu, at
     least one; draw x from them; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau.
@@ -28,7 +28,7 @@ class MirostatV2(MirostatBase):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="mirostat_v2",
-        summary="hold the surprise of the text near tau bits, the simpler way; draws the token",
+        summary="keep the surprise of the text near tau bits by a simpler rule; draws the token",
         formula="keep i if -log2 p_i <= mu; draw;  mu <- mu - eta (surprise - tau)",
         reference="Basu et al. 2021, Mirostat; llama.cpp `mirostat-v2`",
         llama_cpp="equal with surprise: truncated, the same seed draws the same tokens",
@@ -40,13 +40,14 @@ class MirostatV2(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the rows whose surprise is mu or less."""
-        if self.mu == np.inf:  # masked rows stay, too
+        if self.mu == np.inf:  # every row stays, masked ones included
             return
-        # Only near the edge does the rounding of the logarithm count; elsewhere the probability decides.
-        edge = 2.0 ** -max(float(self.mu), _BELOW_ANY_BITS)
-        least = edge * (1 - _MARGIN)
-        probs = candidates.llama_cpp_probs_down_to(least)
-        within = int(np.count_nonzero(probs > edge * (1 + _MARGIN)))
-        near = int(np.count_nonzero(probs >= least))
-        beyond = surprises(probs[within:near]) > self.mu
-        candidates.truncate(max(within + int(beyond.argmax()) if beyond.any() else near, 1))
+        # The rounded logarithm is needed only near the limit. Elsewhere the probability decides.
+        limit = 2.0 ** -max(float(self.mu), _BELOW_ANY_SURPRISE)
+        min_prob = limit * (1 - _MARGIN)
+        probs = candidates.llama_cpp_probs_down_to(min_prob)
+        certain_count = int(np.count_nonzero(probs > limit * (1 + _MARGIN)))
+        possible_count = int(np.count_nonzero(probs >= min_prob))
+        is_beyond = surprises(probs[certain_count:possible_count]) > self.mu
+        kept_count = certain_count + int(is_beyond.argmax()) if is_beyond.any() else possible_count
+        candidates.truncate(max(kept_count, 1))

@@ -1,4 +1,4 @@
-"""No n-gram of the text a second time."""
+"""no_repeat_ngram: no n-gram of the text is repeated."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class NoRepeatNgram(Sampler):
     """Drop the tokens that would repeat an n-gram of the prompt or the output.
 
     Formula: drop i if (t_(T-n+2), …, t_T, i) occurs in t_1 … t_T. n = 1 drops every token of the text. If every
-    candidate would be dropped, all stay. The logits, float32 (n,), and the order stay. A step costs the same at
-    any length of the text; memory grows by n ids per token.
+    candidate would be dropped, all stay. The logits, float32 (n,), and the order stay. A step takes the same time
+    at any length of the text. Memory grows by n token ids per token.
 
     Range: n >= 0 tokens; neutral at 0. Raises ``SamplingError`` for a token of the text outside the vocabulary.
     Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. Not in llama.cpp.
@@ -41,7 +41,7 @@ class NoRepeatNgram(Sampler):
         stage=Stage.DRY + 1,
     )
 
-    n: int = Field(default=0, ge=0, description="length of the n-grams in tokens; 0 = off")
+    n: int = Field(default=0, ge=0, description="length of the n-grams, in tokens; 0 = off")
 
     __slots__ = ("_followers", "_last")
 
@@ -53,14 +53,14 @@ class NoRepeatNgram(Sampler):
             self.accept(token)
 
     def accept(self, token: int) -> None:
-        """Note the n-gram that this token completes."""
-        before = self.n - 1
-        if len(self._last) == before:
+        """Store the n-gram that the token completes."""
+        context_size = self.n - 1
+        if len(self._last) == context_size:
             self._followers.setdefault(self._last, set()).add(token)
-        self._last = (*self._last, token)[-before:] if before > 0 else ()
+        self._last = (*self._last, token)[-context_size:] if context_size > 0 else ()
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the tokens that would complete an n-gram again."""
+        """Drop the tokens that would complete an n-gram of the text again."""
         followers = self._followers.get(self._last) if self.n > 0 else None
         if not followers:
             return

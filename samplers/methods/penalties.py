@@ -1,4 +1,4 @@
-"""Repeat, frequency and presence penalties over a window of past tokens."""
+"""Repeat, frequency and presence penalties on the last tokens of the text."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Counts = NDArray[np.int32]
 
 
 class _WindowCounts(NamedTuple):
-    """How often each token of the vocabulary occurs, int32 (V,)."""
+    """The number of occurrences of each token of the vocabulary in the penalty window."""
 
     window: Counts
-    """In the window."""
+    """Occurrences in the penalty window, int32 (V,)."""
     output: Counts
-    """In the part of the window that is output."""
+    """Occurrences in the part of the penalty window that is output, int32 (V,)."""
 
 
 class Penalties(Sampler):
-    """Lower the logits of the tokens in a window over the text.
+    """Lower the logits of the tokens in the penalty window: the last tokens of the text.
 
-    Formula, float32 (n,), for a token that occurs ``count`` times in the window: logit * repeat if logit <= 0,
-    else logit / repeat, once per token; then minus (count * frequency + presence). An overflow is clamped to
-    float32. The window is the last ``last_n`` tokens of prompt and output (-1: all). ``scope: output`` counts
-    frequency and presence over the output only (vLLM, Aphrodite, OpenAI), while repeat still counts both
-    (MindIE). ``penalize_newline: false`` leaves the newline token alone.
+    Formula, float32 (n,), for a token that occurs ``count`` times in the penalty window: logit * repeat if logit
+    <= 0, else logit / repeat, once per token; then minus (count * frequency + presence). An overflow is clamped to
+    float32. The penalty window is the last ``last_n`` tokens of prompt and output (-1: all). ``scope: output``
+    counts frequency and presence over the output only (vLLM, Aphrodite, OpenAI), while repeat still applies to
+    prompt and output (MindIE). ``penalize_newline: false`` exempts the newline token.
 
     Range: repeat > 0, last_n >= -1 tokens. Neutral at repeat 1, frequency 0, presence 0, or at last_n 0. Raises
     ``SamplingError`` for a token of the text outside the vocabulary, and for penalize_newline: false without a
-    vocabulary. A step costs as much as there are distinct tokens in the window, at any length of it. Source:
+    vocabulary. The time of a step is proportional to the number of distinct tokens in the penalty window. Source:
     Keskar et al. 2019 (CTRL), OpenAI's API. Equals llama.cpp's ``penalties`` with scope: all and
     penalize_newline: true.
     """
@@ -60,42 +60,45 @@ class Penalties(Sampler):
         stage=Stage.PENALTIES,
     )
 
-    repeat: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")
+    repeat: float = Field(
+        default=1.0, gt=0, description="divides positive logits, multiplies negative ones; 1 = off"
+    )
     frequency: float = Field(default=0.0, description="subtracted for each occurrence; 0 = off")
     presence: float = Field(default=0.0, description="subtracted once if the token occurs; 0 = off")
     last_n: int = Field(default=64, ge=-1, description="tokens to look back; 0 = off, -1 = all")
     scope: Literal["all", "output"] = Field(
-        default="all", description="do frequency and presence count the prompt too?"
+        default="all", description="tokens that frequency and presence count: all, or only the output"
     )
-    penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
+    penalize_newline: bool = Field(default=True, description="apply the penalties to the newline token, too")
 
     __slots__ = ("_amounts", "_counts", "_newline", "_penalized", "_prompt_count", "_stale", "_window")
 
     @property
     def is_neutral(self) -> bool:
-        """Also off when the window is empty."""
+        """True also if the penalty window is empty."""
         return super().is_neutral or self.last_n == 0
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the newline token, if it has no penalty."""
+        """Look up the newline token, if it is exempt."""
         self._newline: int | None = None
         if not self.penalize_newline:
             vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
             self._newline = vocabulary.newline
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start the window with the end of the prompt."""
+        """Fill the penalty window with the last tokens of the prompt."""
         tail = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
         self._window = deque(tail)
         self._prompt_count = len(self._window)
         self._counts: _WindowCounts | None = None
-        # What frequency and presence subtract from each token's logit, float32 (V,); but not yet for the stale.
+        # What frequency and presence subtract from each logit, float32 (V,). Entries of `_stale` tokens are
+        # outdated.
         self._amounts: Floats | None = None
         self._stale: list[int] = []
         self._penalized: Positions | None = None
 
     def accept(self, token: int) -> None:
-        """Move the window by one token."""
+        """Move the penalty window by one token."""
         if self._counts is not None:
             in_window, in_output = self._counts
             check_token("penalties", token, in_window.size)
@@ -103,13 +106,13 @@ class Penalties(Sampler):
                 self._penalized = np.append(self._penalized, token)
             in_window[token] += 1
             in_output[token] += 1
-            self._note_change(token)
+            self._mark_stale(token)
         self._window.append(token)
         if 0 <= self.last_n < len(self._window):
             self._drop(self._window.popleft())
 
     def apply(self, candidates: Candidates) -> None:
-        """Lower the logits of the tokens in the window."""
+        """Lower the logits of the tokens in the penalty window."""
         if self._counts is None or self._counts[0].size != candidates.vocab_size:
             self._counts, self._amounts, self._stale = self._count(candidates.vocab_size), None, []
         touched = self._touched(candidates, self._counts.window)
@@ -120,7 +123,7 @@ class Penalties(Sampler):
             if self.repeat != 1:
                 repeat = np.float32(self.repeat)
                 multiplied, divided = old * repeat, old / repeat
-                # The lower of both is the same, in less than half the time.
+                # The minimum of both gives the same result in less than half the time.
                 is_lower = 1 < repeat < np.inf
                 new = np.minimum(multiplied, divided) if is_lower else np.where(old <= 0, multiplied, divided)
             if self.frequency or self.presence:
@@ -132,7 +135,7 @@ class Penalties(Sampler):
         return logit_changes(before, after)
 
     def _touched(self, candidates: Candidates, in_window: Counts) -> Positions:
-        """Return the positions of the rows with a penalty, in any order. Those of a whole row are kept."""
+        """Return the positions of the rows with a penalty, in any order. Those of a full vocabulary are cached."""
         if not candidates.is_full_vocabulary:
             touched = candidates.positions_where(in_window)
         elif self._penalized is None:
@@ -142,22 +145,23 @@ class Penalties(Sampler):
         return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
 
     def _subtracted(self, counts: _WindowCounts) -> Floats:
-        """What frequency and presence subtract from each token's logit, float32 (V,); kept between the tokens."""
-        of_interest = counts.window if self.scope == "all" else counts.output
+        """Return what frequency and presence subtract from each token's logit, float32 (V,).
+
+        The array is cached.
+        """
+        counted = counts.window if self.scope == "all" else counts.output
         frequency, presence = np.float32(self.frequency), np.float32(self.presence)
         if self._amounts is None:
-            self._amounts = (
-                of_interest.astype(np.float32) * frequency + (of_interest > 0).astype(np.float32) * presence
-            )
+            self._amounts = counted.astype(np.float32) * frequency + (counted > 0).astype(np.float32) * presence
         else:
             for token in self._stale:
-                count = of_interest[token]
+                count = counted[token]
                 self._amounts[token] = np.float32(count) * frequency + (count > 0) * presence
         self._stale.clear()
         return self._amounts
 
     def _count(self, size: int) -> _WindowCounts:
-        """Count the tokens of the window for a vocabulary of this size."""
+        """Count the tokens of the penalty window, for a vocabulary of ``size`` tokens."""
         check_tokens("penalties", self._window, size)
         window = np.array(self._window, dtype=np.int64)
         in_window = np.bincount(window, minlength=size)
@@ -165,7 +169,7 @@ class Penalties(Sampler):
         return _WindowCounts(in_window.astype(np.int32), in_output.astype(np.int32))
 
     def _drop(self, token: int) -> None:
-        """Take the oldest token of the window out of the counts."""
+        """Subtract the oldest token of the penalty window from the counts."""
         from_prompt = self._prompt_count > 0
         self._prompt_count -= from_prompt
         if self._counts is not None:
@@ -174,9 +178,9 @@ class Penalties(Sampler):
             if self._penalized is not None and not in_window[token]:
                 self._penalized = self._penalized[self._penalized != token]
             in_output[token] -= not from_prompt
-            self._note_change(token)
+            self._mark_stale(token)
 
-    def _note_change(self, token: int) -> None:
-        """What is subtracted from this token's logit is computed again when it is needed."""
+    def _mark_stale(self, token: int) -> None:
+        """Mark what is subtracted from the token's logit as outdated."""
         if self._amounts is not None:
             self._stale.append(token)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Quadratic(Sampler):
-    """Bend the logits along a parabola: the likeliest tokens come closer together, the others fall behind.
+    """Bend the logits along a parabola: likely tokens get closer together, unlikely tokens get less likely.
 
     Formula: max - k * factor * d^2 + s * factor * d^3, with d = logit - max <= 0, k = (3 - curve) / 2, s = (curve
     - 1) / 2; computed in float64, stored as float32 (n,), an overflow clamped. curve 1 gives a plain parabola.
-    Above curve 3, tokens near the likeliest one may overtake it.
+    Above curve 3, tokens near the most likely one may overtake it.
 
     Range: factor >= 0, curve >= 1; neutral at factor 0. Source: Kalomaze 2024, quadratic sampling;
     text-generation-webui, KoboldCpp and Aphrodite agree on it. Not in llama.cpp.
@@ -40,8 +40,10 @@ class Quadratic(Sampler):
         stage=Stage.XTC + 1,
     )
 
-    factor: float = Field(default=0.0, ge=0, description="f: how strongly; 0 = off")
-    curve: float = Field(default=1.0, ge=1, description="c: 1 = parabola, up to 3 steeper below")
+    factor: float = Field(default=0.0, ge=0, description="strength, f in the formula; 0 = off")
+    curve: float = Field(
+        default=1.0, ge=1, description="c in the formula; 1 = parabola, above 1 = steeper for unlikely tokens"
+    )
 
     def apply(self, candidates: Candidates) -> None:
         """Replace the logits by the bent ones."""
@@ -55,13 +57,13 @@ class Quadratic(Sampler):
         candidates.set_logits(clamp_to_finite(bent, old), monotone=self.curve <= 3)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say how far the second token lies below the first."""
+        """Return the distance between the two highest logits, before and after."""
         if len(before) == 1:
             return "one token: nothing to bend"
         return f"the second is {short_number(_gap(after))} below the first, it was {short_number(_gap(before))}"
 
 
 def _gap(stage: StageCandidates) -> float:
-    """How far the second highest logit lies below the highest."""
+    """Return the difference between the two highest logits."""
     first, second = stage.logits[stage.candidates.top_positions(2)].tolist()
     return first - second

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class RepetitionPenalty(Sampler):
-    """Lower the logits of tokens of the text, the more the nearer to its end they occur.
+    """Lower the logits of tokens that occur in the text; with a slope, recent tokens more than older ones.
 
     Formula, float32 (n,): logit * r if logit <= 0, else logit / r, once per token. Without a slope r = penalty.
     With range n > 0 and slope s > 0, a token whose last occurrence is d tokens from the end (0: the last token)
     has x = 2 (n - 1 - d) / (n - 1) - 1, y = s x / (1 + |x| (s - 1)), r = 1 + (y + 1) / 2 * (penalty - 1): a
     sigmoid from 1 at the far end of the range to ``penalty`` at the near one. Range 1 has no far end, so
     r = penalty. ``shape: halves`` is KoboldCpp's: r = penalty for d < n - floor(n / 2), else
-    r = 1 + (penalty - 1) s. It is flat for s > 1 and for penalty < 1. Tokens beyond the range do not change. The
-    text is prompt and output. An overflow is clamped to float32.
+    r = 1 + (penalty - 1) s. It has no slope for s > 1 and for penalty < 1. Tokens beyond the range do not change.
+    The text is prompt and output. An overflow is clamped to float32.
 
     Range: penalty > 0, range >= 0 tokens, slope >= 0; neutral at penalty 1. Raises ``SamplingError`` for a token
     of the text outside the vocabulary. Source: Keskar et al. 2019 (CTRL); Clover Edition and KoboldAI for range
-    and slope; KoboldCpp's gpttype_adapter.cpp (``sample_rep_pen``) for halves, except that KoboldCpp also takes
-    token 0 for seen while the text is shorter than the range. With slope 0 it equals llama.cpp's ``penalties``
-    with repeat: penalty.
+    and slope; KoboldCpp's gpttype_adapter.cpp (``sample_rep_pen``) for halves, except that
+    KoboldCpp also counts token 0 as seen while the text is shorter than the range. With slope 0 it equals
+    llama.cpp's ``penalties`` with repeat: penalty.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -41,7 +41,7 @@ class RepetitionPenalty(Sampler):
         summary="KoboldAI's penalty on past tokens, sloping with their distance",
         formula="l > 0: l / r, else l * r;  r = 1 + (y + 1) / 2 * (penalty - 1), y a sigmoid of the distance",
         reference="Keskar et al. 2019, CTRL; KoboldAI wiki, Repetition penalty",
-        llama_cpp="with slope 0 it is llama.cpp's `penalties` with repeat: penalty, last_n: range (0 is -1 there)",
+        llama_cpp="with slope 0: `penalties` with repeat: penalty and last_n: range (-1 for range 0)",
         main_parameter="penalty",
         example=1.1,
         off_values={"penalty": 1.0},
@@ -49,11 +49,13 @@ class RepetitionPenalty(Sampler):
         stage=Stage.PENALTIES - 2,
     )
 
-    penalty: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")
+    penalty: float = Field(
+        default=1.0, gt=0, description="divides positive logits, multiplies negative ones; 1 = off"
+    )
     range: int = Field(default=0, ge=0, description="tokens to look back; 0 = all")
-    slope: float = Field(default=0.0, ge=0, description="steepness over the range; 0, or range 0 = flat")
+    slope: float = Field(default=0.0, ge=0, description="steepness over the range; no slope if this or range is 0")
     shape: Literal["sigmoid", "halves"] = Field(
-        default="sigmoid", description="of the slope: KoboldAI's curve, or KoboldCpp's step in the middle"
+        default="sigmoid", description="shape of the slope: KoboldAI's sigmoid, or KoboldCpp's step in the middle"
     )
 
     __slots__ = ("_last_positions",)
@@ -75,7 +77,7 @@ class RepetitionPenalty(Sampler):
             return
         old = candidates.logits[touched]
         factor = self._factor(count - 1 - positions[candidates.tokens(touched)])
-        # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
+        # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             candidates.set_logits_at(touched, np.where(old <= 0, old * factor, old / factor))
 
@@ -95,7 +97,7 @@ class RepetitionPenalty(Sampler):
         return factor
 
     def _factor_by_halves(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return r for each distance from the end, in tokens, as KoboldCpp computes it: float32 (n,)."""
+        """Return r of ``shape: halves`` for each distance from the end, in tokens: float32 (n,)."""
         penalty, slope, one = np.float32(self.penalty), np.float32(self.slope), np.float32(1)
         has_slope = penalty > 1 and 0 < slope <= 1
         reduced = one + (penalty - one) * slope if has_slope else penalty

@@ -21,8 +21,9 @@ class Skew(Sampler):
 
     Formula: logit_i = ln p_i', p_i' = c_i^k - c_(i-1)^k, c_i = p_1 + … + p_i, k = e^skew; computed in float64,
     stored as float32 (n,), in nats. Above 0 mass moves to later tokens, below 0 to earlier ones. ``order:
-    vocabulary`` runs by token id (Aphrodite); ``order: probability`` runs from the likeliest down, so skew > 0
-    favours the less likely (exllamav2, which skews the random number instead). A token whose p' is 0 is dropped.
+    vocabulary`` runs by token id (Aphrodite); ``order: probability`` runs from the most likely token down, so
+    skew > 0 favors less likely tokens (exllamav2, which skews the random number instead). A token whose p' is 0 is
+    dropped.
 
     Range: -20..20; neutral at 0. Source: Aphrodite and exllamav2. Not in llama.cpp.
     """
@@ -39,9 +40,14 @@ class Skew(Sampler):
         stage=Stage.TEMPERATURE + 2,
     )
 
-    skew: float = Field(default=0.0, ge=-20, le=20, description="0 = off; > 0 towards later tokens")
+    skew: float = Field(
+        default=0.0,
+        ge=-20,
+        le=20,
+        description="amount; above 0 favors later tokens, below 0 earlier ones; 0 = off",
+    )
     order: Literal["vocabulary", "probability"] = Field(
-        default="vocabulary", description="along which order the sum runs"
+        default="vocabulary", description="order of the tokens: by id, or by falling probability"
     )
 
     def apply(self, candidates: Candidates) -> None:
@@ -62,9 +68,9 @@ class Skew(Sampler):
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which power was taken, and where the mass went."""
+        """Return the power, and the tokens that gained probability."""
         if self.order == "vocabulary":
             goal = "higher ids" if self.skew > 0 else "lower ids"
         else:
-            goal = "less likely tokens" if self.skew > 0 else "likelier tokens"
-        return f"power {short_number(math.exp(self.skew))} = e^{short_number(self.skew)}, towards {goal}"
+            goal = "less likely tokens" if self.skew > 0 else "more likely tokens"
+        return f"power {short_number(math.exp(self.skew))} = e^{short_number(self.skew)}, toward {goal}"

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 class Temperature(Sampler):
     """Divide the logits by a temperature: below 1 the distribution gets sharper, above 1 flatter.
 
-    Formula: logit_i / t, float32 (n,). t = 0, or a t so small that the quotient overflows, keeps only the
-    likeliest token (of equal ones the first).
+    Formula: logit_i / t, float32 (n,). t = 0, or a t so small that the quotient overflows, keeps only the most
+    likely token (of equal ones the first).
 
     Range: t >= 0; neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals llama.cpp's ``temp``. At
-    t = 0 llama.cpp sets the other rows to -inf; here they are dropped, and count as those of `top_n_sigma` do.
+    t = 0 llama.cpp sets the other rows to -inf; here they are dropped, and later steps count them like rows that
+    `top_n_sigma` dropped.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -32,7 +33,7 @@ class Temperature(Sampler):
         summary="sharpen (< 1) or flatten (> 1) the distribution",
         formula="logit_i / t;  t = 0: only the most likely token is kept",
         reference="Ackley, Hinton & Sejnowski 1985, A Learning Algorithm for Boltzmann Machines",
-        llama_cpp="equal; at t = 0 the others are dropped, and later steps still count them",
+        llama_cpp="equal; at t = 0 the other tokens are dropped, and later steps still count them",
         main_parameter="t",
         off_values={"t": 1.0},
         aliases=("temp",),
@@ -44,18 +45,18 @@ class Temperature(Sampler):
     t: float = Field(default=0.8, ge=0, description="temperature; 0 = the most likely token")
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits, or keep the likeliest row at t = 0."""
+        """Divide the logits, or keep only the most likely row at t = 0."""
         divide(candidates, as_float32(self.t))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say by what the logits were divided."""
+        """Return the divisor of the logits."""
         return division_note(self.t, before, after)
 
 
 def divide(candidates: Candidates, t: np.float32) -> None:
-    """Divide the logits by ``t``; if a quotient is not finite, keep the likeliest token only."""
+    """Divide the logits by ``t``. If a quotient is not finite, keep only the most likely token."""
     if t > 0:
-        highest = candidates.max / t  # the highest quotient: rounding keeps the order
+        highest = candidates.max / t  # the highest quotient, since rounding keeps the order
         if math.isfinite(highest):
             scaled = np.divide(candidates.logits, t, dtype=np.float32)
             candidates.set_logits(scaled, monotone=True, highest=highest)
@@ -64,6 +65,6 @@ def divide(candidates: Candidates, t: np.float32) -> None:
 
 
 def division_note(t: float, before: StageCandidates, after: StageCandidates) -> str:
-    """The note on `divide`."""
+    """Return the note on a call of `divide`."""
     is_cut = len(after) < len(before)
-    return f"t {short_number(t)}: the likeliest token alone" if is_cut else f"logits / {short_number(t)}"
+    return f"t {short_number(t)}: only the most likely token" if is_cut else f"logits / {short_number(t)}"

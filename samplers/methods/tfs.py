@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 _FLAT_SUM = 1e-6
-"""Below this sum of second differences KoboldCpp takes a distribution for flat, and gives each the same weight."""
+"""If the sum of second differences is below this, KoboldCpp treats all of them as equal."""
 
 
 class Tfs(Sampler):
     """Cut the tail where the curve of the sorted probabilities stops bending.
 
     Formula, with probabilities from high to low, (n,): d_i = |p_i - 2 p_(i+1) + p_(i+2)|, divided by their sum;
-    c_i is their running sum, float64. ``pad: true``: the values 0, c_1, …, c_(n-2), 1 belong to the tokens, and
-    tokens above z are dropped; the first stays, the last never does (KoboldAI, text-generation-webui, Aphrodite).
-    ``pad: false``: the tokens before the first c_i > z with i > 1 stay, and all if there is none, as with up to
-    three tokens (KoboldCpp, llama.cpp until 2024). The rows end up from high to low; one or two rows keep their
-    order.
+    c_i is their running sum, float64. ``pad: true``: the tokens get the values 0, c_1, …, c_(n-2), 1, and tokens
+    with a value above z are dropped. The first token stays, the last never does (KoboldAI, text-generation-webui,
+    Aphrodite). ``pad: false``: the tokens before the first c_i > z with i > 1 stay. If there is none, as with up
+    to three tokens, all stay (KoboldCpp, llama.cpp until 2024). Afterwards the rows are sorted from high to low;
+    one or two rows keep their order.
 
     Range: z 0..1; neutral at 1. Source: Bricken 2019. Not in llama.cpp since 2024.
     """
@@ -37,7 +37,7 @@ class Tfs(Sampler):
         summary="cut the tail where the sorted probabilities stop bending",
         formula="keep i if sum_{j<i} |p''_j| / sum |p''| <= z  (p sorted, p'' second differences)",
         reference="Bricken 2019, Tail Free Sampling; KoboldAI",
-        llama_cpp="not in llama.cpp since 2024; pad: false is what it and KoboldCpp do",
+        llama_cpp="not in llama.cpp since 2024; before, it equaled pad: false, as KoboldCpp does",
         main_parameter="z",
         example=0.95,
         off_values={"z": 1.0},
@@ -47,10 +47,12 @@ class Tfs(Sampler):
     )
 
     z: float = Field(default=1.0, ge=0, le=1, description="share of the curvature to keep; 1 = off")
-    pad: bool = Field(default=True, description="true: KoboldAI's count; false: KoboldCpp's, one token fewer")
+    pad: bool = Field(
+        default=True, description="true: KoboldAI's rule; false: KoboldCpp's rule, which keeps one token fewer"
+    )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the head of the sorted distribution."""
+        """Keep the first rows of the sorted distribution."""
         size = len(candidates)
         if self.z >= 1 or size == 1 or (size == 2 and not self.pad):
             return
@@ -60,19 +62,19 @@ class Tfs(Sampler):
         candidates.truncate(max(self._padded(bends) if self.pad else self._unpadded(bends), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which mass was kept."""
+        """Return the probability mass that was kept."""
         return mass_at(before, after)
 
     def _padded(self, bends: NDArray[np.float64]) -> int:
-        """How many rows stay with a 0 before the running sums and a 1 behind them."""
+        """Return the number of rows that stay if a 0 precedes the running sums and a 1 follows them."""
         total = bends.sum()
-        if not total:  # no bend at all: every token but the last has 0
+        if not total:  # without any bend, every token except the last has the value 0
             return bends.size + 1
         return 1 + int(np.count_nonzero(bends.cumsum() / total <= self.z))
 
     def _unpadded(self, bends: NDArray[np.float64]) -> int:
-        """How many rows stay with the running sums alone."""
+        """Return the number of rows that stay with the running sums alone."""
         total = bends.sum()
         shares = bends / total if total > _FLAT_SUM else np.full(bends.size, 1 / bends.size)
-        beyond = shares.cumsum()[1:] > self.z  # the first token stays in any case
+        beyond = shares.cumsum()[1:] > self.z  # the first token always stays
         return 1 + int(beyond.argmax()) if beyond.any() else bends.size + 2

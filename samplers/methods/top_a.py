@@ -1,4 +1,4 @@
-"""Top-a: a least probability relative to the square of the highest one."""
+"""Top-a: a lowest probability relative to the square of the highest one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class TopA(Sampler):
     """Keep the tokens whose probability is at least a times the square of the highest one.
 
-    Formula: keep i if p_i >= a * p_max^2, float32 (n,), and always the likeliest. Many tokens are dropped where
-    the model is certain, few where it is not. The order stays.
+    Formula: keep i if p_i >= a * p_max^2, float32 (n,), and always the most likely token. Many tokens are dropped
+    if the model is certain, few if it is not. The order stays.
 
     Range: a >= 0; neutral at 0. Source: BlinkDL's RWKV-LM; KoboldAI, text-generation-webui, KoboldCpp and
     Aphrodite agree on it. Not in llama.cpp.
@@ -38,7 +38,7 @@ class TopA(Sampler):
         keeps_top_token=True,
     )
 
-    a: float = Field(default=0.0, ge=0, description="factor of the squared best probability; 0 = off")
+    a: float = Field(default=0.0, ge=0, description="factor of the squared highest probability; 0 = off")
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows below the threshold."""
@@ -48,7 +48,7 @@ class TopA(Sampler):
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which probability was needed."""
+        """Return the probability that a token needed."""
         best = before.highest_probability
         needed = f"p >= {short_number(self.a * best * best)} = {short_number(self.a)} x {short_number(best)}^2"
-        return f"{needed}: none, the likeliest stays" if self.a * best > 1 else needed
+        return f"{needed}: none, the most likely stays" if self.a * best > 1 else needed

@@ -1,4 +1,4 @@
-"""Top-h: a part of the entropy."""
+"""Top-h: the most likely tokens up to a part of the entropy."""
 
 from typing import ClassVar
 
@@ -12,11 +12,11 @@ from ..stages import StageCandidates, short_number
 
 
 class TopH(Sampler):
-    """Keep the likeliest tokens while their part of the entropy stays within h of the total.
+    """Keep the most likely tokens while their part of the entropy does not exceed h of the total.
 
-    Formula, over the ``top_n`` likeliest tokens (0: all), with probabilities that sum to 1, sorted from high to
-    low: keep the largest n with sum_{i<=n} -p_i ln p_i <= h * H, at least 1; float64 (n,), H in nats. The rows
-    end up from high to low.
+    Formula, over the ``top_n`` most likely tokens (0: all), with probabilities that sum to 1, sorted from high to
+    low: keep the largest n with sum_{i<=n} -p_i ln p_i <= h * H, at least 1; float64 (n,), H in nats.
+    Afterwards the rows are sorted from high to low.
 
     Range: h 0..1, top_n >= 0 tokens; neutral at h = 0, which is off. Source: Baghaei Potraghloo et al. 2025,
     Top-H Decoding, as transformers implements it with top_n 100. Not in llama.cpp.
@@ -24,7 +24,7 @@ class TopH(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_h",
-        summary="keep tokens while their entropy stays within h of the whole",
+        summary="keep the most likely tokens up to h of the entropy",
         formula="keep the largest n with sum_{i<=n} -p_(i) ln p_(i) <= h * H",
         reference="Baghaei Potraghloo et al. 2025, Top-H Decoding; transformers `TopHLogitsWarper`",
         llama_cpp="not in llama.cpp",
@@ -36,10 +36,10 @@ class TopH(Sampler):
     )
 
     h: float = Field(default=0.0, ge=0, le=1, description="share of the entropy to keep; 0 = off")
-    top_n: int = Field(default=100, ge=0, description="look at this many tokens only; 0 = all")
+    top_n: int = Field(default=100, ge=0, description="number of most likely tokens to consider; 0 = all")
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the head of the sorted distribution."""
+        """Keep the first rows of the sorted distribution."""
         if not self.h:
             return
         if self.top_n:
@@ -52,12 +52,12 @@ class TopH(Sampler):
         candidates.truncate(max(int(cumulative.searchsorted(self.h * cumulative[-1], "right")), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which part of the entropy was kept."""
-        head = before.top(self.top_n) if self.top_n else before
-        kept = float(np.add.reduce(entropy_terms(head.probs_of(after.logits))))
-        limit = self.h * head.entropy
+        """Return the part of the entropy that was kept."""
+        considered = before.top(self.top_n) if self.top_n else before
+        kept = float(np.add.reduce(entropy_terms(considered.probs_of(after.logits))))
+        limit = self.h * considered.entropy
         is_within = kept <= limit or len(after) > 1
-        parts = f"{short_number(limit)} = {short_number(self.h)} x {short_number(head.entropy)}"
+        parts = f"{short_number(limit)} = {short_number(self.h)} x {short_number(considered.entropy)}"
         if is_within:
             return f"entropy {short_number(kept)} <= {parts} nats"
-        return f"entropy {short_number(kept)} > {parts} nats: the likeliest stays"
+        return f"entropy {short_number(kept)} > {parts} nats: the most likely stays"

@@ -1,4 +1,4 @@
-"""Top-k: a number of tokens."""
+"""Top-k: a fixed number of the most likely tokens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class TopK(Sampler):
-    """Keep the k likeliest tokens, from high to low.
+    """Keep the k most likely tokens, from high to low.
 
-    Formula: keep i if rank(logit_i) <= k, over float32 (n,). Exactly k rows stay, or all if there are fewer; of
-    equal logits the earlier ones.
+    Formula: keep i if rank(logit_i) <= k, over float32 (n,). Exactly k rows stay, or all if there are fewer. Of
+    equal logits the earlier row stays.
 
     Range: k >= -1 tokens; neutral at 0 and -1. Source: Fan, Lewis & Dauphin 2018. Equals llama.cpp's ``top_k``,
-    except for equal logits at the edge, of which llama.cpp's partial sort keeps any.
+    except that of equal logits at the limit, llama.cpp's partial sort may keep any.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -36,11 +36,11 @@ class TopK(Sampler):
         keeps_top_token=True,
     )
 
-    k: int = Field(default=40, ge=-1, description="how many tokens to keep; 0 or -1 = off")
+    k: int = Field(default=40, ge=-1, description="number of tokens to keep; 0 or -1 = off")
 
     @property
     def is_neutral(self) -> bool:
-        """Off at 0, and at -1, as some systems write it."""
+        """True for 0, and for -1, which some programs use to switch top-k off."""
         return self.k <= 0
 
     def apply(self, candidates: Candidates) -> None:
@@ -49,5 +49,5 @@ class TopK(Sampler):
             candidates.keep_top_rows(self.k)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which mass was kept."""
+        """Return the probability mass that was kept."""
         return mass_at(before, after)

@@ -1,4 +1,4 @@
-"""Top-n-sigma: a distance from the highest logit."""
+"""Top-n-sigma: a greatest distance from the highest logit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TopNSigma(Sampler):
     """Keep the logits within n standard deviations of the highest one.
 
     Formula: keep i if logit_i >= max - n * sigma, float32 (n,); sigma is the population standard deviation of the
-    finite logits among the candidates. The order stays. A temperature before it does not change which tokens stay.
-    llama.cpp sets the other logits to -inf, so its later samplers still count these rows: xtc draws a random
-    number for them, they are part of dynatemp's n, mirostat keeps one token if they are among its first m, and
-    they fill up a k or a min_keep. ``dropped: counted`` counts them too, until a step like top_p or min_p drops
-    them; ``erased`` never counts them (the paper).
+    finite logits among the candidates. The order stays. A preceding temperature does not change which tokens stay.
+    llama.cpp sets the other logits to -inf, so that its later samplers still count these rows: xtc draws a random
+    number for them, dynatemp includes them in n, mirostat keeps one token if they are among the first m, and top_k
+    and min_keep count them. With ``dropped: counted``, later steps here count them, too, until a step like top_p
+    or min_p drops them. With ``erased``, as in the paper, no step counts them.
 
     Range: n >= -1; neutral at 0 and below. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma`` with
     dropped: counted.
@@ -32,7 +32,7 @@ class TopNSigma(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_n_sigma",
-        summary="keep logits within n standard deviations of the best",
+        summary="keep logits within n standard deviations of the highest",
         formula="keep i if logit_i >= max - n * sigma",
         reference="Tang et al. 2024, Top-n-sigma: Not All Logits Are You Need",
         llama_cpp="equal with dropped: counted",
@@ -44,14 +44,14 @@ class TopNSigma(Sampler):
         keeps_top_token=True,
     )
 
-    n: float = Field(default=0.0, ge=-1, description="how many standard deviations; 0 or -1 = off")
+    n: float = Field(default=0.0, ge=-1, description="number of standard deviations; 0 or -1 = off")
     dropped: Literal["counted", "erased"] = Field(
-        default="counted", description="do later steps that count rows count the dropped ones?"
+        default="counted", description="whether later steps that count tokens count the dropped ones"
     )
 
     @property
     def is_neutral(self) -> bool:
-        """Off at 0 and below."""
+        """True for 0 and below."""
         return self.n <= 0
 
     def apply(self, candidates: Candidates) -> None:
@@ -60,7 +60,7 @@ class TopNSigma(Sampler):
             return
         logits = candidates.logits
         finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
-        # llama.cpp sums in float32 from the first row to the last, and adds squares in double precision.
+        # llama.cpp sums in float32 from the first row to the last, and squares in double precision.
         count = np.float32(finite.size)
         mean = sequential_sum(finite) / count
         sigma = np.sqrt(sequential_sum_of_squares(finite - mean) / count)
@@ -74,7 +74,7 @@ class TopNSigma(Sampler):
                 candidates.filter_rows(is_kept)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which logit was needed."""
+        """Return the logit that a token needed."""
         if len(before) <= 1:
             return "one token: nothing to compare"
         highest = float(before.candidates.max)

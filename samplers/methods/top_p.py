@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 _FEW_ROWS, _MANY_ROWS = 64, 256
-"""How many rows are sorted first, and then; most distributions reach p within them (measured)."""
-_LIKELY = 0.15
-"""If a token is so likely, most distributions reach p within the few rows (measured)."""
+"""Numbers of rows to sort at the first and second try. Most distributions reach p within them (measured)."""
+_MIN_TOP_PROB_FOR_FEW_ROWS = 0.15
+"""If the highest probability exceeds this, most distributions reach p within the few rows (measured)."""
 _EVERY_ROW = 2**31
-"""More rows than there can be: what is kept if all of them fall short of p."""
+"""A count above every number of rows, which keeps all rows: their total does not reach p."""
 
 
 class TopP(Sampler):
-    """Keep the likeliest tokens until their mass reaches p, from high to low.
+    """Keep the most likely tokens until their total probability reaches p, from high to low.
 
     Formula, with probabilities from high to low and c_n = p_1 + … + p_n, float32 (n,): ``include`` keeps the
     first n rows with the smallest n for which c_n >= p (llama.cpp, KoboldCpp, transformers, KoboldAI's PyTorch
-    code); ``exclude`` with the largest n for which c_n <= p, at least 1 (KoboldAI's wiki and its JAX code,
+    code); ``exclude`` with the greatest n for which c_n <= p, at least 1 (KoboldAI's wiki and its JAX code,
     exllamav3). At least ``min_keep`` rows stay.
 
     Range: p 0..1, min_keep >= 1; neutral at p = 1. Source: Holtzman et al. 2020. ``include`` equals llama.cpp's
@@ -39,7 +39,7 @@ class TopP(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="top_p",
-        summary="keep the most likely tokens until their mass reaches p",
+        summary="keep the most likely tokens until their total probability reaches p",
         formula="keep the smallest n with p_(1) + … + p_(n) >= p  (boundary include)",
         reference="Holtzman et al. 2020, The Curious Case of Neural Text Degeneration",
         llama_cpp="equal with boundary: include",
@@ -50,54 +50,57 @@ class TopP(Sampler):
         keeps_top_token=True,
     )
 
-    p: float = Field(default=0.95, ge=0, le=1, description="mass to keep; 1 = off")
+    p: float = Field(default=0.95, ge=0, le=1, description="probability to keep; 1 = off")
     min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
     boundary: Literal["include", "exclude"] = Field(
-        default="include", description="is the token that crosses p kept?"
+        default="include", description="whether the token that crosses p is kept"
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Keep the head of the sorted distribution."""
-        mass = float(as_float32(self.p))
-        if mass >= 1:
+        """Keep the first rows of the sorted distribution."""
+        p = float(as_float32(self.p))
+        if p >= 1:
             return
         if candidates.is_ordered:
-            crossing = candidates.certain_position(mass)
+            crossing = candidates.certain_position(p)
             count = self._count(candidates.llama_cpp_probs()) if crossing is None else self._count_at(crossing)
             candidates.truncate(count)
             return
-        for head in self._heads(candidates):
-            count = self._count(candidates.llama_cpp_probs_at(head))
-            # A head that is kept whole may fall short of the mass; then a longer one is needed.
-            if count < head.size:
+        for positions in self._top_positions(candidates):
+            count = self._count(candidates.llama_cpp_probs_at(positions))
+            # If all of these rows are kept, their total may be below p, and more rows are needed.
+            if count < positions.size:
                 break
-        candidates.select_rows(head[:count], is_ordered=True)
+        candidates.select_rows(positions[:count], is_ordered=True)
         if candidates.masked_count:
             candidates.truncate(count)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which mass was kept."""
+        """Return the probability mass that was kept."""
         return mass_at(before, after)
 
-    def _heads(self, candidates: Candidates) -> Iterator[Positions]:
-        """Yield positions from high to low: of more and more rows, the last time of all."""
+    def _top_positions(self, candidates: Candidates) -> Iterator[Positions]:
+        """Yield the positions of the highest rows, from high to low:
+
+        of more rows each time, and finally of all.
+        """
         size = len(candidates)
         highest = candidates.llama_cpp_highest_prob()
-        if size > _FEW_ROWS and highest > _LIKELY:
+        if size > _FEW_ROWS and highest > _MIN_TOP_PROB_FOR_FEW_ROWS:
             yield candidates.top_positions(_FEW_ROWS)
-        # If even the highest probability shows that the rows cannot reach p, they are not tried.
+        # This try is skipped if the rows cannot reach p even if all had the highest probability.
         if size > _MANY_ROWS and _MANY_ROWS * highest > self.p:
             yield candidates.top_positions(_MANY_ROWS)
-        # Rows with at most half of the mass that may be missing, all together, are never needed.
-        least = candidates.max + np.float32(math.log((1 - self.p) / (2 * size) / highest))
-        above = (candidates.logits > least).nonzero()[0]
+        # Rows whose total is at most half of 1 - p are never needed to reach p.
+        min_logit = candidates.max + np.float32(math.log((1 - self.p) / (2 * size) / highest))
+        above = (candidates.logits > min_logit).nonzero()[0]
         if above.size < size:
             yield above[descending(candidates.logits[above])]
         yield descending(candidates.logits)
 
-    def _count(self, head: Floats) -> int:
-        """Return how many rows to keep, given their probabilities from high to low."""
-        mass = np.add.accumulate(head)
+    def _count(self, probs: Floats) -> int:
+        """Return the number of rows to keep, given the probabilities of the highest rows from high to low."""
+        mass = np.add.accumulate(probs)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         crossing = int(mass.searchsorted(as_float32(self.p), side))
         if crossing == mass.size:
@@ -105,5 +108,5 @@ class TopP(Sampler):
         return self._count_at(crossing)
 
     def _count_at(self, crossing: int) -> int:
-        """Return how many rows to keep if the mass crosses p at this position."""
+        """Return the number of rows to keep if the running sum crosses p at the position ``crossing``."""
         return max(crossing + (self.boundary == "include"), self.min_keep)

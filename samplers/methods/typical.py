@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from ..stages import StageCandidates
 
 _FIRST_SORTED_ROWS = 256
-"""How many rows are sorted by their distance first; most distributions reach p within them (measured)."""
+"""Number of rows to sort at the first try. Most distributions reach p within them (measured)."""
 _GROWTH = 16
-"""By what factor that number grows if they do not."""
+"""Factor by which the number of sorted rows grows if they do not reach p."""
 
 
 class Typical(Sampler):
-    """Keep the tokens whose surprise is nearest to the entropy, until their mass exceeds p.
+    """Keep the tokens whose surprise is nearest to the entropy, until their total probability exceeds p.
 
     Formula: H = -sum p_i ln p_i, in nats; sort by |-ln p_i - H| from low to high; c_n = p_(1) + … + p_(n),
     float32 (n,). ``include`` keeps the first n rows with the smallest n for which c_n > p (llama.cpp, KoboldAI,
-    transformers); ``exclude`` with the largest n for which c_n < p, at least 1 (Aphrodite). At least ``min_keep``
-    rows stay, in that order.
+    transformers); ``exclude`` with the greatest n for which c_n < p, at least 1 (Aphrodite). At least ``min_keep``
+    rows stay, sorted by this distance.
 
     Range: p 0..1, min_keep >= 1; neutral at p = 1. Source: Meister et al. 2022. ``include`` equals llama.cpp's
     ``typical``, except where a probability is 0 in float32, as after llama.cpp's top_n_sigma: 0 ln 0 is 0 here
-    and NaN in llama.cpp, which then keeps rows by chance.
+    and NaN in llama.cpp, which then keeps arbitrary rows.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -39,7 +39,7 @@ class Typical(Sampler):
         summary="keep the tokens about as surprising as the distribution expects",
         formula="sort by |-ln p_i - H|; keep the smallest n with mass > p  (boundary include)",
         reference="Meister, Pimentel, Wiher & Cotterell 2022, Locally Typical Sampling",
-        llama_cpp="equal with boundary: include; 0 ln 0 is 0, not NaN; equal scores keep the likelier first",
+        llama_cpp="equal with boundary: include; 0 ln 0 is 0, not NaN; at equal distances the more likely first",
         main_parameter="p",
         example=0.9,
         off_values={"p": 1.0},
@@ -47,10 +47,10 @@ class Typical(Sampler):
         stage=Stage.TYPICAL,
     )
 
-    p: float = Field(default=1.0, ge=0, le=1, description="mass to keep; 1 = off")
+    p: float = Field(default=1.0, ge=0, le=1, description="probability to keep; 1 = off")
     min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
     boundary: Literal["include", "exclude"] = Field(
-        default="include", description="is the token that crosses p kept?"
+        default="include", description="whether the token that crosses p is kept"
     )
 
     def apply(self, candidates: Candidates) -> None:
@@ -62,23 +62,23 @@ class Typical(Sampler):
         logs = logarithms(probs)
         nearness = -np.abs(-logs - llama_cpp_entropy(probs, logs))
         size = len(candidates)
-        count_sorted = min(size, _FIRST_SORTED_ROWS)
+        sorted_count = min(size, _FIRST_SORTED_ROWS)
         while True:
-            positions = highest_rows(nearness, count_sorted)
+            positions = highest_rows(nearness, sorted_count)
             count = self._count(probs[positions])
-            if count < count_sorted or count_sorted == size:
+            if count < sorted_count or sorted_count == size:
                 break
-            count_sorted = min(size, _GROWTH * count_sorted)
+            sorted_count = min(size, _GROWTH * sorted_count)
         candidates.select_rows(positions[:count])
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say which mass was kept, and to which entropy it is nearest."""
+        """Return the probability mass that was kept, and the entropy nearest to its tokens."""
         return f"{mass_at(before, after)}, nearest to {short_number(before.entropy)} nats"
 
-    def _count(self, head: Floats) -> int:
-        """Return how many rows to keep, given their probabilities, the nearest to the entropy first."""
-        cumulative = np.add.accumulate(head)
+    def _count(self, probs: Floats) -> int:
+        """Return the number of rows to keep, given probabilities of rows sorted by the distance to the entropy."""
+        cumulative = np.add.accumulate(probs)
         mass = np.float32(self.p)
         include = self.boundary == "include"
         crossing = cumulative.searchsorted(mass, "right") + 1 if include else cumulative.searchsorted(mass)

@@ -21,9 +21,9 @@ class Xtc(Sampler):
 
     Formula: u is the next float32 of the chain's MT19937, one per token; if u <= probability, the rows with p_i >=
     threshold are sorted from high to low, float32 (n,), and all but the last are dropped, unless fewer than
-    ``min_keep`` rows would stay. With only one row no number is drawn. Rows that `top_n_sigma` dropped count.
-    ``keep_special``: false protects no token (llama.cpp, KoboldCpp, Aphrodite); true keeps newline and
-    end-of-generation tokens (mlx-lm); ``cancel`` drops nothing if one of them would be dropped
+    ``min_keep`` rows would stay. With only one row no number is drawn. Rows that `top_n_sigma` dropped are
+    counted. ``keep_special: false`` protects no token (llama.cpp, KoboldCpp, Aphrodite); ``true`` keeps newline
+    and end-of-generation tokens (mlx-lm); ``cancel`` drops nothing if one of these tokens would be dropped
     (text-generation-webui).
 
     Range: probability and threshold 0..1, min_keep >= 1. Neutral at probability 0, or a threshold above 0.5,
@@ -45,22 +45,26 @@ class Xtc(Sampler):
         stage=Stage.XTC,
     )
 
-    probability: float = Field(default=0.0, ge=0, le=1, description="how often it acts; 0 = off")
-    threshold: float = Field(default=0.1, ge=0, le=1, description="what counts as likely; above 0.5 = off")
-    min_keep: int = Field(default=1, ge=1, description="act only if this many tokens stay")
+    probability: float = Field(
+        default=0.0, ge=0, le=1, description="probability of dropping the top choices; 0 = off"
+    )
+    threshold: float = Field(
+        default=0.1, ge=0, le=1, description="lowest probability of a likely token; above 0.5 = off"
+    )
+    min_keep: int = Field(default=1, ge=1, description="drop tokens only if at least this many stay")
     keep_special: Literal[False, True, "cancel"] = Field(
-        default=False, description="newline and end tokens: true spares them, cancel skips the step"
+        default=False, description="newline and end tokens: true keeps them, cancel then drops no token"
     )
 
     __slots__ = ("_chance", "_random", "_special")
 
     @property
     def is_neutral(self) -> bool:
-        """Also off at a threshold above 0.5, which only one token can reach."""
+        """True also for a threshold above 0.5, which only one token can reach."""
         return self.probability <= 0 or self.threshold > 0.5
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator, and look up the special tokens if they are treated apart."""
+        """Seed the generator, and look up the special tokens if they are protected."""
         self._random = MersenneTwister(context.seed)
         self._chance: np.float32 | None = None
         self._special: list[int] = []
@@ -70,16 +74,16 @@ class Xtc(Sampler):
             self._special = [*newline, *sorted(vocabulary.eog)]
 
     def reset(self, prompt: object) -> None:
-        """Go back to the first random number."""
+        """Start again from the first random number."""
         self._random.restart()
         self._chance = None
 
     def accept(self, token: int) -> None:
-        """Let the next token draw a new random number."""
+        """Discard the random number, so that the next token draws a new one."""
         self._chance = None
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the likely rows except the last, if the random number asks for it."""
+        """Drop the likely rows except the last, if the random number is low enough."""
         if self.is_neutral or len(candidates) + candidates.masked_count < 2:
             return
         if self._chance is None:  # kept until a token is accepted, so that applying twice draws once
@@ -87,19 +91,19 @@ class Xtc(Sampler):
         if self._chance > np.float32(self.probability):
             return
         candidates.sort_descending()
-        drop = self._likely_count(candidates) - 1
-        if drop < 1 or candidates.llama_cpp_count - drop < self.min_keep:
+        drop_count = self._likely_count(candidates) - 1
+        if drop_count < 1 or candidates.llama_cpp_count - drop_count < self.min_keep:
             return
         if not self._special:
-            candidates.drop_first(drop)
+            candidates.drop_first(drop_count)
             return
-        mask = np.arange(len(candidates)) >= drop
-        mask[:drop] = np.isin(candidates.ids[:drop], self._special)
-        if self.keep_special != "cancel" or not mask[:drop].any():
+        mask = np.arange(len(candidates)) >= drop_count
+        mask[:drop_count] = np.isin(candidates.ids[:drop_count], self._special)
+        if self.keep_special != "cancel" or not mask[:drop_count].any():
             candidates.filter_rows(mask)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Say what was rolled, and what was dropped."""
+        """Return the random number that was rolled, and the effect."""
         if self._chance is None:
             return "one token: not rolled"
         if self._chance > np.float32(self.probability):
@@ -117,15 +121,15 @@ class Xtc(Sampler):
         return int(np.count_nonzero(candidates.llama_cpp_probs_down_to(float(threshold)) >= threshold))
 
     def _obstacle(self, candidates: Candidates) -> str:
-        """Why none of the candidates was dropped although the step rolled."""
+        """Return the reason why the step dropped no candidate although the random number was low enough."""
         likely = self._likely_count(candidates)
         if likely < 2:
             return f"fewer than two tokens have p >= {self.threshold:g}"
         if candidates.llama_cpp_count - (likely - 1) < self.min_keep:
             return f"at least {token_count(self.min_keep)} stay"
-        return "line ends and end tokens stay"
+        return "newline and end tokens stay"
 
     @property
     def roll(self) -> float | None:
-        """The random number of this token; None if none was drawn."""
+        """The random number of the current token; None if none was drawn."""
         return None if self._chance is None else float(self._chance)

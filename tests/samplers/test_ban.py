@@ -240,10 +240,10 @@ def test_refusal_with_a_vocabulary(params, message):
         ),
         (
             {"strings": ["a", ""]},
-            "chain[0].ban.strings.1: '': an empty text stands everywhere; it cannot be banned",
+            "chain[0].ban.strings.1: '': an empty string cannot be banned, since every text contains it",
         ),
-        ("", "chain[0].ban.tokens.0: '': an empty text is no token"),
-        (-1, "chain[0].ban.tokens.0: -1: a token id is not below 0"),
+        ("", "chain[0].ban.tokens.0: '': an empty string is not a token"),
+        (-1, "chain[0].ban.tokens.0: -1: a token id must be ≥ 0"),
         (1.5, "chain[0].ban.tokens: 1.5 is not a list"),
         (True, "chain[0].ban.tokens: true is not a list"),
         ([1, True], "chain[0].ban.tokens.1: true is not a whole number or a text"),

@@ -328,9 +328,9 @@ NEEDY = {
 @pytest.mark.parametrize("name", NEEDY)
 def test_texts_that_are_needed(name):
     given = param(**{name: NEEDY[name]})
-    message = f"output_ids: row 1 has a {name}, which needs them after the first token"
+    message = f"output_ids: row 1 has a {name}, which requires them after the first token"
     if name == "repetition_penalty":  # which looks at the prompt, too
-        message = "all_input_ids: row 1 has a repetition_penalty, which needs them"
+        message = "all_input_ids: row 1 has a repetition_penalty, which requires them"
         refuses(message, sample, LOGITS, SamplingData.from_numpy(), given)
     else:
         sample(LOGITS, SamplingData.from_numpy(), given)

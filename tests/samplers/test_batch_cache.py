@@ -226,11 +226,11 @@ def test_entries_of_rows():
     counts = TokenCounts(
         np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32)
     )
-    found = counts.of(np.array([5, -1, 0, 1]))
+    found = counts.select_rows(np.array([5, -1, 0, 1]))
     assert found.rows.tolist() == [0, 2, 2]
     assert found.ids.tolist() == [9, 3, 4]
     assert found.output_count.tolist() == [3, 0, 1]
-    assert NO_COUNTS.of(np.arange(3)).rows.size == 0
+    assert NO_COUNTS.select_rows(np.arange(3)).rows.size == 0
 
 
 def test_requests_that_a_step_does_not_name_are_forgotten():

@@ -191,7 +191,7 @@ def test_keeps_no_state():
         (-0.1, "chain[0].dynatemp.range: -0.1 is not ≥ 0"),
         (True, "chain[0].dynatemp.range: true is not a number (≥ 0)"),
         ("wide", "chain[0].dynatemp.range: 'wide' is not a number (≥ 0)"),
-        (1e39, "chain[0].dynatemp.range: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].dynatemp.range: 1e+39: must be within the range of float32, ±3.4e38"),
         ({"temperature": -1}, "chain[0].dynatemp.temperature: -1 is not ≥ 0"),
         ({"temperature": math.nan}, "chain[0].dynatemp.temperature: nan is not a finite number (≥ 0)"),
         ({"exponent": -0.5}, "chain[0].dynatemp.exponent: -0.5 is not ≥ 0"),

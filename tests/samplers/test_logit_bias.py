@@ -129,7 +129,7 @@ def test_an_id_outside_the_vocabulary():
 VOCABULARY_REFUSALS = [
     ({"ab": 1}, "chain[0].logit_bias.bias: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
     ({"": 1}, "chain[0].logit_bias.bias: '' is 0 tokens []; give one token, or its id"),
-    ({"a": 1, 97: 2}, "chain[0].logit_bias.bias: 97 is token 97, which is given twice"),
+    ({"a": 1, 97: 2}, "chain[0].logit_bias.bias: 97 is token 97, which another key names, too"),
 ]
 
 
@@ -150,9 +150,9 @@ def test_refusal_of_a_text(bias, message):
         ({-1: 1}, "chain[0].logit_bias.bias: token id -1 is not ≥ 0"),
         ({1: "low"}, "chain[0].logit_bias.bias.1: 'low' is not a number"),
         ({1: True}, "chain[0].logit_bias.bias.1: true is not a number"),
-        ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: a finite float32, -inf or false is needed"),
-        ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: a finite float32, -inf or false is needed"),
-        ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: a finite float32, -inf or false is needed"),
+        ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: must be a finite float32, -inf or false"),
+        ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: must be a finite float32, -inf or false"),
+        ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: must be a finite float32, -inf or false"),
         ({1.5: 1}, "chain[0].logit_bias.bias: the key 1.5 is not a whole number or a text"),
         (3, "chain[0].logit_bias.bias: 3 is not an object such as {42: -1.5}"),
         ([3], "chain[0].logit_bias.bias: [3] is not an object such as {42: -1.5}"),

@@ -162,7 +162,7 @@ def test_a_tau_whose_double_is_beyond_the_floats():
     ("value", "message"),
     [
         (-1, "chain[0].mirostat_v2.tau: -1 is not ≥ 0"),
-        (1e39, "chain[0].mirostat_v2.tau: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].mirostat_v2.tau: 1e+39: must be within the range of float32, ±3.4e38"),
         ({"eta": math.nan}, "chain[0].mirostat_v2.eta: nan is not a finite number (≥ 0)"),
         ({"surprise": "all"}, "chain[0].mirostat_v2.surprise: 'all' is not truncated or full"),
         ({"m": 100}, "chain[0].mirostat_v2: unknown parameter 'm'; known: tau, eta, surprise"),

@@ -23,7 +23,7 @@ CASES = {
     "ban none": ("top_k2 > ban(tokens=[4])", PS, [], "no banned token"),
     "ignore_eos": ("ignore_eos", PS, [], "1 end token dropped"),
     "ignore_eos, none": ("top_k2 > ignore_eos", PS, [], "no end token"),
-    "min_tokens": ("min_tokens5", PS, [], "0 of 5 tokens made: 1 end token dropped"),
+    "min_tokens": ("min_tokens5", PS, [], "0 of 5 tokens generated: 1 end token dropped"),
     "no_repeat_ngram": ("no_repeat_ngram2", PS, [0, 1, 0], "1 token that would repeat 2 tokens dropped"),
     "no_repeat_ngram, no": ("no_repeat_ngram2", PS, [0, 1, 2], "no token would repeat 2 tokens"),
     "no_repeat_ngram, all": (
@@ -69,7 +69,7 @@ CASES = {
     "top_k, all": ("top_k9", PS, [], "mass 1 at 5 tokens"),
     "top_k, nearly all": ("top_k1", row(20, 5), [], "mass 0.999999694 at 1 token"),
     "top_a": ("top_a0.4", PS, [], "p >= 0.1 = 0.4 x 0.5^2"),
-    "top_a, too much": ("top_a3", PS, [], "p >= 0.75 = 3 x 0.5^2: none, the likeliest stays"),
+    "top_a, too much": ("top_a3", PS, [], "p >= 0.75 = 3 x 0.5^2: none, the most likely stays"),
     "top_p": ("top_p0.8", PS, [], "mass 0.86 at 3 tokens"),
     "tfs": ("tfs0.5", PS, [], "mass 0.5 at 1 token"),
     "typical": ("typical0.3", PS, [], f"mass 0.36 at 2 tokens, nearest to {ONE_ENTROPY} nats"),
@@ -79,7 +79,7 @@ CASES = {
         "top_h0.1",
         PS,
         [],
-        f"entropy 0.347 > 0.133 = 0.1 x {ONE_ENTROPY} nats: the likeliest stays",
+        f"entropy 0.347 > 0.133 = 0.1 x {ONE_ENTROPY} nats: the most likely stays",
     ),
     "min_p": ("min_p0.2", PS, [], "p >= 0.1 = 0.2 x 0.5"),
     "min_p, min_keep": (
@@ -89,7 +89,7 @@ CASES = {
         "p >= 0.45 = 0.9 x 0.5, and at least 3 tokens",
     ),
     "epsilon_cutoff": ("epsilon_cutoff0.1", PS, [], "p >= 0.1"),
-    "epsilon_cutoff, too much": ("epsilon_cutoff0.7", PS, [], "p >= 0.7: none, the likeliest stays"),
+    "epsilon_cutoff, too much": ("epsilon_cutoff0.7", PS, [], "p >= 0.7: none, the most likely stays"),
     "eta_cutoff": ("eta_cutoff0.1", PS, [], f"p >= 0.0834 = sqrt(0.1) x exp(-{ONE_ENTROPY})"),
     "eta_cutoff, flat": ("eta_cutoff0.01", PS, [], f"p >= 0.01, below sqrt(0.01) x exp(-{ONE_ENTROPY})"),
     "top_n_sigma": ("top_n_sigma1", HOT, [], "logit >= 1.17 = 4 - 1 x 2.83"),
@@ -98,7 +98,7 @@ CASES = {
     "quadratic": ("quadratic0.25", HOT, [], "the second is 1 below the first, it was 2"),
     "quadratic, one": ("top_k1 > quadratic0.25", HOT, [], "one token: nothing to bend"),
     "temperature": ("temp0.8", HOT, [], "logits / 0.8"),
-    "temperature 0": ("temp0", HOT, [], "t 0: the likeliest token alone"),
+    "temperature 0": ("temp0", HOT, [], "t 0: only the most likely token"),
     "dynatemp": (
         "dynatemp(temperature=1, range=0.5)",
         EVEN,
@@ -107,19 +107,19 @@ CASES = {
     ),
     "dynatemp, fixed": ("dynatemp(temperature=0.5)", HOT, [], "logits / 0.5"),
     "dynatemp, one": ("top_k1 > dynatemp0.5", HOT, [], "one token: nothing to divide"),
-    "skew": ("skew0.5", HOT, [], "power 1.65 = e^0.5, towards higher ids"),
+    "skew": ("skew0.5", HOT, [], "power 1.65 = e^0.5, toward higher ids"),
     "skew by probability": (
         "skew(skew=-1, order=probability)",
         HOT,
         [],
-        "power 0.368 = e^-1, towards likelier tokens",
+        "power 0.368 = e^-1, toward more likely tokens",
     ),
     "infill, end": ("infill", row(0, 0, 0, 0, 2), [], "3 x 0.649 x 5 rows = 9.73 > 0.351: end tokens only"),
     "infill, on": (
         "infill",
         row(5, 4, 0, 0, -9),
         [],
-        "3 x 6.02e-07 x 5 rows = 9.03e-06 <= 1: 2 tokens to write on with",
+        "3 x 6.02e-07 x 5 rows = 9.03e-06 <= 1: 2 tokens to continue with",
     ),
     "dist": ("top_k3 > dist", PS, [], "by chance, one of 3 tokens"),
     "dist, one": ("top_k1 > dist", PS, [], "one token left"),
@@ -166,7 +166,7 @@ def test_the_note_of_xtc(probability, threshold, pattern):
     assert re.fullmatch(pattern, notes(chain, PS, [])["xtc"])
 
 
-XTC_OBSTACLES = {"min_keep=5": "at least 5 tokens stay", "keep_special=cancel": "line ends and end tokens stay"}
+XTC_OBSTACLES = {"min_keep=5": "at least 5 tokens stay", "keep_special=cancel": "newline and end tokens stay"}
 
 
 @pytest.mark.parametrize(("parameter", "words"), XTC_OBSTACLES.items(), ids=XTC_OBSTACLES)
@@ -178,7 +178,7 @@ def test_xtc_says_why_it_dropped_nothing(parameter, words):
 def test_the_end_of_infill():
     assert (
         notes("infill", row(0, 0, 0, 0, 0, 0, -9), [])["infill"]
-        == "no text token has p >= 0.2: the end token alone"
+        == "no text token has p >= 0.2: only the end token"
     )
 
 
@@ -215,9 +215,9 @@ def test_min_tokens_when_they_are_made():
         found.append(recorder.sample(PS).stages[1].note)
         chain.accept(0)
     assert found == [
-        "0 of 2 tokens made: 1 end token dropped",
-        "1 of 2 tokens made: 1 end token dropped",
-        "2 tokens made: the text may end",
+        "0 of 2 tokens generated: 1 end token dropped",
+        "1 of 2 tokens generated: 1 end token dropped",
+        "2 tokens generated: the text may end",
     ]
 
 

@@ -95,7 +95,7 @@ def test_neutral_is_identity(logits, curve):
     [
         (-0.1, "chain[0].quadratic.factor: -0.1 is not ≥ 0"),
         (math.inf, "chain[0].quadratic.factor: inf is not a finite number (≥ 0)"),
-        (1e39, "chain[0].quadratic.factor: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].quadratic.factor: 1e+39: must be within the range of float32, ±3.4e38"),
         ("much", "chain[0].quadratic.factor: 'much' is not a number (≥ 0)"),
         ({"curve": 0.5}, "chain[0].quadratic.curve: 0.5 is not ≥ 1"),
         ({"smoothing_curve": 2}, "chain[0].quadratic: unknown parameter 'smoothing_curve'; did you mean curve?"),

@@ -229,7 +229,7 @@ def test_an_id_outside_the_vocabulary(token):
     [
         (0.0, "chain[0].repetition_penalty.penalty: 0.0 is not > 0"),
         (math.inf, "chain[0].repetition_penalty.penalty: inf is not a finite number (> 0)"),
-        (1e39, "chain[0].repetition_penalty.penalty: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].repetition_penalty.penalty: 1e+39: must be within the range of float32, ±3.4e38"),
         ("1.1", "chain[0].repetition_penalty.penalty: '1.1' is not a number (> 0)"),
         ({"range": -1}, "chain[0].repetition_penalty.range: -1 is not ≥ 0"),
         ({"range": 1.5}, "chain[0].repetition_penalty.range: 1.5 is not a whole number (≥ 0)"),

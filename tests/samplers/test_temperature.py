@@ -83,7 +83,7 @@ def test_keeps_the_order_of_sorted_rows():
         (-0.1, "chain[0].temperature.t: -0.1 is not ≥ 0"),
         (math.nan, "chain[0].temperature.t: nan is not a finite number (≥ 0)"),
         (math.inf, "chain[0].temperature.t: inf is not a finite number (≥ 0)"),
-        (1e39, "chain[0].temperature.t: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].temperature.t: 1e+39: must be within the range of float32, ±3.4e38"),
         (True, "chain[0].temperature.t: true is not a number (≥ 0)"),
         ("0.8", "chain[0].temperature.t: '0.8' is not a number (≥ 0)"),
         ({"temp": 1}, "chain[0].temperature: unknown parameter 'temp'; did you mean t?"),

@@ -77,7 +77,7 @@ def test_after_a_step_that_reorders():
     [
         (-0.1, "chain[0].top_a.a: -0.1 is not ≥ 0"),
         (math.inf, "chain[0].top_a.a: inf is not a finite number (≥ 0)"),
-        (1e39, "chain[0].top_a.a: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].top_a.a: 1e+39: must be within the range of float32, ±3.4e38"),
         ("low", "chain[0].top_a.a: 'low' is not a number (≥ 0)"),
         (True, "chain[0].top_a.a: true is not a number (≥ 0)"),
         ({"min_keep": 2}, "chain[0].top_a: unknown parameter 'min_keep'; known: a"),

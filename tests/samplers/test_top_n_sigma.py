@@ -161,7 +161,7 @@ def test_keeps_no_state():
         (True, "chain[0].top_n_sigma.n: true is not a number (≥ -1)"),
         ("one", "chain[0].top_n_sigma.n: 'one' is not a number (≥ -1)"),
         (math.inf, "chain[0].top_n_sigma.n: inf is not a finite number (≥ -1)"),
-        (1e39, "chain[0].top_n_sigma.n: 1e+39: a number that float32 can hold is needed"),
+        (1e39, "chain[0].top_n_sigma.n: 1e+39: must be within the range of float32, ±3.4e38"),
         ({"sigma": 1}, "chain[0].top_n_sigma: unknown parameter 'sigma'; known: n, dropped"),
     ],
 )
