@@ -10,8 +10,8 @@ from pydantic import Field
 class Lipogram(Sampler):
     """Drop the tokens that contain one of the letters.
 
-    Formula: p_i = 0 if piece(i) contains one of `letters`, in either case. If every candidate contains one, all
-    stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
+    Formula: drop i if piece(i), the bytes of token i, contains one of `letters` in upper or lower case. If every
+    candidate contains one, all stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
@@ -23,16 +23,16 @@ class Lipogram(Sampler):
         main_parameter="letters",
         off_values={"letters": ""},
         example="e",
-        stage=Stage.LOGIT_BIAS,  # where `--set lipogram.letters=e` puts it in
+        stage=Stage.LOGIT_BIAS,  # the place where `--set lipogram.letters=e` inserts the step
         is_bias=True,
     )
 
-    letters: str = Field(default="", description="letters to leave out, such as e")
+    letters: str = Field(default="", description="letters to avoid, such as e")
 
     __slots__ = ("_allowed",)
 
     def bind(self, context: BuildContext) -> None:
-        """Look at the bytes of every token, once, when the chain is built."""
+        """Find the allowed tokens by their bytes, once, when the chain is built."""
         if context.vocabulary is None:
             raise SamplingError("lipogram.letters needs a vocabulary")
         letters = set((self.letters.lower() + self.letters.upper()).encode())
@@ -41,5 +41,5 @@ class Lipogram(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Keep the candidates without these letters."""
         allowed = self._allowed[candidates.ids]
-        if allowed.any():  # a step leaves at least one candidate
+        if allowed.any():  # a step must leave at least one candidate
             candidates.filter_rows(allowed)

@@ -40,7 +40,7 @@ class Infill(Sampler):
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="infill",
         summary="fill-in-the-middle: end early, merge tokens that begin alike",
-        formula="3 n p_end > p_text: end tokens only; otherwise merge prefixes, drop p < 0.2, drop p < 1 / (m + 1)",
+        formula="3 n p_end > p_text: end tokens only. Else: merge prefixes, drop p < 0.2, drop p < 1 / (m + 1)",
         reference="llama.cpp `infill`, PR 9896",
         llama_cpp="equal, except that a grammar can forbid the end token",
     )
