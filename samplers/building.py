@@ -99,7 +99,7 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
 
 def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
     if isinstance(step, str):
-        step = _parse_step(step, origin)
+        step = _parse_list_item(step, origin)
     if isinstance(step, str):
         return step, None
     if isinstance(step, Mapping) and len(step) == 1:
@@ -150,14 +150,16 @@ def parse_notation(text: str) -> list[Any]:
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
     ``false``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
     """
-    shown = repr(_shown(text))
+    shown = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {shown}")
     if text.count(">") > MAX_STEPS:  # a cheap check before the steps are read
         check_step_count(sum(1 for _ in _split(text, ">")), f"chain {shown}")
-    return [_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))]
+    return [
+        _parse_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))
+    ]
 
 
-def _parse_step(text: str, origin: str) -> Any:
+def _parse_list_item(text: str, origin: str) -> Any:
     """Return one step of a list that is written in the compact notation, such as ``temp0.8``.
 
     A name alone is returned unchanged. Raises ``SamplingError`` with a message that begins with ``origin``.
@@ -166,9 +168,9 @@ def _parse_step(text: str, origin: str) -> Any:
         return text
     if next(_split(text, ">")) != text:
         raise SamplingError(
-            f"{origin}: {_shown(text)!r} is a chain of several steps; write each as an item of the list"
+            f"{origin}: {_quotable(text)!r} is a chain of several steps; write each as an item of the list"
         )
-    step = _step(text.strip(), origin)
+    step = _parse_step(text.strip(), origin)
     if isinstance(step, Mapping) and not any(is_known(name) for name in step):
         return text  # the caller rejects the entire string, and suggests the nearest name
     return step
@@ -183,24 +185,24 @@ _MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NUMBER = re.compile(r"[-+]?\d{1,40}")
 
 
-def _step(step: str, origin: str) -> Any:
-    text = _single_spaced(step)
+def _parse_step(step: str, origin: str) -> Any:
+    text = _reduce_spaces(step)
     call = _CALL.fullmatch(text)
     if call and _is_balanced(call["params"]):
         if _MAIN.fullmatch(call["params"].strip()):  # top_k(40), as in a program
-            return {call["name"]: _number(call["params"].strip())}
+            return {call["name"]: _parse_number(call["params"].strip())}
         pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
-        fields = _fields(call["name"])
-        return {call["name"]: _table([_pair(pair, fields, origin) for pair in pairs], origin)}
+        fields = _parameter_names(call["name"])
+        return {call["name"]: _make_table([_parse_pair(pair, fields, origin) for pair in pairs], origin)}
     assigned = _ASSIGNED.fullmatch(text)
     if assigned:
-        return {assigned["name"]: _checked(assigned["main"], origin)}
+        return {assigned["name"]: _parse_or_raise(assigned["main"], origin)}
     if _BARE.fullmatch(text) and is_known(text):
         return text
-    return _joined(text, origin)
+    return _parse_joined_number(text, origin)
 
 
-def _joined(text: str, origin: str) -> Any:
+def _parse_joined_number(text: str, origin: str) -> Any:
     """Read a name directly followed by a number.
 
     Of all possible splits, take the one with the longest known name.
@@ -210,13 +212,13 @@ def _joined(text: str, origin: str) -> Any:
     splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
     name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
     if not is_known(name) and _is_several_steps(text):
-        raise SamplingError(f"{origin}: {_shown(text)!r} is not one step; write > between steps")
+        raise SamplingError(f"{origin}: {_quotable(text)!r} is not one step; write > between steps")
     if is_known(f"{name}_v{number}"):
         raise SamplingError(f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write one of these")
     if number:
-        return {name: _number(number)}
+        return {name: _parse_number(number)}
     if not _BARE.fullmatch(name):
-        problem = f"{_shown(text)!r} is not a step" if text else "a step is missing"
+        problem = f"{_quotable(text)!r} is not a step" if text else "a step is missing"
         raise SamplingError(f"{origin}: {problem}; write name, name0.8, name=value or name(key=value, …)")
     return name
 
@@ -232,7 +234,7 @@ def _is_several_steps(text: str) -> bool:
     return len(parts) > 1 and all(is_known(_NUMBER_AT_THE_END.sub("", part)) for part in parts)
 
 
-def _fields(name: str) -> Collection[str]:
+def _parameter_names(name: str) -> Collection[str]:
     """Return the parameters of a sampler; none for an unknown name, which `make_sampler` rejects later."""
     try:
         return find_sampler(name).model_fields
@@ -240,23 +242,24 @@ def _fields(name: str) -> Collection[str]:
         return ()
 
 
-def _table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | int, Any]:
+def _make_table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | int, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         raise SamplingError(f"{origin}: a parameter appears twice")
     return table
 
 
-def _pair(pair: str, fields: Collection[str], origin: str) -> tuple[str | int, Any]:
+def _parse_pair(pair: str, fields: Collection[str], origin: str) -> tuple[str | int, Any]:
     quoted = _QUOTED.match(pair.strip())
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
-        raise SamplingError(f"{origin}: {_shown(pair)!r} is not key=value")
-    return _checked(key, origin, lambda text: _key(text, fields)), _checked(value.strip(), origin)
+        raise SamplingError(f"{origin}: {_quotable(pair)!r} is not key=value")
+    parsed_key = _parse_or_raise(key, origin, lambda text: _parse_key(text, fields))
+    return parsed_key, _parse_or_raise(value.strip(), origin)
 
 
-def _key(key: str, fields: Collection[str]) -> str | int:
+def _parse_key(key: str, fields: Collection[str]) -> str | int:
     if key.startswith('"'):
         return str(json.loads(key, strict=False))
     if key.isdecimal():  # a bare number is a token id
@@ -266,25 +269,25 @@ def _key(key: str, fields: Collection[str]) -> str | int:
     return name if name in fields else key
 
 
-def _checked(text: str, origin: str, read: Callable[[str], Any] | None = None) -> Any:
+def _parse_or_raise(text: str, origin: str, read: Callable[[str], Any] | None = None) -> Any:
     try:
-        return (read or _value)(text)
+        return (read or _parse_value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{origin}: {_shown(text)!r} is neither a string nor a list") from None
+        raise SamplingError(f"{origin}: {_quotable(text)!r} is neither a string nor a list") from None
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     if text[0] in '"[':
         return json.loads(text, strict=False)
     try:
-        return _number(text)
+        return _parse_number(text)
     except ValueError:
         return text
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     return int(text) if _NUMBER.fullmatch(text) else float(text)
 
 
@@ -319,7 +322,7 @@ _MAX_SHOWN_CHARACTERS = 200
 """Greatest length of the part of a chain that a message quotes."""
 
 
-def _shown(text: str) -> str:
+def _quotable(text: str) -> str:
     """Return the text as messages quote it: on one line, and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
@@ -365,7 +368,7 @@ def _is_balanced(text: str) -> bool:
     return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
 
 
-def _single_spaced(text: str) -> str:
+def _reduce_spaces(text: str) -> str:
     """Return the text with each run of spaces reduced to one, except in quotes."""
     parts = _cut_at_quotes(text)
     return "".join(part if number % 2 else re.sub(r"\s+", " ", part) for number, part in enumerate(parts))

@@ -57,15 +57,15 @@ class CandidateRows:
     """
 
     __slots__ = (
-        "_exp",
+        "_column_maxima",
         "_ids",
         "_logits",
-        "_masked",
+        "_masked_rows",
         "_max",
-        "_maxima",
         "_pending_drops",
-        "_sums",
-        "_total",
+        "_running_sums",
+        "_weight_total",
+        "_weights",
         "grammar_mask",
         "is_ordered",
         "masked_count",
@@ -107,16 +107,16 @@ class CandidateRows:
         self.is_ordered = False
         self.grammar_mask: NDArray[np.bool_] | None = None
         self.masked_count = 0
-        self._masked: _MaskedRows | None = None
-        self._exp: Floats | None = None
-        self._sums: list[float] | None = None
-        self._total: np.float32 | None = None
-        self._maxima: Floats | None = None
+        self._masked_rows: _MaskedRows | None = None
+        self._weights: Floats | None = None
+        self._running_sums: list[float] | None = None
+        self._weight_total: np.float32 | None = None
+        self._column_maxima: Floats | None = None
         self._pending_drops: tuple[Floats, Positions] | None = None
         self.top_rows: TopRows | None = None
         if expects_top and logits.size >= _SHORT_ROW:
-            self._maxima = column_maxima(logits)
-            highest = highest_of(logits, self._maxima)
+            self._column_maxima = column_maxima(logits)
+            highest = highest_of(logits, self._column_maxima)
         else:
             highest = np.maximum.reduce(logits)
         self._max: np.float32 | None = highest
@@ -219,7 +219,7 @@ class CandidateRows:
             # `__getattr__` copies the rows when the arrays are read.
             self._pending_drops = self._logits, positions
             del self._logits, self._ids
-            self._exp = self._sums = self._total = None
+            self._weights = self._running_sums = self._weight_total = None
         else:
             self._drop_now(positions)
 
@@ -265,19 +265,19 @@ class CandidateRows:
         """
         new_count = count_before - self._logits.size
         if new_count:
-            earlier = self._masked if self.masked_count else None
-            self._masked = _MaskedRows(ids_before, self.ids, earlier, self.masked_count)
+            earlier = self._masked_rows if self.masked_count else None
+            self._masked_rows = _MaskedRows(ids_before, self.ids, earlier, self.masked_count)
             self.masked_count += new_count
 
     def masked_ids(self) -> NDArray[np.intp]:
         """Return the token ids of the masked rows, ascending."""
-        if self._masked is None:
+        if self._masked_rows is None:
             return np.arange(0)
-        return self._masked.ids(self.masked_count, self.vocab_size)
+        return self._masked_rows.ids(self.masked_count, self.vocab_size)
 
     def set_masked(self, ids: Ids) -> None:
         """Replace the masked rows by rows with these token ids."""
-        self._masked = _MaskedRows(ids, _NO_IDS)
+        self._masked_rows = _MaskedRows(ids, _NO_IDS)
         self.masked_count = ids.size
 
     def truncate(self, count: int) -> None:
@@ -286,11 +286,11 @@ class CandidateRows:
             self._ids = self.ids[:count] if self._ids is None else self._ids[:count]
             self._logits = self._logits[:count]
             if self.is_ordered:  # the highest logit stays, so the cached weights stay valid
-                if self._exp is not None:
-                    self._exp = self._exp[:count]
-                if self._sums is not None:
-                    self._sums = self._sums[:count]
-                self._total = None
+                if self._weights is not None:
+                    self._weights = self._weights[:count]
+                if self._running_sums is not None:
+                    self._running_sums = self._running_sums[:count]
+                self._weight_total = None
             else:
                 self._clear_cache()
             self.masked_count = 0
@@ -318,10 +318,10 @@ class CandidateRows:
     def _clear_cache(self) -> None:
         """Delete the cached values that were computed from the old logits."""
         self._max = None
-        self._exp = None
-        self._sums = None
-        self._total = None
-        self._maxima = None
+        self._weights = None
+        self._running_sums = None
+        self._weight_total = None
+        self._column_maxima = None
 
 
 _NO_IDS: Ids = np.empty(0, dtype=np.int32)
@@ -400,9 +400,9 @@ class Candidates(CandidateRows):
 
     def weights(self) -> Floats:
         """Return exp(logit - max), float32 (n,), correctly rounded; see `exact_weights`."""
-        if self._exp is None:
-            self._exp = exact_weights(self._logits - self.max)
-        return self._exp
+        if self._weights is None:
+            self._weights = exact_weights(self._logits - self.max)
+        return self._weights
 
     def probs(self) -> Floats:
         """Return the probabilities, float32 (n,), in the current order. The total is summed in float64."""
@@ -423,7 +423,7 @@ class Candidates(CandidateRows):
     def llama_cpp_probs_at(self, rows: Positions | slice) -> Floats:
         """Return `llama_cpp_probs` of the rows at ``rows``, float32 (m,). For a long row this takes less time."""
         total = self._llama_cpp_total()
-        weights = exact_weights(self._logits[rows] - self.max) if self._exp is None else self._exp[rows]
+        weights = exact_weights(self._logits[rows] - self.max) if self._weights is None else self._weights[rows]
         probs: Floats = np.divide(weights, total)
         return probs
 
@@ -443,12 +443,12 @@ class Candidates(CandidateRows):
 
     def _llama_cpp_total(self) -> np.float32:
         """Return the sum of the weights in float32, added from the first row to the last."""
-        if self._total is None:
+        if self._weight_total is None:
             offsets = None
-            if self._exp is None and self._logits.size > LONG_ROW:
+            if self._weights is None and self._logits.size > LONG_ROW:
                 offsets = offsets_affecting_sum(self._logits, self.max, is_ordered=self.is_ordered)
-            self._total = sequential_sum(self.weights() if offsets is None else exact_weights(offsets))
-        return self._total
+            self._weight_total = sequential_sum(self.weights() if offsets is None else exact_weights(offsets))
+        return self._weight_total
 
     def sort_descending(self) -> None:
         """Sort the rows from high to low. Rows with equal logits keep their order."""
@@ -461,7 +461,7 @@ class Candidates(CandidateRows):
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
-        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._maxima)
+        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._column_maxima)
 
     def keep_top_rows(self, count: int) -> None:
         """Keep the ``count`` highest rows, at least one, sorted from high to low.
@@ -476,8 +476,8 @@ class Candidates(CandidateRows):
             kept = self._top_of_pending(count, *self._pending_drops)
         else:
             kept = min(count, self._logits.size)
-            positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
-            if self._maxima is not None:  # no step has changed the rows since the model
+            positions, self._logits = highest_with_values(self._logits, kept, self._column_maxima)
+            if self._column_maxima is not None:  # no step has changed the rows since the model
                 self.top_rows = positions, self._logits
             self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
@@ -494,7 +494,7 @@ class Candidates(CandidateRows):
             dropped: positions of the dropped rows.
         """
         kept = min(count, row.size - dropped.size)
-        positions, logits = highest_with_values(row, kept + dropped.size, self._maxima)
+        positions, logits = highest_with_values(row, kept + dropped.size, self._column_maxima)
         left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
         self._ids, self._logits, self._pending_drops = positions[left], logits[left], None
         return kept
@@ -535,9 +535,9 @@ class Candidates(CandidateRows):
         """
         if self._logits.size > FEW_ROWS:
             return None
-        if self._sums is None:
-            self._sums = running_sums(self._logits, self.max)
-        return certain_position(self._sums, share)
+        if self._running_sums is None:
+            self._running_sums = running_sums(self._logits, self.max)
+        return certain_position(self._running_sums, share)
 
     def pick(self, u: float) -> int:
         """Return the token id that the random number ``u``, in [0, 1), selects.
@@ -571,7 +571,7 @@ class Candidates(CandidateRows):
             u: the random number, in [0, 1).
             error: greatest relative error of a fast weight. A factor that all weights share does not count.
         """
-        if self._exp is not None or self._logits.size <= LONG_ROW:
+        if self._weights is not None or self._logits.size <= LONG_ROW:
             return None
         return certain_position_of_share(np.exp(self._logits - self.max), u, error)
 

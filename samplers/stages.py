@@ -24,7 +24,7 @@ class StageCandidates:
         candidates: a snapshot of the candidates; it must not be changed.
     """
 
-    __slots__ = ("_same_row", "_sums", "_workspace", "candidates")
+    __slots__ = ("_identical_stage", "_sums", "_workspace", "candidates")
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class StageCandidates:
         self.candidates = candidates.snapshot()
         self._workspace = workspace or SoftmaxWorkspace()
         self._sums: SoftmaxSums | None = None
-        self._same_row = previous if previous is not None and self.is_same_row(previous) else None
+        self._identical_stage = previous if previous is not None and self.is_same_row(previous) else None
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -91,7 +91,7 @@ class StageCandidates:
 
     def is_same_row(self, other: StageCandidates) -> bool:
         """Return True if both stages have the same arrays, because no step in between changed anything."""
-        return self.logits is other.logits and self._own_ids() is other._own_ids()
+        return self.logits is other.logits and self._stored_ids() is other._stored_ids()
 
     def positions_of(self, tokens: NDArray[np.integer]) -> Positions:
         """Return the positions of ``tokens``, intp (m,); -1 for a token that is not among the candidates."""
@@ -111,7 +111,7 @@ class StageCandidates:
 
         new minus old, without zeros, float64 (m,).
         """
-        if len(before) == len(self) and self._own_ids() is before._own_ids():
+        if len(before) == len(self) and self._stored_ids() is before._stored_ids():
             old, new = before.logits, self.logits
         else:
             positions = before.positions_of(self.ids)
@@ -119,12 +119,12 @@ class StageCandidates:
         changed = (new != old).nonzero()[0]
         return new[changed].astype(np.float64) - old[changed]
 
-    def _own_ids(self) -> Ids | None:
+    def _stored_ids(self) -> Ids | None:
         return None if self.candidates.is_full_vocabulary else self.candidates.ids
 
     def _softmax_sums(self) -> SoftmaxSums:
-        if self._same_row is not None:
-            return self._same_row._softmax_sums()
+        if self._identical_stage is not None:
+            return self._identical_stage._softmax_sums()
         if self._sums is None:
             self._sums = self._workspace.sums(self.candidates.logits, self.candidates.max)
         return self._sums

@@ -357,15 +357,15 @@ class RequestTokenCache:
         if size > self._texts[kind].shape[1]:
             added = size + _GROWTH_COLUMNS - self._texts[kind].shape[1]
             self._texts[kind] = np.pad(self._texts[kind], ((0, 0), (0, added)), constant_values=_PADDING_ID)
-        table, beyond = self._texts[kind][:height, :size], self._texts[kind][:height, size:]
-        must_recount = is_token(beyond, self._width).any(axis=1)
-        beyond[must_recount] = _PADDING_ID
+        table, columns_after = self._texts[kind][:height, :size], self._texts[kind][:height, size:]
+        must_recount = is_token(columns_after, self._width).any(axis=1)
+        columns_after[must_recount] = _PADDING_ID
         changed = (table != ids).reshape(-1).nonzero()[0]
         rows, columns = changed // max(size, 1), changed % max(size, 1)
-        is_gone, new = is_token(table[rows, columns], self._width), ids[rows, columns]
+        was_token, new = is_token(table[rows, columns], self._width), ids[rows, columns]
         table[rows, columns] = new
         is_new = is_token(new, self._width)
-        must_recount |= np.bincount(rows[is_gone], minlength=height) > 0
+        must_recount |= np.bincount(rows[was_token], minlength=height) > 0
         must_recount |= np.bincount(rows[is_new], minlength=height) > _MAX_ADDED_TOKENS
         return _TextChange(rows[is_new], new[is_new], must_recount)
 

@@ -76,7 +76,7 @@ class Ban(Sampler):
         default=False, description="ban strings in upper and lower case; applies to A-Z only"
     )
 
-    __slots__ = ("_completions", "_ids", "_pieces", "_table", "_tail")
+    __slots__ = ("_completions", "_ids", "_pieces", "_table", "_text_end")
 
     def bind(self, context: BuildContext) -> None:
         """Encode the tokens, and find the tokens that can write a part of a banned string."""
@@ -99,25 +99,25 @@ class Ban(Sampler):
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the last bytes of the prompt."""
         longest = max((len(text.text) for text in self._completions), default=0)
-        self._tail = b""
+        self._text_end = b""
         for token in reversed(prompt):
-            if len(self._tail) >= longest:
+            if len(self._text_end) >= longest:
                 break
-            self._tail = self._piece(token) + self._tail
-        self._tail = self._tail[-longest:] if longest else b""
+            self._text_end = self._bytes_of(token) + self._text_end
+        self._text_end = self._text_end[-longest:] if longest else b""
 
     def accept(self, token: int) -> None:
         """Append the bytes of a token to the last bytes of the text."""
         if self._completions:
             longest = max(len(text.text) for text in self._completions)
-            self._tail = (self._tail + self._piece(token))[-longest:]
+            self._text_end = (self._text_end + self._bytes_of(token))[-longest:]
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the tokens that are banned at this position."""
         if self._table.size != candidates.vocab_size:
-            self._table = self._fill(candidates.vocab_size)
+            self._table = self._make_table(candidates.vocab_size)
         table = self._table
-        completing = [ids for text in self._completions for ids in text.completing(self._tail)]
+        completing = [ids for text in self._completions for ids in text.completing(self._text_end)]
         if completing:
             table = table.copy()
             table[np.concatenate(completing)] = True
@@ -130,19 +130,19 @@ class Ban(Sampler):
         """Count the tokens that were dropped."""
         return dropped_tokens(before, after, "banned token")
 
-    def _fill(self, size: int) -> NDArray[np.bool_]:
+    def _make_table(self, size: int) -> NDArray[np.bool_]:
         """Return the tokens that are banned at every position, bool (size,)."""
         if self._completions and len(self._pieces) != size:
             raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
         table = np.zeros(size, dtype=np.bool_)
-        always: Iterable[int] = (token for text in self._completions for token in text.single_tokens)
-        for token in (*self._ids, *always):
+        single_tokens: Iterable[int] = (token for text in self._completions for token in text.single_tokens)
+        for token in (*self._ids, *single_tokens):
             if token >= size:
                 raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")
             table[token] = True
         return table
 
-    def _piece(self, token: int) -> bytes:
+    def _bytes_of(self, token: int) -> bytes:
         if not 0 <= token < len(self._pieces):
             return b""
         return self._pieces[token]

@@ -54,13 +54,13 @@ class EncoderRepetitionPenalty(Sampler):
         """Raise the logits of the prompt's tokens."""
         if self._table.size != candidates.vocab_size:
             self._table = token_table("encoder_repetition_penalty", self._prompt, candidates.vocab_size)
-        touched = candidates.positions_where(self._table)
-        if touched.size:
-            old = candidates.logits[touched]
+        penalized_rows = candidates.positions_where(self._table)
+        if penalized_rows.size:
+            old = candidates.logits[penalized_rows]
             penalty = np.float32(self.penalty)
             # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                candidates.set_logits_at(touched, np.where(old < 0, old / penalty, old * penalty))
+                candidates.set_logits_at(penalized_rows, np.where(old < 0, old / penalty, old * penalty))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""

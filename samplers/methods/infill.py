@@ -25,12 +25,12 @@ _FIRST_THRESHOLD = np.float32(0.2)
 class Infill(Sampler):
     """Fill a gap in a text: end early rather than late, and merge tokens whose bytes begin alike.
 
-    Formula, over n rows (those that `top_n_sigma` dropped count) sorted from high to low, float32: if 3 n sum(p of
-    end tokens) > sum(p of text tokens), keep the end tokens only. Otherwise merge each token whose bytes begin
-    another's with it, into the more likely of both; drop text tokens with p < 0.2; then, of m that remain, those
-    with p < 1 / (m + 1) of the remaining mass. If no text token remains, keep the end-of-turn token alone, with
-    logit 1. The merged mass only decides which rows stay; the logits do not change. It usually follows top_k and
-    top_p.
+    Formula, over n rows sorted from high to low, float32; n includes rows that `top_n_sigma` dropped. If
+    3 n sum(p of end tokens) > sum(p of text tokens), only the end tokens stay. Otherwise each token is merged with
+    the tokens whose bytes begin with its bytes: the more likely token gets the probability of both. Then text
+    tokens with p < 0.2 are dropped. Of the m text tokens that remain, those with p < 1 / (m + 1) of the remaining
+    probability are dropped, too. If no text token remains, only the end-of-turn token stays, with logit 1. Merging
+    decides only which rows stay; their logits do not change. The sampler usually follows top_k and top_p.
 
     No parameters, so no neutral value. Raises ``SamplingError`` when built without a vocabulary. Source:
     llama.cpp's ``infill``, PR 9896. Equals it, except that the most likely row replaces the end-of-turn token if a

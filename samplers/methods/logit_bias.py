@@ -114,11 +114,13 @@ class LogitBias(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Add the biases and drop the banned tokens."""
         if self._tables is None or self._tables[0].size != candidates.vocab_size:
-            self._tables = self._fill(candidates.vocab_size)
+            self._tables = self._make_tables(candidates.vocab_size)
         added, banned, changed = self._tables
-        touched = changed if candidates.is_full_vocabulary else candidates.positions_where(added)
-        if touched.size:
-            candidates.set_logits_at(touched, candidates.logits[touched] + added[candidates.tokens(touched)])
+        biased_rows = changed if candidates.is_full_vocabulary else candidates.positions_where(added)
+        if biased_rows.size:
+            candidates.set_logits_at(
+                biased_rows, candidates.logits[biased_rows] + added[candidates.tokens(biased_rows)]
+            )
         allowed = ~(banned if candidates.is_full_vocabulary else banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
@@ -126,11 +128,11 @@ class LogitBias(Sampler):
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed, and those that were banned."""
-        dropped = len(before) - len(after)
-        banned = f", {token_count(dropped)} banned" if dropped else ""
+        dropped_count = len(before) - len(after)
+        banned = f", {token_count(dropped_count)} banned" if dropped_count else ""
         return logit_changes(before, after) + banned
 
-    def _fill(self, size: int) -> _BiasTables:
+    def _make_tables(self, size: int) -> _BiasTables:
         """Return the biases as arrays for a vocabulary of ``size`` tokens."""
         added = np.zeros(size, dtype=np.float32)
         banned = np.zeros(size, dtype=np.bool_)

@@ -72,9 +72,9 @@ class NoRepeatNgram(Sampler):
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would repeat an n-gram."""
-        dropped = len(before) - len(after)
-        if dropped:
-            return f"{token_count(dropped)} that would repeat {self.n} tokens dropped"
+        dropped_count = len(before) - len(after)
+        if dropped_count:
+            return f"{token_count(dropped_count)} that would repeat {self.n} tokens dropped"
         followers = list(self._followers.get(self._last, ()))
         allowed = before.logits[~before.candidates.mask_of(followers)]
         if not (allowed > -np.inf).any():

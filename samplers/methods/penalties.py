@@ -49,7 +49,7 @@ class Penalties(Sampler):
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
         name="penalties",
-        summary="make tokens less likely that occur among the last n",
+        summary="make tokens less likely that occur in the last n tokens",
         formula="l > 0: l / repeat, else l * repeat;  then l - (count * frequency + presence)",
         reference="Keskar et al. 2019, CTRL; OpenAI API `frequency_penalty`, `presence_penalty`",
         llama_cpp="equal with scope: all and penalize_newline: true",
@@ -115,10 +115,10 @@ class Penalties(Sampler):
         """Lower the logits of the tokens in the penalty window."""
         if self._counts is None or self._counts[0].size != candidates.vocab_size:
             self._counts, self._amounts, self._stale = self._count(candidates.vocab_size), None, []
-        touched = self._touched(candidates, self._counts.window)
-        if not touched.size:
+        penalized_rows = self._penalized_rows(candidates, self._counts.window)
+        if not penalized_rows.size:
             return
-        new = old = candidates.logits.take(touched)
+        new = old = candidates.logits.take(penalized_rows)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             if self.repeat != 1:
                 repeat = np.float32(self.repeat)
@@ -127,22 +127,26 @@ class Penalties(Sampler):
                 is_lower = 1 < repeat < np.inf
                 new = np.minimum(multiplied, divided) if is_lower else np.where(old <= 0, multiplied, divided)
             if self.frequency or self.presence:
-                new = new - self._subtracted(self._counts).take(candidates.tokens(touched))
-        candidates.set_logits_at(touched, new)
+                new = new - self._subtracted(self._counts).take(candidates.tokens(penalized_rows))
+        candidates.set_logits_at(penalized_rows, new)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""
         return logit_changes(before, after)
 
-    def _touched(self, candidates: Candidates, in_window: Counts) -> Positions:
+    def _penalized_rows(self, candidates: Candidates, in_window: Counts) -> Positions:
         """Return the positions of the rows with a penalty, in any order. Those of a full vocabulary are cached."""
         if not candidates.is_full_vocabulary:
-            touched = candidates.positions_where(in_window)
+            penalized_rows = candidates.positions_where(in_window)
         elif self._penalized is None:
-            touched = self._penalized = candidates.positions_where(in_window)
+            penalized_rows = self._penalized = candidates.positions_where(in_window)
         else:
-            touched = self._penalized
-        return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
+            penalized_rows = self._penalized
+        return (
+            penalized_rows
+            if self._newline is None
+            else penalized_rows[candidates.tokens(penalized_rows) != self._newline]
+        )
 
     def _subtracted(self, counts: _WindowCounts) -> Floats:
         """Return what frequency and presence subtract from each token's logit, float32 (V,).

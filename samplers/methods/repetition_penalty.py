@@ -72,14 +72,14 @@ class RepetitionPenalty(Sampler):
         """Lower the logits of the tokens in range."""
         positions = self._last_positions.table(candidates.vocab_size)
         count = len(self._last_positions)
-        touched = candidates.positions_where(positions >= max(count - (self.range or count), 0))
-        if not touched.size:
+        penalized_rows = candidates.positions_where(positions >= max(count - (self.range or count), 0))
+        if not penalized_rows.size:
             return
-        old = candidates.logits[touched]
-        factor = self._factor(count - 1 - positions[candidates.tokens(touched)])
+        old = candidates.logits[penalized_rows]
+        factor = self._factor(count - 1 - positions[candidates.tokens(penalized_rows)])
         # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            candidates.set_logits_at(touched, np.where(old <= 0, old * factor, old / factor))
+            candidates.set_logits_at(penalized_rows, np.where(old <= 0, old * factor, old / factor))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""

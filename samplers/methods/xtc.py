@@ -109,9 +109,9 @@ class Xtc(Sampler):
         if self._chance > np.float32(self.probability):
             return f"not rolled ({comparison(float(self._chance), '>', self.probability)})"
         rolled = f"rolled ({comparison(float(self._chance), '<=', self.probability)})"
-        dropped = len(before) - len(after)
-        if dropped:
-            return f"{rolled}: {token_count(dropped)} dropped, the last with p >= {self.threshold:g} stays"
+        dropped_count = len(before) - len(after)
+        if dropped_count:
+            return f"{rolled}: {token_count(dropped_count)} dropped, the last with p >= {self.threshold:g} stays"
         return f"{rolled}: nothing dropped, {self._obstacle(before.candidates)}"
 
     def _likely_count(self, candidates: Candidates) -> int:

@@ -27,7 +27,7 @@ _WHOLE_HISTORY = 1 << 16
 
 
 class Place(NamedTuple):
-    """What a sampler's constructor needs beside its parameters."""
+    """The arguments of a sampler's constructor beside its parameters."""
 
     vocabulary: int
     seed: int
@@ -244,7 +244,7 @@ class NativeChain:
         return lefts
 
     def accept(self, *tokens: int) -> None:
-        """Tell the chain which tokens were emitted, or stood in the prompt."""
+        """Accept the tokens that were emitted, or stood in the prompt."""
         for token in tokens:
             llama_cpp.llama_sampler_accept(self._chain, token)
 

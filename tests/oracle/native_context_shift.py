@@ -19,7 +19,7 @@ _BATCH_TOKENS = 512
 
 @dataclass(frozen=True)
 class NativeRun:
-    """What came out.
+    """The result of a run.
 
     Attributes: ``tokens``, those that were drawn; ``logprobs``, the model's of each; ``shifts``, how often older
     ones were discarded.
@@ -32,7 +32,7 @@ class NativeRun:
 
 @dataclass(frozen=True)
 class ShiftedRun:
-    """What to run.
+    """The arguments of a run.
 
     Attributes: ``keep``, llama.cpp's n_keep; ``banned``, tokens that are never drawn; ``follow``, tokens that are
     taken instead of drawing.
@@ -46,7 +46,7 @@ class ShiftedRun:
     banned: Sequence[int] = ()
     repeat_penalty: float = 1.0
     temperature: float = 0.8
-    """0: the likeliest token."""
+    """0: the most likely token."""
     follow: Sequence[int] = ()
 
 

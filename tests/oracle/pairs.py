@@ -16,7 +16,7 @@ WINDOW = 32
 DRAWS = 12
 """Rows in a table, and so draws in a comparison."""
 RTOL = 3e-6
-"""Of logits: a power or a logarithm of libm is wrong in the last bit now and then."""
+"""Of logits: a power or a logarithm of libm is sometimes wrong in the last bit."""
 
 NAN_ENTROPY = "typical on rows of no probability: llama.cpp's entropy is NaN"
 SORTED_BIAS = "logit_bias on sorted rows: llama.cpp still takes them to be sorted"
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How many draws were equal, and why the comparison ended early, if it did."""
+    """The number of equal draws, and the reason why the comparison ended early, if it did."""
 
     draws: int
     end: str | None
@@ -91,7 +91,7 @@ def distinct_rows(vocabulary: Any, seed: int) -> Rows:
 
 
 def tied_rows(vocabulary: Any, seed: int) -> Rows:
-    """Rows in groups of equal logits. A group is penalised and biased as one, so that its order changes no logit.
+    """Rows in groups of equal logits. A group is penalized and biased as one, so that its order changes no logit.
 
     No piece begins another, for infill. Llama.cpp's sort is unstable, so which of equal rows comes first differs.
     """
@@ -195,7 +195,8 @@ def _typical_scores(candidates: Candidates) -> dict[int, float]:
 
 
 def _differ_by_rounding(scores: Mapping[int, float], mine: Sequence[int], theirs: Sequence[int]) -> bool:
-    """True if the rows differ only where scores are equal but for the last bits of float32; ties are no reason."""
+    """True if the rows differ only where scores are equal but for the last bits of float32; ties are not a
+    reason."""
     if not scores.keys() >= {*theirs}:  # an earlier step kept other rows of equal logits
         return False
     pairs = [(scores[a], scores[b]) for a, b in zip(mine, theirs, strict=False)]

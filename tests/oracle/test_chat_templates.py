@@ -117,7 +117,10 @@ def model(pruned_model):
 
 
 def servers_prompts(model, templates, cases):
-    """The prompts of llama.cpp's server: for each template by its name, one for each case, or its error in a dict."""
+    """The prompts of llama.cpp's server:
+
+    for each template by its name, one for each case, or its error in a dict.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "tests.oracle.test_chat_templates"],
         input=json.dumps({"model": str(model.path), "templates": templates, "cases": cases}),
@@ -212,7 +215,8 @@ def as_it_is(text, _case):
 
 
 def without(generation_prompt):
-    """llama.cpp leaves add_generation_prompt undefined where it is false, and these templates take that for true."""
+    """llama.cpp leaves add_generation_prompt undefined where it is false, and these templates take that for
+    true."""
 
     def explain(text, case):
         return text if case.add_generation_prompt else re.sub(rf"{generation_prompt}\Z", "", text)
@@ -221,7 +225,8 @@ def without(generation_prompt):
 
 
 def with_return(text, case):
-    """llama.cpp writes the end of a message after the last answer, where the template writes the end of the run."""
+    """llama.cpp writes the end of a message after the last answer, where the template writes the end of the
+    run."""
     if case.add_generation_prompt or CHATS[case.chat][-1]["role"] != "assistant":
         return text
     before, _, after = text.rpartition("<|end|>")

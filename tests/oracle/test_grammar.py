@@ -72,7 +72,7 @@ def could_be_utf8(data):
 
 
 def differences(tokens, state, ours, theirs):
-    """How many differences there are of each kind; any other kind fails."""
+    """The number of differences of each kind; any other kind fails."""
     text, negates = state.text, "[^" in state.grammar.source
     found = Counter()
     for token in np.flatnonzero(ours != theirs).tolist():
@@ -104,7 +104,7 @@ def compare(tokens, source, steps, seed):
             try:
                 ours = state.mask()
             except GrammarError as error:
-                # No token goes on: an error here, an empty mask there.
+                # No token continues the text: an error here, an empty mask there.
                 if "no token of the vocabulary can write" not in error.message:
                     raise
                 assert not theirs[~tokens.control].any()

@@ -1,4 +1,5 @@
-"""What the real model writes under `json` and schemas is JSON that fits them, by other people's libraries."""
+"""The text that the real model writes under `json` and schemas is JSON that fits them, by other people's
+libraries."""
 
 import json
 from collections import Counter

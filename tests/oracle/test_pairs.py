@@ -121,7 +121,7 @@ def peaked_rows(size, count):
 
 
 def same_tokens(steps, seed=42, count=180, size=300):
-    """How many of the tokens are llama.cpp's."""
+    """Return the number of tokens that equal llama.cpp's."""
     ours, table = build(steps, seed=seed), peaked_rows(size, count)
     native_steps = [
         {name: {key: value for key, value in parameters.items() if key != "dropped"}}

@@ -59,7 +59,7 @@ PRESETS = ["default", "deterministic", "creative", "precise", "llama-cpp", "miro
 
 CHAINS = {**ALONE, **MIXED, **{f"preset {name}": name for name in PRESETS}}
 
-# Where a chain sorts the whole vocabulary and draws from its tail, ties are drawn now and then.
+# Where a chain sorts the whole vocabulary and draws from its tail, ties are drawn sometimes.
 SORTS_THE_TAIL = {
     "hot and wide",
     "twice, and min_keep",

@@ -19,7 +19,7 @@ from .native import MAKERS, ROW, NativeChain, _read
 from .test_parity import ALONE, CHAINS, PROMPT, steps_of
 
 RTOL = 3e-6
-"""Of logits: a power or a logarithm of libm is wrong in the last bit now and then."""
+"""Of logits: a power or a logarithm of libm is sometimes wrong in the last bit."""
 TOKENS = 6
 
 
@@ -30,7 +30,8 @@ def model() -> Iterator[Model]:
 
 
 def apply_alone(native, number, stage):
-    """What llama.cpp's sampler of this number leaves of a stage; masked rows stand behind it, at -inf."""
+    """The candidates that llama.cpp's sampler of this number leaves of a stage; masked rows stand behind it, at
+    -inf."""
     candidates = stage.candidates
     masked = candidates.masked_ids()[: candidates.masked_count]
     rows = np.zeros(len(candidates) + masked.size, dtype=ROW)

@@ -150,7 +150,7 @@ def table(candidates: Candidates) -> list[tuple[int, float]]:
 
 
 def native(steps: list[Mapping[str, Any]], logits: Row, history: Iterable[int] = ()) -> Left:
-    """What llama.cpp makes of the row; a `dist` at the end gives the probabilities."""
+    """The candidates that llama.cpp leaves of the row; a `dist` at the end gives the probabilities."""
     with NativeChain([*steps, {"dist": {}}], vocabulary=logits.size) as chain:
         chain.accept(*history)
         return chain.apply(logits)
@@ -196,7 +196,8 @@ def check_floor(step: Any, logits: Row, floor: float) -> None:
 
 
 def refuses_an_id_outside(step: Mapping[str, Any], token: int) -> None:
-    """Assert that a penalty of factor 2 refuses an id outside 0..2, in prompt and output, and goes on after it."""
+    """Assert that a penalty of factor 2 refuses an id outside 0..2, in prompt and output, and continues after
+    it."""
     (name,) = step
     message = rf"^{name}: token id {token} in the text is not within 0\.\.2$"
     chain = build([step])

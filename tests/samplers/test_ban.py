@@ -55,7 +55,7 @@ WORKED = {
         {"strings": ["cAb"], "ignore_case": True}, b"", b"ca", [b"cab", b"b", b"ba", b"bc"]
     ),
     "cases of tokens always differ": ({"tokens": [8], "ignore_case": True}, b"", b"", [b"AB"]),
-    "a control token is no text": ({"strings": ["<s>", "s>"]}, b"", b"", []),
+    "a control token has no text": ({"strings": ["<s>", "s>"]}, b"", b"", []),
 }  # fmt: skip
 
 
@@ -111,7 +111,8 @@ PIECES = TEXT.map(str.encode) | st.sampled_from([b"\xc3", b"\xa9", b"a\xc3"])
 
 @given(st.data(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_brute_force_on_a_random_vocabulary(data, ignore_case, seed):
-    """What is dropped is what is banned or would write a banned string, and so none comes to stand there."""
+    """The dropped tokens are those that are banned or would write a banned string, and so none comes to stand
+    there."""
     pieces = data.draw(st.lists(PIECES, min_size=1, max_size=12))
     ids = st.sets(st.integers(0, len(pieces) - 1), max_size=3)
     control, tokens = data.draw(ids), data.draw(ids)

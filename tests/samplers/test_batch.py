@@ -57,7 +57,8 @@ class Row:
 
 
 def padded(texts, fill, rng=None):
-    """Texts as a table; ``fill``, which is no token, stands on the right, or anywhere if there is an ``rng``."""
+    """Texts as a table; ``fill``, which is not a token, stands on the right, or anywhere if there is an
+    ``rng``."""
     width = max((len(text) for text in texts), default=0) + (0 if rng is None else 3)
     table = np.full((len(texts), width), fill, dtype=np.int64)
     for number, text in enumerate(texts):
@@ -76,7 +77,7 @@ def vector(name, values, missing=()):
 
 
 def arguments(batch, to_tensor=np.asarray, rng=None, **data):
-    """What `sample` is called with, after the logits."""
+    """The arguments of `sample` after the logits."""
     size = batch[0].logits.size
     fill = -1 if rng is None else rng.choice([-1, size, size + 7, 2**40])
     texts = padded([it.prompt + it.output for it in batch], fill, rng)
@@ -175,7 +176,7 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("style", STYLES)
 def test_equals_chains_on_a_large_vocabulary(style, cut):
-    # Above 8,192 tokens blocks of several are looked at, and 50,000 is no multiple of their number.
+    # Above 8,192 tokens blocks of several are looked at, and 50,000 is not a multiple of their number.
     history = [7, 7, 100, 49_999]
     for penalty in ({}, {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "presence_penalty": -3.0}):
         batch = []
@@ -389,7 +390,7 @@ def test_rows_without_a_seed_stand_beside_rows_with_one():
     assert len(set(other[:, 1].tolist())) > 1
 
 
-# Chi-square with so many degrees of freedom is passed once in a thousand seeds, and these seeds are fixed.
+# Chi-square with this many degrees of freedom is passed once in a thousand seeds, and these seeds are fixed.
 BOUNDS = {1: 10.83, 2: 13.82, 3: 16.27, 5: 20.52}
 DISTRIBUTIONS = {
     "all": ({}, [0, 1, 2, 3, 4, 6]),

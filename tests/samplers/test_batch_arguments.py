@@ -1,4 +1,4 @@
-"""What the batch sampler takes and what it refuses: tables 1 to 4 of its source."""
+"""The arguments that the batch sampler accepts and rejects: tables 1 to 4 of its source."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The counts of requests, kept from step to step, against counts made anew."""
+"""The counts of requests, kept from step to step, against new counts."""
 
 from collections import Counter
 
@@ -254,7 +254,7 @@ def test_a_request_id_that_is_used_again(recounted):
         text = np.full((1, 4), number)
         counted = own.step(np.array([5]), (text, text), 10, is_prefill=True)
         assert entries(counted) == {(0, number): (True, 4)}
-    # Also where nobody said that it begins anew.
+    # Also without is_prefill.
     text = np.full((1, 5), 7)
     assert entries(own.step(np.array([5]), (text, text), 10, is_prefill=False)) == {(0, 7): (True, 5)}
 

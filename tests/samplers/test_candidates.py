@@ -277,7 +277,7 @@ def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
     assert 0 < worst + 2.0**-24 <= candidates_module._FLOAT32_EXP_ERROR
 
 
-def test_rows_that_are_dropped_leave_when_somebody_looks():
+def test_pending_drops_are_carried_out_when_the_arrays_are_read():
     candidates = Candidates(row(5, 4, 3, 2, 1, 0))
     candidates.drop(np.array([1, 2]))
     assert candidates.max == 5

@@ -174,7 +174,7 @@ def test_a_token_is_an_int():
 # The mask
 
 
-def test_the_mask_goes_first():
+def test_the_mask_precedes_the_steps():
     logits = row(9, 1, 3, 2)
     mask = np.array([False, True, True, True])
     left = build([{"top_k": 2}]).apply(logits, mask)
@@ -344,7 +344,7 @@ def use(step):
 
 
 @pytest.mark.parametrize("verb", ["bind", "reset", "apply", "select", "accept"])
-def test_whatever_a_step_raises_is_told_with_its_name(verb):
+def test_an_exception_of_a_step_is_reported_with_its_name(verb):
     with pytest.raises(SamplingError, match=rf"^failing: {verb} failed: ValueError: kaput$"):
         use(failing(verb, ValueError("kaput")))
     with pytest.raises(SamplingError, match=r"^(chain\[0\]\.failing: )?of its own$"):
@@ -354,7 +354,7 @@ def test_whatever_a_step_raises_is_told_with_its_name(verb):
 
 
 @pytest.mark.parametrize("before", [[], ["top_k"]], ids=["unordered", "ordered"])
-def test_a_step_that_leaves_nothing_is_told_by_name(before):
+def test_a_step_that_leaves_nothing_is_reported_by_name(before):
     class Nothing(Sampler):
         about = SamplerInfo(name="nothing", summary="s", formula="f", reference="r", llama_cpp="l")
 
@@ -381,7 +381,7 @@ def test_a_selected_token_is_one_of_the_vocabulary():
 # What shows only when the chain gets its vocabulary
 
 
-def test_a_parameter_that_does_not_fit_the_vocabulary_is_told_with_its_place():
+def test_a_parameter_that_does_not_fit_the_vocabulary_is_reported_with_its_place():
     vocabulary = FakeVocabulary()
     for steps, message in [
         (

@@ -80,7 +80,7 @@ def test_refusal(steps, message):
     assert str(caught.value) == message
 
 
-def test_a_table_of_tokens_may_stand_alone_or_under_its_parameter():
+def test_a_table_of_tokens_may_be_alone_or_under_its_parameter():
     for step in ({"logit_bias": {1: 2.0}}, {"logit_bias": {"bias": {1: 2.0}}}):
         assert build([step]).apply(row(0, 0)).logits.tolist() == [0.0, 2.0]
 
@@ -101,7 +101,7 @@ class Ranges(Sampler):
 
 
 @pytest.mark.parametrize(
-    ("parameter", "words", "wrong", "complaint"),
+    ("parameter", "words", "wrong", "message"),
     [
         ("closed", "0..1", 1.5, "1.5 is not within 0..1"),
         ("right_open", "≥ 0 and < 1", 1.0, "1.0 is not ≥ 0 and < 1"),
@@ -113,12 +113,12 @@ class Ranges(Sampler):
         ("free", "", "x", "'x' is not a number"),
     ],
 )
-def test_ranges_in_words(monkeypatch, parameter, words, wrong, complaint):
+def test_ranges_in_words(monkeypatch, parameter, words, wrong, message):
     assert allowed_values(Ranges.model_fields[parameter]) == words
     monkeypatch.setitem(make_sampler.__globals__, "find_sampler", lambda _: Ranges)
     with pytest.raises(SamplingError) as caught:
         make_sampler({"ranges": {parameter: wrong}}, "here")
-    assert str(caught.value) == f"here.ranges.{parameter}: {complaint}"
+    assert str(caught.value) == f"here.ranges.{parameter}: {message}"
 
 
 def test_choices_in_words():

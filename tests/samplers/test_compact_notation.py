@@ -54,7 +54,7 @@ READ = {
     'ban "a  b"': [{"ban": "a  b"}],
     'ban="="': [{"ban": "="}],
     "ban=the": [{"ban": "the"}],
-    # Digits in names: a known name goes before a name and a number.
+    # Digits in names: a known name takes precedence over a name and a number.
     "mirostat_v25.0": [{"mirostat_v2": 5.0}],
     "mirostat_v2 5": [{"mirostat_v2": 5}],
     "mirostat=2": [{"mirostat": 2}],
@@ -165,7 +165,7 @@ def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
     ]
 
 
-def test_a_complaint_of_a_step_names_its_place():
+def test_a_message_about_a_step_names_its_place():
     with pytest.raises(SamplingError, match=r"^chain\[1\]\.temperature\.t: -0\.5 is not ≥ 0$"):
         build("top_k40 > temp-0.5")
 

@@ -153,7 +153,7 @@ def test_distance_as_the_history_grows(tails, tokens, data):
 
 
 def after(breakers, vocabulary, *pieces):
-    """How many tokens stand after the last breaker, of tokens given as texts."""
+    """Return the number of tokens after the last breaker, of tokens given as texts."""
     tokens = [vocabulary.pieces.index(piece.encode()) for piece in pieces]
     return after_last(breakers, tokens)
 
@@ -228,7 +228,7 @@ SETS = [["\n"], [":"], ['"'], ["*"], [" the"], ["the end"], ["\n\n"], ["\n", ":"
 
 @pytest.fixture(scope="module", params=SETS, ids=str)
 def pair(request, vocabulary):
-    """A dry of ours and of llama.cpp with these breakers, and the tokens that matter to them."""
+    """logitsmith's dry and llama.cpp's with these breakers, and the tokens that matter to them."""
     params = {"multiplier": 1.0, "base": 1.5, "allowed_length": 1, "breakers": request.param}
     texts = [text.encode() for text in request.param]
     parts = {text[i:j] for text in texts for i in range(len(text)) for j in range(i + 1, len(text) + 1)}

@@ -90,7 +90,7 @@ def test_tokens_are_refused_as_soon_as_one_is_outside(tokens, size):
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
-def test_a_negative_id_is_no_place_from_the_end(kind):
+def test_a_negative_id_does_not_count_from_the_end(kind):
     for refuse in (check_tokens, token_table):
         with pytest.raises(SamplingError, match=r"^it: token id -1 in the text is not within 0\.\.2$"):
             refuse("it", kind([0, -1]), 3)

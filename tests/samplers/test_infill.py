@@ -54,7 +54,7 @@ WORKED = {
     "equal pieces: the first": ("b a a <e>", (0.3, 0.35, 0.35, NONE), [1, 3]),
     "one into another into a third": ("a ab abc b <e>", (0.2, 0.25, 0.3, 0.25, NONE), [2, 4]),
     "only together above 0.2": ("a ab b <e>", (0.18, 0.18, 0.64, NONE), [2, 0, 3]),
-    "the middle of a piece is no prefix": ("b ab <e>", (0.5, 0.5, NONE), [0, 1, 2]),
+    "the middle of a piece is not a prefix": ("b ab <e>", (0.5, 0.5, NONE), [0, 1, 2]),
     "an end has no prefix": ("< <e> b", (0.5, NONE, 0.5), [0, 2, 1]),
     "nor has another control token": ("< <s b <e>", (0.3, 0.4, 0.3, NONE), [1, 0, 2, 3]),
     "-inf takes no part": ("a ab b <e>", (0.5, 0, 0.5, 0), [0, 2, 3]),

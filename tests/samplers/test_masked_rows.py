@@ -47,7 +47,8 @@ def softmax(rows):
 
 
 def certain(value, threshold):
-    """Whether the value reaches the threshold; rows for which float32 may decide otherwise are not looked at."""
+    """Return whether the value reaches the threshold; rows for which float32 may decide otherwise are not looked
+    at."""
     assume(abs(value - threshold) > MARGIN or NEG in (value, threshold))
     return value >= threshold
 

@@ -68,7 +68,8 @@ def fit(first):
 
 
 def possible_counts(probs, mu, m, precision):
-    """How many rows the formula keeps if s and the quotient may be that much greater or less; none: no knowing."""
+    """Return the number of rows that the formula keeps if s and the quotient may be that much greater or less;
+    none: no knowing."""
     first = probs[:m]
     if len(first) < 2 or first[-1] < 1e-46:  # that is 0 in float32
         return {1}

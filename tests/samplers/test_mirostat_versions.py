@@ -1,4 +1,4 @@
-"""What holds for both versions of Mirostat."""
+"""Properties of both versions of Mirostat."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What each sampler says that it did, against numbers that are worked out by hand."""
+"""The note of each sampler, against numbers that are worked out by hand."""
 
 import math
 import re
@@ -152,7 +152,7 @@ def test_every_sampler_has_a_note_here():
 XTC = {
     "rolled": (1.0, 0.1, r"rolled \(0\.\d+ <= 1\): 2 tokens dropped, the last with p >= 0\.1 stays"),
     "not rolled": (1e-6, 0.1, r"not rolled \(0\.\d+ > 1e-06\)"),
-    "rolled in vain": (
+    "rolled without effect": (
         1.0,
         0.45,
         r"rolled \(0\.\d+ <= 1\): nothing dropped, fewer than two tokens have p >= 0\.45",

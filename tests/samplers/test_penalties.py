@@ -124,14 +124,14 @@ def test_brute_force(logits, params, ours, prompt, output):
 
 
 @given(rows(40), SETTINGS, ONLY_OURS, st.lists(st.integers(0, 30), max_size=12), st.lists(st.integers(0, 30)))
-def test_counting_along_equals_counting_anew(logits, params, ours, prompt, output):
-    """A chain that is applied at every step, as in a run, against one that sees the history at once."""
+def test_updated_counts_equal_new_counts(logits, params, ours, prompt, output):
+    """A chain that is applied at every step, as in a run, against one that gets the complete history."""
     prompt, output = within(prompt, logits), within(output, logits)
     chain = build([{"penalties": params | ours}], vocab=FakeVocabulary(logits.size))
     chain.reset(prompt)
     for step, token in enumerate(output):
-        anew = run({"penalties": params | ours}, logits, prompt, output[:step])
-        assert chain.apply(logits).logits.tolist() == anew.logits.tolist()
+        new_count = run({"penalties": params | ours}, logits, prompt, output[:step])
+        assert chain.apply(logits).logits.tolist() == new_count.logits.tolist()
         chain.accept(token)
 
 

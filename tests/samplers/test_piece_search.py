@@ -15,7 +15,7 @@ WORKED = {
     "something else was written": (b"ab", b"cb", []),
     "its first two bytes were written": (b"abc", b"ab", [b"c", b"cab"]),
     "its first byte, and the rest in one": (b"abc", b"ba", [b"bc", b"bcab"]),
-    "two beginnings at once": (b"aab", b"aa", [b"b", b"ba", b"bc", b"bcab", b"ab"]),
+    "two beginnings in one token": (b"aab", b"aa", [b"b", b"ba", b"bc", b"bcab", b"ab"]),
     "it overlaps itself": (b"aba", b"ab", [b"a", b"ab"]),
     "and begins again within itself": (b"aba", b"aba", [b"ba"]),
     "one byte has no beginning": (b"a", b"aaa", []),

@@ -1,4 +1,4 @@
-"""What holds for every sampler there is, and for chains of any of them."""
+"""Properties of every sampler, and for chains of any of them."""
 
 from typing import Literal, get_args, get_origin
 

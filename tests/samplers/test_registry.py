@@ -264,7 +264,7 @@ class TestPlugins:
     def test_it_is_not_part_of_the_catalogue(self):
         assert list(catalogue()) == list(ENTRIES)
 
-    def test_a_built_in_sampler_goes_before_a_plug_in_of_its_name(self):
+    def test_a_built_in_sampler_takes_precedence_over_a_plug_in_of_its_name(self):
         assert find_sampler("top_k") is ENTRIES["top_k"]
         assert find_sampler("temp") is ENTRIES["temperature"]
         place = "lib_of_odd_samplers:Odd"
@@ -331,7 +331,7 @@ class TestPlugins:
             ("no_default", "its parameter 'x' has no default"),
         ],
     )
-    def test_one_that_would_break_later_is_told_at_once(self, name, fault):
+    def test_one_that_would_break_later_is_reported_when_it_is_loaded(self, name, fault):
         with pytest.raises(SamplingError) as caught:
             find_sampler(name)
         assert str(caught.value).endswith(f") cannot be used: {fault}")
@@ -342,7 +342,7 @@ def test_without_the_package_the_name_is_unknown():
         find_sampler("odd_ids")
 
 
-def test_two_samplers_with_one_alias_are_told_apart_at_once(monkeypatch):
+def test_two_samplers_with_one_alias_are_rejected(monkeypatch):
     class Clone(Sampler):
         about = SamplerInfo(
             name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",)

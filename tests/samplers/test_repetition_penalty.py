@@ -191,7 +191,7 @@ def test_without_a_slope_it_equals_llama_cpps_penalties(logits, penalty, window,
 
 
 @given(rows(40), PENALTY, RANGE, SLOPE, STORY, st.lists(st.integers(0, 30), max_size=20))
-def test_taking_note_along_equals_taking_note_at_once(logits, penalty, window, slope, prompt, output):
+def test_updates_per_token_equal_one_update(logits, penalty, window, slope, prompt, output):
     prompt, output = within(prompt, logits), within(output, logits)
     step = {"repetition_penalty": {"penalty": penalty, "range": window, "slope": slope}}
     chain = build([step])

@@ -14,10 +14,10 @@ TWICE, HALF = math.log(2), -math.log(2)
 
 # skew, order, logits, ids, probabilities afterwards
 WORKED = {
-    "towards the later ids": (TWICE, "vocabulary", LOGITS, [0, 1, 2], [1 / 16, 8 / 16, 7 / 16]),
-    "towards the earlier ids": (HALF, "vocabulary", LOGITS, [0, 1, 2], [0.5, 0.366025, 0.133975]),
-    "towards the less likely": (TWICE, "probability", LOGITS, [1, 0, 2], [4 / 16, 5 / 16, 7 / 16]),
-    "towards the more likely": (HALF, "probability", LOGITS, [1, 0, 2], [0.707107, 0.158919, 0.133975]),
+    "toward the later ids": (TWICE, "vocabulary", LOGITS, [0, 1, 2], [1 / 16, 8 / 16, 7 / 16]),
+    "toward the earlier ids": (HALF, "vocabulary", LOGITS, [0, 1, 2], [0.5, 0.366025, 0.133975]),
+    "toward the less likely": (TWICE, "probability", LOGITS, [1, 0, 2], [4 / 16, 5 / 16, 7 / 16]),
+    "toward the more likely": (HALF, "probability", LOGITS, [1, 0, 2], [0.707107, 0.158919, 0.133975]),
     "all the way to the last id": (20, "vocabulary", row(1, 5, 1), [2], [1]),
     "all the way to the least likely": (20, "probability", row(1, 5, 2), [0], [1]),
     # k is 2.06e-9, and so is the part that is left to the later ones, times -ln c.

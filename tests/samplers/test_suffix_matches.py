@@ -28,7 +28,7 @@ def test_common_suffixes(text, lengths):
 
 
 def common(tokens, place):
-    """How many tokens up to ``place`` are the same as the last ones, one after the other."""
+    """Return the number of tokens up to ``place`` that are the same as the last ones, one after the other."""
     length = 0
     while length <= place and tokens[place - length] == tokens[-1 - length]:
         length += 1

@@ -85,7 +85,7 @@ def sorted_probabilities(logits):
 
 
 def keep(probs, z, pad):
-    """How many tokens stay. Without padding it is KoboldCpp's loop."""
+    """Return the number of tokens that stay. Without padding it is KoboldCpp's loop."""
     size = len(probs)
     *_, absolute, _, sums = steps_of_the_wiki(probs)
     if pad:
@@ -102,7 +102,7 @@ def keep(probs, z, pad):
 
 
 def check(logits, z, pad):
-    """The sums may be off by some 1e-9: what is kept is what is kept within 1e-6 of z."""
+    """The sums may be off by about 1e-9: what is kept is what is kept within 1e-6 of z."""
     probs = sorted_probabilities(logits)
     left = run({"tfs": {"z": z, "pad": pad}}, logits)
     if len(probs) > 2 or pad:

@@ -112,7 +112,8 @@ def agree_but_for_equals(logits, p, min_keep=1):
     """
     params = {"p": p, "min_keep": min_keep}
     ours, theirs = run({"typical": params}, logits), native([{"typical": params}], logits)
-    # Both sum in float32, from the likeliest on: over a long flat row that is more than 1e-5 off the true entropy.
+    # Both sum in float32, from the most likely on: over a long flat row that is more than 1e-5 off the true
+    # entropy.
     order = np.argsort(-logits, kind="stable")
     wide = logits[order].astype(np.float64)
     weights = np.exp(wide - wide[0]).astype(np.float32)
