@@ -11,7 +11,8 @@ class Lipogram(Sampler):
     """Drop the tokens that contain one of the letters.
 
     Formula: drop i if piece(i), the bytes of token i, contains one of `letters` in upper or lower case. If every
-    candidate contains one, all stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
+    candidate contains one, all stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La
+    Disparition.
     """
 
     about: ClassVar[SamplerInfo] = SamplerInfo(
