@@ -146,11 +146,11 @@ KINDS = {
     "presence_penalty": "floats",
     "temperature": "floats",
     "top_p": "floats",
-    "top_k": "whole numbers",
-    "seed": "whole numbers",
+    "top_k": "integers",
+    "seed": "integers",
     "do_sample": "booleans",
 }
-FITTING = {"floats": np.ones(2), "whole numbers": np.ones(2, np.int64), "booleans": np.ones(2, bool)}
+FITTING = {"floats": np.ones(2), "integers": np.ones(2, np.int64), "booleans": np.ones(2, bool)}
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items(), ids=KINDS)

@@ -260,7 +260,7 @@ def test_leading_none(ordered):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_keep_takes_a_mask_of_all_rows(size):
-    with pytest.raises(ValueError, match="for 3 rows"):
+    with pytest.raises(ValueError, match=r"is not \(3,\), the shape of the logits"):
         Candidates(row(1, 2, 3)).filter_rows(np.ones(size, np.bool_))
 
 

@@ -31,7 +31,7 @@ PLAIN = {"multiplier": 1.0, "base": 2.0, "allowed_length": 2, "breakers": []}
 def penalized(params, text, output=""):
     """The letters whose logit is lowered after a text, and by how much."""
     left = run({"dry": PLAIN | params}, ZEROS, text.encode(), output.encode())
-    assert left.is_whole
+    assert left.is_full_vocabulary
     return {chr(i): -value for i, value in table(left) if value}
 
 

@@ -50,7 +50,7 @@ def test_on_rows_in_order_it_is_the_first():
 def test_apply_leaves_the_rows_alone():
     logits = row(1, 3, 2)
     left = build(["greedy"]).apply(logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

@@ -102,7 +102,7 @@ def test_a_ban_alone_keeps_sorted_rows_sorted():
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"logit_bias": {}}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

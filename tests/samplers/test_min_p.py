@@ -113,7 +113,7 @@ def test_equals_llama_cpp_on_a_large_vocabulary(logits, p):
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"min_p": 0.0}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

@@ -186,7 +186,7 @@ def test_a_neutral_sampler_is_the_identity(name, logits, history):
     # Not in a chain, which drops it.
     left = run(SAMPLERS[name](**neutral), logits, prompt_for(history, logits))
     np.testing.assert_array_equal(left.logits, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
 
 
 @given(chains)

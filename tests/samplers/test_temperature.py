@@ -66,7 +66,7 @@ def test_zero_drops_the_rows_that_llama_cpp_sets_to_minus_inf(logits):
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"temperature": 1.0}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     np.testing.assert_array_equal(left.logits, logits)
 
 

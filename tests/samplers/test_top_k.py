@@ -55,7 +55,7 @@ def test_equals_llama_cpp_on_a_large_vocabulary(logits, k):
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"top_k": 0}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

@@ -143,7 +143,7 @@ def test_neutral_is_identity(n, logits):
     chain = build([{"top_n_sigma": n}])
     assert [step.about.name for step in chain.steps] == ["dist"]
     left = run({"top_n_sigma": n}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

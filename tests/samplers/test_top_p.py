@@ -154,7 +154,7 @@ def test_equals_llama_cpp_on_rows_in_order(logits, p, k):
 def test_neutral_is_identity(logits, boundary, p):
     # 0.99999999 is 1 in float32, for llama.cpp too.
     left = run({"top_p": {"p": p, "boundary": boundary}}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

@@ -194,7 +194,7 @@ def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them():
 def test_neutral_is_identity(logits, boundary, p):
     # 0.99999999 is 1 in float32, for llama.cpp too.
     left = run({"typical": {"p": p, "boundary": boundary}}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 

@@ -226,7 +226,7 @@ def test_neutral_is_identity(params, logits):
     chain = build([{"xtc": params}])
     assert [step.about.name for step in chain.steps] == ["dist"]
     left = run({"xtc": params}, logits)
-    assert left.is_whole
+    assert left.is_full_vocabulary
     assert left.logits is logits
 
 
