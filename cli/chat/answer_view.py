@@ -133,9 +133,9 @@ class ScreenView(AnswerView):
             self._reasoning.begin(Text(), Text())
             self._is_reasoning = True
         pending_text = self._pending_newlines + text
-        shown = pending_text.rstrip("\n")
-        self._pending_newlines = pending_text[len(shown) :]
-        self._reasoning.write(Text(shown, "dim italic"))
+        shown_text = pending_text.rstrip("\n")
+        self._pending_newlines = pending_text[len(shown_text) :]
+        self._reasoning.write(Text(shown_text, "dim italic"))
 
     def show_title(self, model: str) -> None:
         """Show the model's name, and the command that shows the help."""

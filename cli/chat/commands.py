@@ -561,7 +561,7 @@ COMMANDS = (
         "branch", "[N]", "List the versions of the latest message that has several, or go to version N.", _branch
     ),
     ChatCommand("tree", "", "Show all messages of this chat; * marks the current message.", _tree),
-    ChatCommand("goto", "MESSAGE", "Go to a message that /tree shows.", _goto, _complete_goto),
+    ChatCommand("goto", "HASH", "Go to a message that /tree shows.", _goto, _complete_goto),
     ChatCommand("next", "[TEXT]", "Show the candidates for the next token, or for the token after TEXT.", _next),
     ChatCommand(
         "why", "[TOKEN]", "Show how a token of the last answer was chosen; TOKEN is a number or text.", _why

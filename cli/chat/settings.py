@@ -47,7 +47,7 @@ class StoreOptions(Options):
         optional_value=OptionalValue("", re.compile(r"[^-].*", re.DOTALL)),
     )
     search: str | None = _chat(
-        "--search", metavar="TEXT", help="List the messages of all chats that contain TEXT, and exit."
+        "--search", metavar="TEXT", help="List all stored messages that contain TEXT, and exit."
     )
     delete: str | None = _chat(
         "--delete",

@@ -114,7 +114,7 @@ def find_model(options: ModelOptions, interrupt: Interrupt, max_tokens: int | No
     return ModelSpec(path, origin, load_arguments(options, overrides, print_note, max_tokens))
 
 
-def _find_or_download(model_text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
+def _find_or_download(model_reference: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
     """Return the model's file, and the origin of its name, as `locate` returns it.
 
     A model of Hugging Face that is not on this machine is downloaded, as in llama.cpp.
@@ -122,13 +122,13 @@ def _find_or_download(model_text: str | None, config: UserConfig, interrupt: Int
     from ...models.errors import ModelError
     from ...models.folders import locate
 
-    path, origin = locate(model_text or None, config.model)
+    path, origin = locate(model_reference or None, config.model)
     if path.is_file():
         return path, origin
     from ...models.resolve import ModelNotHereError, resolve_model
 
     try:
-        return resolve_model(model_text or str(path), config.model_folders), origin
+        return resolve_model(model_reference or str(path), config.model_folders), origin
     except ModelNotHereError as error:
         return pull(error.reference, interrupt), origin
     except ModelError as error:
@@ -192,13 +192,13 @@ def load_arguments(
         report: called with a sentence for each flag that has no effect.
         max_tokens: maximum number of tokens that the run will generate; None if unknown, negative for no limit.
     """
-    is_short = max_tokens in range(_MIN_TOKENS_FOR_READING)
+    is_short_run = max_tokens in range(_MIN_TOKENS_FOR_READING)
     return {
         "n_ctx": options.context_size,
         "threads": options.threads,
         "gpu_layers": options.gpu_layers,
         "batch": options.batch_size,
-        "mmap": True if is_short and options.mmap is None else options.mmap,
+        "mmap": True if is_short_run and options.mmap is None else options.mmap,
         "mlock": options.mlock,
         "lora": _adapters(options),
         "overrides": overrides,
@@ -411,10 +411,11 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     return SettingValue(typed, origin)
 
 
-def find_model_file(text: str | None) -> Path:
-    """Return the file of the model that ``text``, the environment or the user's config names.
+def find_model_file(model_reference: str | None) -> Path:
+    """Return the file of the model that ``model_reference``, the environment or the user's config names.
 
-    Nothing is downloaded. ``text`` is the value of ``-m``, or None without that flag. Raises ``ModelError``.
+    Nothing is downloaded. ``model_reference`` is the value of ``-m``, or None without that flag. Raises
+    ``ModelError``.
     """
     from ...models.errors import ModelError
     from ...models.folders import locate
@@ -422,9 +423,9 @@ def find_model_file(text: str | None) -> Path:
     from ...presets.user_config import user_config
 
     config = user_config()
-    path, origin = locate(text or None, config.model)
+    path, origin = locate(model_reference or None, config.model)
     try:
-        return path if path.is_file() else resolve_model(text or str(path), config.model_folders)
+        return path if path.is_file() else resolve_model(model_reference or str(path), config.model_folders)
     except ModelError as error:
         raise with_origin(error, origin) from None
 

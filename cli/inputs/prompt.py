@@ -57,26 +57,26 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     path = Path("-") if options.prompt == "-" else options.file
     text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
     if path is not None and not is_stdin(path):
-        text = _read(path)
+        text = _read_text(path)
     if text is not None:
-        piped = _text(read_piped("is placed before the prompt") or b"", STDIN)
+        piped = _decode_text(read_piped("is placed before the prompt") or b"", STDIN)
         return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
     stdin = input_path(path)
     if stdin is None:
         raise UsageError('there is no prompt: type one ("gen PROMPT"), use -f FILE, or pipe one in')
     if is_stdin(stdin) and sys.stdin.isatty():
         print_note("type the prompt; Ctrl-D on a line of its own ends it")
-    piped = _read(stdin)
+    piped = _read_text(stdin)
     if not piped:
         raise UsageError('there is no prompt: stdin is empty; "" is a prompt without text')
     return PromptText(piped, piped)
 
 
-def _read(path: Path) -> str:
-    return _text(read_input(path), path)
+def _read_text(path: Path) -> str:
+    return _decode_text(read_input(path), path)
 
 
-def _text(data: bytes, path: Path) -> str:
+def _decode_text(data: bytes, path: Path) -> str:
     """Return the text of a file's bytes, without one newline at the end. Ends the command if it is not UTF-8."""
     try:
         return decode_utf8(data).removesuffix("\n")

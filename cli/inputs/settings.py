@@ -60,7 +60,7 @@ def resolve_run_settings(
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*flag_overrides(options), *_sampling_overrides(sampling)),
-        rearrangements=tuple(_arrangements(options, sampling)),
+        rearrangements=tuple(_rearrangements(options, sampling)),
     )
     for flag, reason in settings.ignored_flags:
         print_note(f"{flag} has no effect: {reason}")
@@ -183,7 +183,7 @@ def _bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
+def _rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
     """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
     from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_mirostat, rearrange_by_samplers
 

@@ -54,10 +54,10 @@ class BatchProgress(BatchCounts):
     @property
     def seconds_left(self) -> float | None:
         """Estimated seconds until the end; None before the first result, or if the total is unknown."""
-        results = self.answered_count + self.failed_count
-        if self.total is None or not results:
+        result_count = self.answered_count + self.failed_count
+        if self.total is None or not result_count:
             return None
-        return (self.total - self.finished_count) * self.seconds / results
+        return (self.total - self.finished_count) * self.seconds / result_count
 
     def line(self) -> str:
         """Return the progress in one line."""

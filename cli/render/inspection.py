@@ -302,8 +302,8 @@ _TINTS = ((64, 18, 92), (52, 86, 140), (46, 144, 140), (112, 200, 104), (250, 23
 
 Each color is brighter than the one before, so that readers who are blind to red and green can distinguish them,
 too. Between these probabilities, the color is interpolated by the square root of the probability, since most
-tokens have a
-small probability."""
+tokens have a small probability.
+"""
 _DARK_LUMINANCE = 0.18
 """Luminance below which white text has more contrast than black text."""
 _LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)

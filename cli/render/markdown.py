@@ -174,7 +174,7 @@ _BLANK_LINE = re.compile(r"[\s>]*")
 
 
 def _has_gap(found: list[_Leaf], number: int, lines: list[str]) -> bool:
-    """Return whether a blank line precedes a leaf. A line with only marks of quotes is blank, too."""
+    """Return whether a blank line precedes a leaf. A line with only marks of quotes counts as a blank line."""
     end_before = found[number - 1].end if number else 0
     return any(_BLANK_LINE.fullmatch(line) for line in lines[end_before : found[number].start])
 
@@ -265,10 +265,10 @@ class _Walk:
                     number += 1
                 yield self._leaf(kind, token, tokens=tuple(self.tokens[start : number + 1]))
             elif kind in ("paragraph", "heading"):
-                yield self._leaf(kind, token, self.tokens[number + 1].content, token.tag)
+                yield self._leaf(kind, token, content=self.tokens[number + 1].content, info=token.tag)
                 number += 2
             else:
-                yield self._leaf(kind, token, token.content, token.info.strip())
+                yield self._leaf(kind, token, content=token.content, info=token.info.strip())
             number += 1
 
     def _enter_or_leave(self, token: Token) -> None:
@@ -612,7 +612,7 @@ class WordWriter:
     """A writer of paragraphs that prints word by word, and never moves a printed word.
 
     The width of the terminal is read again for each word. A line may be wrapped at a space, or next to a wide
-    character such as those of Chinese, Japanese and Korean.
+    character of Chinese, Japanese or Korean.
     """
 
     def __init__(self, console: Console) -> None:
@@ -690,7 +690,9 @@ class WordWriter:
         elif self._column > self._line_start:
             self._append(self._pending_spaces, None)
         self._pending_spaces = ""
-        for segment in Segment.simplify(self._word) if self._column + columns <= width else self._word:
+        fits = self._column + columns <= width
+        segments = Segment.simplify(self._word) if fits else self._word  # a long word may be split anywhere
+        for segment in segments:
             last_column = max(width, self._line_start + _MIN_COLUMNS)
             if self._column > self._line_start and self._column + cell_len(segment.text) > last_column:
                 self._break_line()

@@ -70,11 +70,11 @@ class RunEvents:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._events = events
-        self._last: Event | None = None
+        self._last_event: Event | None = None
 
     def __iter__(self) -> Iterator[Event]:
         for event in self._events:
-            self._last = event
+            self._last_event = event
             yield event
 
     @property
@@ -82,9 +82,9 @@ class RunEvents:
         """The last event. Raises ``RuntimeError`` if the run ended without a ``Done`` event."""
         from ...logprobs.events import Done
 
-        if not isinstance(self._last, Done):
+        if not isinstance(self._last_event, Done):
             raise RuntimeError("the run ended without a Done event")
-        return self._last
+        return self._last_event
 
 
 def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:

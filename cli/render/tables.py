@@ -42,9 +42,9 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
     """
     rows = []
     for cls in samplers:
-        about = cls.about
-        main = f"{about.main_parameter} {_default(cls, about.main_parameter)}" if about.main_parameter else ""
-        rows.append((about.name, main, about.summary, _short_reference(about.reference)))
+        info = cls.about
+        main = f"{info.main_parameter} {_default_text(cls, info.main_parameter)}" if info.main_parameter else ""
+        rows.append((info.name, main, info.summary, _short_reference(info.reference)))
     print_table(("sampler", "main parameter", "what it does", "source"), rows, optional_column=3)
     for name, location in sorted(plugins.items()):
         print(f"{name}: offered by another package, {location}")
@@ -64,32 +64,33 @@ def show_sampler(cls: type[Sampler]) -> None:
     """Print the facts about one sampler: formula, off value, source, llama.cpp's variant, parameters."""
     from ...samplers.building import allowed_values
 
-    about = cls.about
-    neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.off_values.items())
+    info = cls.about
+    neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in info.off_values.items())
     facts = (
-        ("formula", about.formula),
+        ("formula", info.formula),
         ("off at", neutral or "never"),
-        ("source", about.reference),
-        ("llama.cpp", about.llama_cpp),
-        ("also named", ", ".join(about.aliases) or "-"),
+        ("source", info.reference),
+        ("llama.cpp", info.llama_cpp),
+        ("also named", ", ".join(info.aliases) or "-"),
     )
-    print_wrapped(f"{about.name}: {about.summary}\n", 0)
+    print_wrapped(f"{info.name}: {info.summary}\n", 0)
     for name, fact in facts:
         print_wrapped(f"  {name:10}  {fact}", _FACT_INDENT)
     if cls.model_fields:
         print()
         rows = [
-            (name, _default(cls, name), allowed_values(field), field.description or "")
+            (name, _default_text(cls, name), allowed_values(field), field.description or "")
             for name, field in cls.model_fields.items()
         ]
         print_table(("parameter", "default", "allowed", "meaning"), rows)
-    if about.main_parameter:
-        example = _default(cls, about.main_parameter) if about.example is None else _format_value(about.example)
+    if info.main_parameter:
+        example = _default_text(cls, info.main_parameter) if info.example is None else _format_value(info.example)
         print()
-        print_wrapped(f"in a preset: {about.name}: {example}", _BLOCK_INDENT)
+        print_wrapped(f"in a preset: {info.name}: {example}", _BLOCK_INDENT)
 
 
-def _default(cls: type[Sampler], parameter: str) -> str:
+def _default_text(cls: type[Sampler], parameter: str) -> str:
+    """Return the default of a sampler's parameter in the notation of presets."""
     field = cls.model_fields[parameter]
     return _format_value(field.get_default(call_default_factory=True))
 

@@ -98,13 +98,14 @@ def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
 
 
 def _distance_words(title: str, comparison: ChainComparison) -> str:
+    """Return the distances of a chain from the first chain, in words. ``title``: title of the chain's column."""
     distance = comparison.distance
     parts = [f"total variation {distance.total_variation:.4f}"]
-    for words, value in (
+    for label, value in (
         (f"KL({_FIRST_CHAIN_TITLE} || {title})", distance.divergence),
         (f"KL({title} || {_FIRST_CHAIN_TITLE})", distance.reverse_divergence),
     ):
-        parts.append(f"{words} {value:.4f} nats" if isfinite(value) else f"{words} infinite")
+        parts.append(f"{label} {value:.4f} nats" if isfinite(value) else f"{label} infinite")
     return ", ".join(parts)
 
 

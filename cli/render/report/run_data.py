@@ -71,8 +71,10 @@ class RunReader:
         self._contents: dict[int, str | list[int]] = {}
         """Content of each token by id: text, or bytes if they are not UTF-8."""
         self._details: list[Json | None] = []
+        """Trace and alternatives of each token of the current block."""
         self._blocks: list[str] = []
         self._sources: set[str] = set()
+        """The distributions that the shown logprobs are from: ``model``, ``chain`` or both."""
         self._has_trace = False
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
