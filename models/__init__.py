@@ -1,4 +1,4 @@
-"""GGUF files: where they are, what they say, and getting one. Needs no llama_cpp."""
+"""Finding, inspecting and downloading GGUF files. The package does not need llama_cpp."""
 
 from __future__ import annotations
 

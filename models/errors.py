@@ -6,7 +6,7 @@ from ..common.errors import LogitsmithError
 
 
 class ModelError(LogitsmithError, RuntimeError):
-    """A model that cannot be found, loaded or run. The message says what, where and what to do."""
+    """A model that cannot be found, loaded or run. The message names the file, the problem and the way out."""
 
 
 class AdapterError(ModelError):
@@ -14,11 +14,11 @@ class AdapterError(ModelError):
 
 
 class AbortedError(ModelError):
-    """`Model.abort` ended what llama.cpp was computing."""
+    """`Model.abort` ended a computation of llama.cpp."""
 
     def __init__(self) -> None:
         super().__init__("the computation was aborted")
 
 
 class BindingError(LogitsmithError, RuntimeError):
-    """An installed llama-cpp-python whose C functions the engine cannot call. No model is at fault."""
+    """The installed llama-cpp-python has C functions that the engine cannot call, whatever the model."""

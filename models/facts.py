@@ -1,4 +1,4 @@
-"""The facts in the header of a model file: all of them in plain words, and a summary for lists."""
+"""The facts in the headers of model files: all facts of one model, and summaries of many models for lists."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .gguf import (
 from .listing import ModelEntry
 from .names import parse_part_name, part_paths, quantization_name
 
-_SPECIAL = {
+_PURPOSE_BY_ROLE = {
     "bos": "begins a text",
     "eos": "ends a text",
     "eot": "ends a turn",
     "eom": "ends a message",
-    "unknown": "stands for what is unknown",
+    "unknown": "replaces unknown text",
     "padding": "fills up",
-    "seperator": "separates",  # so spelled in the format
+    "seperator": "separates",  # the format's spelling
     "separator": "separates",
     "mask": "masks",
     "cls": "begins a text to classify",
@@ -44,12 +44,19 @@ _SPECIAL = {
     "fim_rep": "names a repository",
     "fim_sep": "separates files",
 }
-"""What the special tokens of ``tokenizer.ggml.NAME_token_id`` are for."""
+"""The purpose of each special token, by the ROLE in the metadata key ``tokenizer.ggml.ROLE_token_id``."""
 
 
 @dataclass(frozen=True)
 class SpecialToken:
-    """A special token. ``role``: its name in the format, such as ``eos``; ``purpose``: in plain words."""
+    """A special token of a vocabulary.
+
+    Attributes:
+        role: name of the role in the GGUF format, such as ``eos``.
+        purpose: the purpose as a phrase, such as ``ends a text``; empty if unknown.
+        id: id of the token.
+        text: text of the token.
+    """
 
     role: str
     purpose: str
@@ -60,13 +67,13 @@ class SpecialToken:
 @supports_old_names
 @dataclass(frozen=True)
 class ModelFacts:
-    """The metadata of a model.
+    """The facts in the header of a model.
 
     Attributes:
-        metadata: The numbers and texts of the header, as texts; lists are left out.
-        vocabulary_size: Tokens; 0 if the file holds no vocabulary.
-        special_tokens: Those that the header names, in its order.
-        ollama_settings: The sampling settings that Ollama keeps beside the file.
+        metadata: the numbers and strings of the header by key, as strings. Lists are left out.
+        vocabulary_size: number of tokens; 0 if the file holds no vocabulary.
+        special_tokens: the special tokens that the header names, in the order of the header.
+        ollama_settings: the sampling settings that Ollama keeps for the model, by name; empty if there are none.
     """
 
     metadata: Mapping[str, str]
@@ -75,7 +82,7 @@ class ModelFacts:
     ollama_settings: Mapping[str, object]
 
     def value(self, name: str) -> str:
-        """Return the value of a key of ``general.``, or of the architecture's; empty if there is none."""
+        """Return the value of ``general.NAME`` or ``ARCHITECTURE.NAME``; an empty string if there is none."""
         architecture = self.metadata.get("general.architecture", "")
         return self.metadata.get(f"general.{name}") or self.metadata.get(f"{architecture}.{name}") or ""
 
@@ -113,7 +120,7 @@ def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None)
         reader.read_min_file_bytes()
         tokens = list(reader.tokens())
     special = tuple(
-        SpecialToken(role, _SPECIAL.get(role, ""), token, tokens[token].decode("utf-8", "replace"))
+        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token, tokens[token].decode("utf-8", "replace"))
         for key, token in reader.values.items()
         if (role := _role(key)) and isinstance(token, int) and 0 <= token < len(tokens)
     )
@@ -133,18 +140,18 @@ def _read_settings(path: str | Path | None) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What the headers of a model's files say.
+    """A summary of the headers of a model's files.
 
     Attributes:
-        entry: Which model it is.
-        size_bytes: Of all files together.
-        architecture: llama.cpp's name of it; empty if the file does not say.
-        quantization: Such as ``Q4_K_M``.
-        parameters: The number of weights.
-        trained_context: Tokens; None if the file does not say.
-        has_chat_template: True if the file holds one.
-        problem: Why the model cannot be loaded; None if nothing speaks against it.
-        is_model: False for a projector, an adapter and other files that are no model by themselves.
+        entry: the model.
+        size_bytes: size of all files together.
+        architecture: llama.cpp's name of the architecture; empty if the header does not have it.
+        quantization: the quantization, such as ``Q4_K_M``; ``unknown`` if the header does not show it.
+        parameters: number of weights.
+        trained_context: context length of the training, in tokens; None if the header does not have it.
+        has_chat_template: True if the header has a chat template.
+        problem: the reason why the model cannot be loaded; None if the header shows no such reason.
+        is_model: False for projectors, adapters and other files that belong to a model.
     """
 
     entry: ModelEntry
@@ -158,7 +165,7 @@ class ModelSummary:
     is_model: bool = True
 
     def as_json(self) -> dict[str, object]:
-        """Return an object for JSON: what `gen models --format json` prints of each model."""
+        """Return the JSON object that `gen models --format json` prints for the model."""
         return {
             "name": self.entry.name,
             "source": self.entry.source,
@@ -175,7 +182,13 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class _Header:
-    """What the header of one file says. ``problem``: why the file is of no use; the rest is then empty."""
+    """The header of one file.
+
+    Attributes:
+        values: the metadata by key, without lists; empty if there is a problem.
+        elements_by_type: number of weights of each ggml type.
+        problem: the reason why the file cannot be used; None if there is none.
+    """
 
     values: Values
     elements_by_type: Counter[int]
@@ -183,7 +196,7 @@ class _Header:
 
 
 def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:
-    """Yield the summary of each model. A file that several names share is read once."""
+    """Yield the summary of each model. The header of a file with several names is read only once."""
     headers: dict[tuple[int, int], _Header] = {}
     for entry in entries:
         yield _summarize(entry, headers)
@@ -227,7 +240,7 @@ def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> Mo
 
 
 def _missing_part(entry: ModelEntry) -> str | None:
-    """A sentence if parts of a split model are missing."""
+    """Return a sentence about the missing parts of a split model; None if no part is missing."""
     part = parse_part_name(entry.path.name)
     if part is None or len(entry.parts) == part.total:
         return None
@@ -237,19 +250,19 @@ def _missing_part(entry: ModelEntry) -> str | None:
 
 
 def _read_header(path: Path) -> _Header:
-    """Read one header; a file that is of no use gets a problem. Raises ``OSError``."""
+    """Read one header. A file that cannot be used gets a `problem`. Raises ``OSError`` if it cannot be read."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 return _Header({}, Counter(), "not a GGUF file")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = QuickHeaderReader(data)
-                needed, size = reader.read_min_file_bytes(), len(data)
+                min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
     except DamagedError as error:
         return _Header({}, Counter(), f"damaged: {error}")
     problem = None
-    if size < needed:
-        problem = f"truncated: {size:,} of {needed:,} bytes"
+    if file_bytes < min_file_bytes:
+        problem = f"truncated: {file_bytes:,} of {min_file_bytes:,} bytes"
     return _Header(reader.values, reader.elements_by_type, problem)
 
 

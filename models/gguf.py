@@ -1,9 +1,9 @@
-"""GGUF files: header, metadata, and whether llama.cpp can load them.
+"""Headers and metadata of GGUF files, and checks that llama.cpp can load the files.
 
-A file is checked before llama.cpp opens it: llama.cpp can crash on a damaged file, and there are values on
-which it ends the process or never returns. The ``gguf`` package would build an object for every token of the
-vocabulary, which takes seconds. Reading the header here takes some hundredths of a second, and about a
-millisecond for what a list of models shows. The format: ggml's docs/gguf.md.
+A file is checked before llama.cpp opens it, because llama.cpp can crash on a damaged file. Some values in the
+metadata make llama.cpp end the process, or never return. The package ``gguf`` would need seconds, because it
+builds an object for every token of the vocabulary. This module reads a whole header in a few hundredths of a
+second, and the facts for a list of models in about a millisecond. ggml's docs/gguf.md describes the format.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .errors import AdapterError, ModelError
 from .names import part_paths
 
 Values = Mapping[str, int | float | bytes]
-"""The metadata of a GGUF file by key, without its lists. Texts are bytes."""
+"""The metadata of a GGUF file by key, without lists. Strings are bytes."""
 
 _LOOKS_LIKE = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
@@ -36,15 +36,18 @@ _LOOKS_LIKE = {
 
 
 class DamagedError(Exception):
-    """The file is no GGUF file that llama.cpp can read; the text says why."""
+    """The file is not a GGUF file that llama.cpp can read. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What the header of a GGUF file holds, as far as it is read.
+    """The parts of a GGUF file's header that the engine needs.
 
-    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``bytes_without_token``, the bytes
-    that the vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
+    Attributes:
+        values: the metadata by key, without lists.
+        tensor_count: number of tensors.
+        bytes_without_token: the bytes that have no token in the vocabulary, if llama.cpp's tokenizer needs a token
+            for each byte; otherwise empty.
     """
 
     values: Values
@@ -62,33 +65,36 @@ def read_header(path: str | Path) -> GgufHeader:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            head = file.read(64)  # enough for each beginning in _LOOKS_LIKE
-            if not head:
+            first_bytes = file.read(64)  # enough for each key of _LOOKS_LIKE
+            if not first_bytes:
                 raise ModelError(f"{path}: the file is empty")
-            if not head.startswith(b"GGUF"):
-                raise ModelError(f"{path}: not a GGUF file{_describe_format(head)}")
+            if not first_bytes.startswith(b"GGUF"):
+                raise ModelError(f"{path}: not a GGUF file{_describe_format(first_bytes)}")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = HeaderReader(data)
-                needed = reader.read_min_file_bytes()
-                size = len(data)
+                min_file_bytes, file_bytes = reader.read_min_file_bytes(), len(data)
                 header = GgufHeader(reader.values, reader.tensor_count, reader.find_bytes_without_token())
     except IsADirectoryError:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
         raise ModelError(f"{path}: {file_problem(error, path)}") from None
-    except ValueError as error:  # a path with a NUL in it
+    except ValueError as error:  # the path contains a NUL
         raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
     except DamagedError as error:
         raise ModelError(f"{path}: damaged GGUF file: {error}") from None
-    if size < needed:
+    if file_bytes < min_file_bytes:
         raise ModelError(
-            f"{path}: truncated: its tensors need {needed:,} bytes, the file has {size:,}; download it again"
+            f"{path}: truncated: its tensors need {min_file_bytes:,} bytes, the file has {file_bytes:,}; "
+            "download it again"
         )
     return header
 
 
 def check_is_model(path: Path) -> GgufHeader:
-    """Read the header, and raise ``ModelError`` unless this is a language model, with all parts of a split one."""
+    """Read the header, and raise ``ModelError`` unless the file is a complete language model.
+
+    All parts of a split model must exist.
+    """
     header = read_header(path)
     kind = describe_other_kind(header.values)
     if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
@@ -98,7 +104,7 @@ def check_is_model(path: Path) -> GgufHeader:
         raise ModelError(f"{path}: this is {description}", advice=advice)
     for part in part_paths(path)[1:] if "split.count" in header.values else ():
         if not part.is_file():
-            raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")
+            raise ModelError(f"{part}: this part of the model is missing; all parts must be in one folder")
         check_gguf(part)
     return header
 
@@ -106,7 +112,9 @@ def check_is_model(path: Path) -> GgufHeader:
 def check_is_adapter(path: Path, architecture: object) -> None:
     """Raise ``AdapterError`` unless the file is a LoRA adapter for models of an architecture.
 
-    ``architecture``: the value of ``general.architecture`` in the model's header.
+    Args:
+        path: path of the file.
+        architecture: the value of ``general.architecture`` in the model's header.
     """
     try:
         values = read_header(path).values
@@ -128,10 +136,10 @@ def check_is_adapter(path: Path, architecture: object) -> None:
 
 
 def find_duplicate_token(path: Path) -> str | None:
-    """A sentence about the first token that the vocabulary holds twice; None without one.
+    """Return a sentence about the first token that occurs twice in the vocabulary; None if there is none.
 
-    llama.cpp refuses such a vocabulary, but does not name the token. This reads all tokens, so it is for the case
-    that a model did not load.
+    llama.cpp rejects such a vocabulary without naming the token. The function reads all tokens, so it should be
+    called only after loading has failed.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
@@ -145,23 +153,28 @@ def find_duplicate_token(path: Path) -> str | None:
     return None
 
 
-def _describe_format(head: bytes) -> str:
+def _describe_format(first_bytes: bytes) -> str:
+    """Return an addition to an error message that names the likely format of a file; empty if it is unknown."""
     return next(
-        (f"; it looks like {description}" for start, description in _LOOKS_LIKE.items() if head.startswith(start)),
+        (
+            f"; it looks like {description}"
+            for start, description in _LOOKS_LIKE.items()
+            if first_bytes.startswith(start)
+        ),
         "",
     )
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """Return the numbers and texts of a GGUF's metadata, as llama.cpp writes them as text; lists are left out.
+    """Return the metadata of a GGUF file by key, without lists. Numbers are formatted as llama.cpp formats them.
 
-    Raises ``ModelError`` for a file that `check_gguf` refuses.
+    Raises ``ModelError`` for a file that `check_gguf` rejects.
     """
     return {key: metadata_text(value) for key, value in read_header(path).values.items()}
 
 
 def metadata_text(value: int | float | bytes) -> str:
-    """Return a value of a GGUF's metadata as llama.cpp writes it as text."""
+    """Return a value of the metadata as a string, formatted as llama.cpp formats it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, bool):
@@ -170,8 +183,8 @@ def metadata_text(value: int | float | bytes) -> str:
 
 
 _STRING, _ARRAY = 8, 9
-"""Types of metadata values, by their numbers in the format."""
-# ggml tensor types, from ggml.c: elements per block, bytes per block. llama.cpp itself refuses unknown types.
+"""The numbers of two types of metadata values."""
+# For each ggml tensor type of ggml.c: elements per block, bytes per block. llama.cpp rejects unknown types itself.
 TENSOR_TYPES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
     10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
@@ -184,18 +197,23 @@ TENSOR_TYPES = {
 _SCALAR_FORMATS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
-# Tensor names have at most 64 bytes (GGML_MAX_NAME), keys hardly more. A message with 256 is still readable.
 _MAX_NAME_BYTES = 256
-# More than any vocabulary's text; a longer string means that the file is damaged.
+"""Maximum length of a tensor name, which has at most 64 bytes (GGML_MAX_NAME), or of a key."""
 _MAX_STRING_BYTES = 1 << 30
-# GGML_MAX_DIMS in ggml.
+"""Maximum length of a string. A longer string means that the file is damaged."""
 _MAX_DIMENSIONS = 4
-# What general.alignment is without an entry, by the format.
+"""GGML_MAX_DIMS in ggml."""
 _DEFAULT_ALIGNMENT_BYTES = 32
+"""The value of general.alignment if the metadata does not have it."""
 
 
 class HeaderReader:
-    """Reads the header from the start: magic, version, counts, metadata, tensor descriptions."""
+    """Reads the header from the start: magic, version, counts, metadata, tensor descriptions.
+
+    Attributes:
+        values: the metadata that has been read, by key, without lists.
+        tensor_count: number of tensors.
+    """
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -203,18 +221,18 @@ class HeaderReader:
         self.values: dict[str, int | float | bytes] = {}
         self.tensor_count = 0
         self._tokens = (0, 0, 0)
-        """Where the list of tokens begins and ends, and how many there are."""
+        """Offset of the start and of the end of the list of tokens, and number of tokens."""
 
     def read_min_file_bytes(self) -> int:
-        """How many bytes the file must have at least. Raises ``DamagedError``."""
+        """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         self._read_counts_and_metadata()
-        if self.tensor_count and (fault := next(iterate_fatal_values(self.values), None)):
-            raise DamagedError(fault)
+        if self.tensor_count and (problem := next(iterate_fatal_values(self.values), None)):
+            raise DamagedError(problem)
         ends = [self._tensor() for _ in range(self.tensor_count)]
         return self._file_bytes(max(ends, default=0))
 
     def _file_bytes(self, data_bytes: int) -> int:
-        """The header that was read, the padding behind it, and the tensors' data."""
+        """Return the size of a file with the header that was read, padding, and this many bytes of tensor data."""
         if not self.tensor_count:
             return self._offset
         alignment = self._alignment_bytes()
@@ -269,7 +287,10 @@ class HeaderReader:
             (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
 
     def find_bytes_without_token(self) -> frozenset[int]:
-        """The bytes that llama.cpp's tokenizer needs a token for and has none. Raises ``DamagedError``."""
+        """Return the bytes for which llama.cpp's tokenizer needs a token, but has none.
+
+        Raises ``DamagedError``.
+        """
         start, end, _ = self._tokens
         tokenizer = self.values.get("tokenizer.ggml.model")
         missing = find_bytes_without_token(
@@ -277,13 +298,13 @@ class HeaderReader:
         )
         if missing and tokenizer == b"rwkv":
             raise DamagedError(
-                "tokenizer.ggml.model is 'rwkv', but the vocabulary is another one: "
+                "tokenizer.ggml.model is 'rwkv', but the vocabulary is not RWKV's: "
                 f"it has no token for the byte 0x{min(missing):02X}"
             )
         return missing
 
     def tokens(self) -> Iterator[bytes]:
-        """The texts of the tokens, as they are in the file. A large vocabulary takes hundredths of a second."""
+        """Yield the text of each token as it is in the file. A large vocabulary takes hundredths of a second."""
         offset, _, count = self._tokens
         data, length_of = self._data, struct.Struct("<Q").unpack_from
         for _ in range(count):
@@ -302,7 +323,7 @@ class HeaderReader:
             self._tokens = (start, self._offset, count)
 
     def _skip_strings(self, key: str, count: int) -> None:
-        # This loop takes most of the time: a vocabulary has a hundred thousand strings.
+        # This loop takes most of the time, because a vocabulary has a hundred thousand strings.
         data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
         end = len(data) - 8
         for _ in range(count):
@@ -318,14 +339,17 @@ class HeaderReader:
         return struct.calcsize(_SCALAR_FORMATS[value_type])
 
     def _tensor(self) -> int:
-        """Read one description; returns where its data end, counted from the start of all tensor data."""
+        """Read the description of a tensor.
+
+        Return the end of its data, in bytes from the start of all tensor data.
+        """
         name = self._string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
         dimensions = self._number("<I")
         if not 1 <= dimensions <= _MAX_DIMENSIONS:
             raise DamagedError(f"the tensor {name!r} has {dimensions} dimensions")
         shape = [self._number("<Q") for _ in range(dimensions)]
         type_number, offset = self._number("<I"), self._number("<Q")
-        # llama.cpp adds and multiplies such tensors in F32 only; on others it ends the process.
+        # llama.cpp adds and multiplies norms and biases in F32 only. For other types, it ends the process.
         if type_number != 0 and dimensions == 1 and name.endswith(("norm.weight", ".bias")):
             raise DamagedError(
                 f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
@@ -335,24 +359,30 @@ class HeaderReader:
 
 
 _KEY_START = b"tokenizer."
-"""The keys behind the long lists of strings begin with it: the lists are those of the tokenizer."""
+"""Start of the key after a long list of strings: all long lists are lists of the tokenizer."""
 _KEY = re.compile(rb"[a-z0-9_.]+")
-_LONG_LIST = 2000
-"""Strings; a shorter list is read one by one."""
+_MIN_SKIPPED_STRINGS = 2000
+"""Minimum number of strings in a list that is skipped; the strings of a shorter list are read one by one."""
 _LENGTH_BYTES = 8
 _MAX_VALUE_TYPE = 12
 _MAX_LIST_BYTES = 1 << 26
-"""Of a vocabulary's texts or merges; the largest of today have ten megabytes. The tensors are not searched."""
+"""Maximum size of a vocabulary's list, so that the tensors are not searched.
+
+The largest lists have ten megabytes.
+"""
 _U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
 _SHAPES = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
-"""What follows the number of dimensions: the extents, the type, the offset."""
+"""The format of a tensor's extents, type and offset, by the number of its dimensions."""
 
 
 class QuickHeaderReader(HeaderReader):
-    """A header reader that finds the end of a long list of strings by the key behind it.
+    """A header reader that skips long lists of strings by searching for the key after the list.
 
-    A list of strings has no length in bytes, so that reading it takes a step for each of some hundred thousand
-    strings. Attributes: ``elements_by_type``, how many weights each ggml type has; ``has_chat_template``.
+    A list of strings has no length in bytes. So reading it takes a step for each of about a hundred thousand
+    strings.
+
+    Attributes:
+        elements_by_type: number of weights of each ggml type.
     """
 
     def __init__(self, data: mmap.mmap) -> None:
@@ -362,54 +392,54 @@ class QuickHeaderReader(HeaderReader):
 
     @property
     def has_chat_template(self) -> bool:
-        """True if the file holds a template for chats."""
+        """True if the file has a chat template."""
         return bool(self.values.get("tokenizer.chat_template"))
 
     def read_min_file_bytes(self) -> int:
-        """How many bytes the file must have at least. Raises ``DamagedError``."""
+        """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         try:
-            return self._bytes_needed()
+            return self._read_all()
         except DamagedError:  # the file is damaged, or a string of the vocabulary looked like a key
             self._skips_long_lists = False
             self._offset = 4
             self.values.clear()
             self.elements_by_type.clear()
-            return self._bytes_needed()
+            return self._read_all()
 
-    def _bytes_needed(self) -> int:
+    def _read_all(self) -> int:
         self._read_counts_and_metadata()
-        needed = self._file_bytes(self._tensor_ends())
-        if self._skips_long_lists and needed > len(self._data):
-            raise DamagedError("it is not whole")
-        return needed
+        min_file_bytes = self._file_bytes(self._read_tensors())
+        if self._skips_long_lists and min_file_bytes > len(self._data):
+            raise DamagedError("it is incomplete")
+        return min_file_bytes
 
     def _skip_strings(self, key: str, count: int) -> None:
         if (
             not self._skips_long_lists
-            or count < _LONG_LIST
+            or count < _MIN_SKIPPED_STRINGS
             or not self._skip_to_next_key(self._offset + count * _LENGTH_BYTES)
         ):
             super()._skip_strings(key, count)
 
     def _skip_to_next_key(self, start: int) -> bool:
-        """Go to the next key from ``start`` on; False, and no step, if there is none."""
+        """Move to the first key at or after ``start``. If there is none, do not move, and return False."""
         data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
         found = data.find(_KEY_START, start, end)
         while found >= 0:
             (length,) = _U64(data, found - _LENGTH_BYTES)
-            behind = found + length
-            if len(_KEY_START) < length <= _MAX_NAME_BYTES and behind + 4 <= end:
-                is_key = _KEY.fullmatch(data, found, behind) is not None
-                if is_key and _U32(data, behind)[0] <= _MAX_VALUE_TYPE:
+            key_end = found + length
+            if len(_KEY_START) < length <= _MAX_NAME_BYTES and key_end + 4 <= end:
+                is_key = _KEY.fullmatch(data, found, key_end) is not None
+                if is_key and _U32(data, key_end)[0] <= _MAX_VALUE_TYPE:
                     self._offset = found - _LENGTH_BYTES
                     return True
             found = data.find(_KEY_START, found + 1, end)
         return False
 
-    def _tensor_ends(self) -> int:
-        """Read all tensor descriptions; returns where the last one's data end, from the start of all data.
+    def _read_tensors(self) -> int:
+        """Read all tensor descriptions. Return the size of all tensor data in bytes.
 
-        Tensors that do not follow each other show, after a jump, that it went to a wrong place.
+        If long lists are skipped, and the tensors do not follow each other, the search has found a wrong place.
         """
         data, offset, end = self._data, self._offset, 0
         elements_by_type, alignment = self.elements_by_type, self._alignment_bytes()
@@ -438,15 +468,15 @@ _MAX_EXPERTS = 1024
 _ROPE_SCALING_TYPES = (b"none", b"linear", b"yarn", b"longrope")
 """LLAMA_ROPE_SCALING_TYPES in llama.cpp."""
 _BYTE_TOKENS = [b"<0x%02X>" % byte for byte in range(256)]
-"""How SentencePiece writes a token of one byte."""
-_BYTE_TOKENS_IN_A_ROW = b"".join(struct.pack("<Q", len(token)) + token for token in _BYTE_TOKENS)
-"""All of them one after the other, as nearly every SentencePiece vocabulary holds them."""
+"""SentencePiece's token for each byte."""
+_CONSECUTIVE_BYTE_TOKENS = b"".join(struct.pack("<Q", len(token)) + token for token in _BYTE_TOKENS)
+"""The part of a file with all byte tokens in order, as nearly every SentencePiece vocabulary has them."""
 _RWKV_ESCAPES = {b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r", b"\\\\": b"\\", b"\\'": b"'", b'\\"': b'"'}
-"""How RWKV writes some bytes; others that are not printable are ``\\xHH``."""
+"""RWKV's escapes for some bytes; other bytes that are not printable are written as ``\\xHH``."""
 
 
 def iterate_fatal_values(values: Values) -> Iterator[str]:
-    """Yield a sentence for each value on which llama.cpp would end the process."""
+    """Yield a sentence for each value of the metadata that would make llama.cpp end the process."""
     for key, value in values.items():
         if key.endswith(".block_count") and not (isinstance(value, int) and 1 <= value <= _MAX_LAYERS):
             yield f"{key} is {value!r}, not within 1..{_MAX_LAYERS}"
@@ -459,13 +489,13 @@ def iterate_fatal_values(values: Values) -> Iterator[str]:
             yield f"{key} is {_readable(value)!r}, not one of {allowed}"
     yield from _iterate_fatal_counts(values)
     if describe_other_kind(values) is None and values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab"):
-        yield "it holds no tokenizer (tokenizer.ggml.model), so it can neither read nor write"
+        yield "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text"
 
 
 def describe_other_kind(values: Values) -> str | None:
-    """Return what the file is and, after a semicolon, advice; None for a language model.
+    """Return a description of a file that is not a language model, with advice after a semicolon; otherwise None.
 
-    The sentence holds no text of the file.
+    The description contains no text of the file.
     """
     part, parts = values.get("split.no"), values.get("split.count")
     if isinstance(part, int) and isinstance(parts, int) and part > 0:
@@ -478,12 +508,12 @@ def describe_other_kind(values: Values) -> str | None:
     if kind == b"adapter":
         return "an adapter; give it with lora=…, and the model that it was made for with path=…"
     if kind == b"imatrix":
-        return "an importance matrix, which is used to quantise a model; give a model"
+        return "an importance matrix, which is used to quantize a model; give a model"
     return None
 
 
 def _iterate_fatal_counts(values: Values) -> Iterator[str]:
-    """Counts that must be at most another one: used experts, layers that predict the next token."""
+    """Yield a sentence for each count that exceeds its limit: experts, used experts, predicting layers."""
     architecture = _readable(values.get("general.architecture", b""))
     experts, used, layers, predicting = (
         values.get(f"{architecture}.{key}")
@@ -491,9 +521,9 @@ def _iterate_fatal_counts(values: Values) -> Iterator[str]:
     )
     if isinstance(experts, int) and not 0 <= experts <= _MAX_EXPERTS:
         yield f"{architecture}.expert_count is {experts}, not within 0..{_MAX_EXPERTS}"
-    most = experts if isinstance(experts, int) else 0
-    if isinstance(used, int) and used > most:
-        yield f"{architecture}.expert_used_count is {used}, and {architecture}.expert_count only {most}"
+    max_used = experts if isinstance(experts, int) else 0
+    if isinstance(used, int) and used > max_used:
+        yield f"{architecture}.expert_used_count is {used}, and {architecture}.expert_count only {max_used}"
     if isinstance(predicting, int) and isinstance(layers, int) and predicting > layers:
         yield f"{architecture}.nextn_predict_layers is {predicting}, and {architecture}.block_count only {layers}"
 
@@ -503,17 +533,18 @@ def _readable(value: object) -> object:
 
 
 def find_bytes_without_token(
-    tokenizer: object, holds: Callable[[bytes], bool], tokens: Callable[[], Iterable[bytes]]
+    tokenizer: object, contains: Callable[[bytes], bool], tokens: Callable[[], Iterable[bytes]]
 ) -> frozenset[int]:
-    """The bytes that a vocabulary has no token for; empty for tokenizers that need none.
+    """Return the bytes that have no token in a vocabulary; empty if the tokenizer does not need byte tokens.
 
     Args:
-        tokenizer: The value of ``tokenizer.ggml.model``.
-        holds: Whether some bytes stand in the file's list of tokens. It is called first, since it is fast.
-        tokens: The texts of all tokens.
+        tokenizer: the value of ``tokenizer.ggml.model``.
+        contains: returns True if the file's list of tokens contains these bytes. It is much faster than
+            ``tokens``.
+        tokens: returns the texts of all tokens.
     """
-    if tokenizer == b"llama" and not holds(_BYTE_TOKENS_IN_A_ROW):
-        # llama.cpp also takes a token that is the byte itself.
+    if tokenizer == b"llama" and not contains(_CONSECUTIVE_BYTE_TOKENS):
+        # llama.cpp also accepts a token that is the byte itself.
         single = {token for token in tokens() if len(token) in (1, len(_BYTE_TOKENS[0]))}
         return frozenset(i for i, token in enumerate(_BYTE_TOKENS) if not single & {token, bytes([i])})
     if tokenizer == b"rwkv":
@@ -523,7 +554,7 @@ def find_bytes_without_token(
 
 
 def _unescape_rwkv(token: bytes) -> bytes:
-    """The byte that a token of RWKV's vocabulary stands for; a longer token as it is."""
+    """Return the byte of a token in RWKV's vocabulary; a token without an escape is returned unchanged."""
     if token.startswith(b"\\x") and len(token) == len(b"\\x00"):
         try:
             return bytes.fromhex(token[2:].decode("ascii"))

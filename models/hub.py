@@ -1,8 +1,8 @@
-"""Hugging Face's HubRepository: what a repository holds, and downloads that can be resumed.
+"""Resumable downloads of models from Hugging Face's hub.
 
-``huggingface_hub`` lists the repository, finds the user's token, makes the requests and lays out the cache. Its
-own download starts from nothing in each process, and compares no checksum of what it gets by HTTP. Both are
-done here: a file that is not complete is kept, and is continued by a request for the rest of it.
+The package ``huggingface_hub`` lists the repository, finds the user's token, sends the requests and organizes the
+cache. But its downloads restart from zero in each process, and compare no checksums. So this module downloads the
+files: an incomplete file is kept, a later call requests the rest of it, and the checksum is compared at the end.
 """
 
 from __future__ import annotations
@@ -33,22 +33,29 @@ if find_spec("huggingface_hub") is not None:  # without the extra, `pull_model` 
     from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, logging
 
 _MAX_TRIES_WITHOUT_PROGRESS = 5
-"""Tries in a row that bring no byte, before the download gives up."""
+"""Maximum number of consecutive tries without a new byte; then the download fails."""
 _RETRY_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
-"""Time without a byte after which a connection counts as broken, and is replaced by a new one."""
+"""Time without a byte after which a connection is replaced by a new one."""
 _STALL_SECONDS = 60.0
-"""Time without a byte, over all connections, after which a download ends with an error. The manual names it."""
+"""Time without a byte, over several connections, after which the download fails. The manual names this number."""
 _MIN_TIMEOUT_SECONDS = 0.01
 _MAX_SIZE_DIGITS = 18
 _LOCK_SECONDS = 0.5
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""Names of commits and of files' contents; they become names of files here, so nothing else is taken."""
+"""Pattern of the names of commits and contents. They become file names, so anything else is rejected."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
 
 class PullProgress(NamedTuple):
-    """How far a download is. ``file``: its name; ``is_checking``: the checksum of the whole file is computed."""
+    """The progress of a download.
+
+    Attributes:
+        file: name of the file.
+        done_bytes: number of bytes that are downloaded, or checked.
+        total_bytes: size of the file in bytes.
+        is_checking: True if the download is complete, and the checksum is being computed.
+    """
 
     file: str
     done_bytes: int
@@ -60,21 +67,22 @@ Progress = Callable[[PullProgress], object]
 
 
 def can_pull() -> bool:
-    """True if the extra ``hub`` is installed."""
+    """Return True if the extra ``hub`` is installed."""
     return find_spec("huggingface_hub") is not None
 
 
 def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> Path:
-    """Download a model, all parts of a split one; returns its file, or the first part, in Hugging Face's cache.
+    """Download a model into Hugging Face's cache, and return its file, or the first part of a split model.
 
-    What is there already is not downloaded again. What an earlier call began is continued. The size of each file,
-    and its SHA-256, must be those that the hub names.
+    Complete files are not downloaded again, and incomplete downloads are resumed. The size and the SHA-256 of each
+    file must match the hub's information.
 
     Args:
-        reference: Which model.
-        progress: Called again and again; what it raises ends the download, and what came so far is kept.
+        reference: the model.
+        progress: called repeatedly with the progress. An exception that it raises ends the download; the
+            downloaded bytes are kept.
 
-    Raises ``ModelError``.
+    Raises ``ModelError`` if the download fails.
     """
     if not can_pull():
         raise ModelError(f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'")
@@ -100,12 +108,12 @@ def _no_such_file(reference: HubReference, paths: list[str]) -> str:
 
 
 def _pull_file(hub: HubRepository, file: HubFile, progress: Progress) -> Path:
-    """Download one file if it is not there; returns its path in the cache."""
+    """Download one file unless it is already in the cache; return its path in the cache."""
     target = hub.snapshot / file.path
     if target.is_file() and target.stat().st_size == file.size:
         return target
     if file.size <= 0:
-        raise ModelError(f"{file.path}: the hub announces no size for this file; give another one")
+        raise ModelError(f"{file.path}: the hub announces no size for this file; choose another file")
     blob = hub.folder / "blobs" / hub.blob_name(file)
     with hub.lock(blob.name):
         if not blob.is_file():
@@ -119,11 +127,12 @@ def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Prog
     incomplete = blob.with_name(f"{blob.name}.incomplete")
     if incomplete.is_file() and incomplete.stat().st_size > file.size:
         incomplete.unlink()
-    missing = file.size - (incomplete.stat().st_size if incomplete.is_file() else 0)
-    free = shutil.disk_usage(blob.parent).free
-    if free < missing:
+    missing_bytes = file.size - (incomplete.stat().st_size if incomplete.is_file() else 0)
+    free_bytes = shutil.disk_usage(blob.parent).free
+    if free_bytes < missing_bytes:
         raise ModelError(
-            f"{file.path}: {missing:,} bytes are to come; the disk of {blob.parent} has {free:,} free"
+            f"{file.path}: {missing_bytes:,} bytes must be downloaded; the disk of {blob.parent} has"
+            f" {free_bytes:,} bytes free"
         )
     hub.download(file, incomplete, lambda done: progress(PullProgress(file.path, done, file.size)))
     _verify_checksum(file, incomplete, progress)
@@ -131,14 +140,14 @@ def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Prog
 
 
 _CHECK_BYTES = 1 << 20
-"""Of a file that are hashed at a time."""
+"""Number of bytes that are hashed at a time."""
 
 
 def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
-    """Compare the checksum; a file with another one is removed. Raises ``ModelError``."""
+    """Compare the checksum of a file. If it differs, remove the file and raise ``ModelError``."""
     if file.sha256 is not None:
         digest, expected = hashlib.sha256(), file.sha256
-    else:  # a file that the repository holds itself: git's name of it is its checksum
+    else:  # a file in the git repository itself: git names it by its checksum
         digest, expected = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False), file.git_name
     done = 0
     with path.open("rb") as stream:
@@ -149,16 +158,19 @@ def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
     if digest.hexdigest() != expected:
         path.unlink()
         raise ModelError(
-            f"{file.path}: what came is not what the hub has: its checksum is {digest.hexdigest()[:16]}…, and not"
-            f" {expected[:16]}…; {count_noun(done, 'byte')} are removed, pull again"
+            f"{file.path}: the downloaded file differs from the hub's: its checksum is {digest.hexdigest()[:16]}…,"
+            f" not {expected[:16]}…; {count_noun(done, 'byte')} were removed, pull again"
         )
 
 
 class HubFile(NamedTuple):
-    """A file of a repository.
+    """A file of a repository on the hub.
 
-    ``path``: in it; ``size``: bytes; ``sha256``: None for a file that is not in large-file storage; ``git_name``:
-    git's name of the file, of a large one that of its pointer.
+    Attributes:
+        path: path in the repository.
+        size: size in bytes.
+        sha256: SHA-256 as hexadecimal digits; None for a file that is not in large-file storage.
+        git_name: git's name (SHA-1) of the file, or of its pointer if it is in large-file storage.
     """
 
     path: str
@@ -170,11 +182,12 @@ class HubFile(NamedTuple):
 class HubRepository:
     """A repository on the hub, at the commit that `list_files` found.
 
-    Attributes: ``folder``, that of the repository in the cache; ``snapshot``, that of the commit.
+    Attributes:
+        folder: folder of the repository in the cache.
     """
 
     def __init__(self, reference: HubReference) -> None:
-        logging.set_verbosity_error()  # what goes wrong is said here
+        logging.set_verbosity_error()  # this module reports errors itself
         self._reference = reference
         self._cache = Path(constants.HF_HUB_CACHE)
         self._commit = ""
@@ -198,9 +211,10 @@ class HubRepository:
         ]
 
     def blob_name(self, file: HubFile) -> str:
-        """Return the name of a file's content in the cache: its checksum. Raises ``ModelError``.
+        """Return the name of a file's content in the cache, which is the checksum of the file.
 
-        The hub is asked a second time, for this file alone. Its two answers must agree.
+        The hub's information about the single file must agree with its list of files. Raises ``ModelError`` if it
+        does not.
         """
         with self.as_model_errors():
             metadata = huggingface_hub.get_hf_file_metadata(
@@ -209,14 +223,17 @@ class HubRepository:
         expected = self._require_checksum(file.sha256 or file.git_name)
         if metadata.size not in (None, file.size) or metadata.etag != expected:
             raise ModelError(
-                f"{file.path}: the hub's answers disagree: {file.size:,} bytes with the checksum {expected[:16]}…"
-                f" by its list, {metadata.size or 0:,} with {str(metadata.etag)[:16]}… by the file"
+                f"{file.path}: the hub contradicts itself: {file.size:,} bytes with the checksum {expected[:16]}…"
+                f" in its list, {metadata.size or 0:,} with {str(metadata.etag)[:16]}… for the file"
             )
         return expected
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Keep other processes from downloading the same file. Raises ``ModelError`` if one does."""
+        """Prevent other processes from downloading the same file.
+
+        Raises ``ModelError`` if one is downloading it.
+        """
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
         with self.as_model_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,26 +241,29 @@ class HubRepository:
             with WeakFileLock(path, timeout=_LOCK_SECONDS):
                 yield
         except TimeoutError:
-            raise ModelError(f"{self._reference}: another process is downloading it; wait for that") from None
+            raise ModelError(
+                f"{self._reference}: another process is downloading it; wait until it has finished"
+            ) from None
 
     def download(self, file: HubFile, path: Path, report: Callable[[int], object]) -> None:
-        """Append what is missing of a file, by another connection where one breaks.
+        """Append the missing bytes to a file. A connection that breaks is replaced by a new one.
 
         Args:
-            file: Which file.
-            path: Where it goes; it may hold the beginning.
-            report: Called with the bytes that are there.
+            file: the file on the hub.
+            path: the local file, which may already hold the first bytes.
+            report: called with the number of bytes in the local file.
 
-        Raises ``ModelError``: also for a size that is not the announced one, and when no byte arrives for a while.
+        Raises ``ModelError`` if the download fails, if the size differs from the announced one, or if no byte
+        arrives for a while.
         """
-        fruitless = most = 0
+        tries_without_progress = max_bytes = 0
         stall_timer = _StallTimer()
         while True:
             before = path.stat().st_size if path.exists() else 0
             report(before)
             if before == file.size:
                 return
-            most = max(most, before)
+            max_bytes = max(max_bytes, before)
             problem = self._download_rest(file, path, before, report, stall_timer)
             after = path.stat().st_size
             if after > file.size:
@@ -251,19 +271,19 @@ class HubRepository:
                 raise _wrong_size(file, f"{after:,} were received")
             if after == file.size:
                 continue
-            # A hub without ranges begins again each time: only more bytes than ever before are progress.
-            fruitless = 0 if after > most else fruitless + 1
+            # A hub without range requests restarts each time, so only more bytes than ever before are progress.
+            tries_without_progress = 0 if after > max_bytes else tries_without_progress + 1
             is_stalled = stall_timer.seconds_left <= 0
-            if fruitless == _MAX_TRIES_WITHOUT_PROGRESS or is_stalled:
-                end = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
+            if tries_without_progress == _MAX_TRIES_WITHOUT_PROGRESS or is_stalled:
+                reason = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
                 raise ModelError(
-                    f"{file.path}: {after:,} of {file.size:,} bytes were received, then {end};"
+                    f"{file.path}: {after:,} of {file.size:,} bytes were received, then {reason};"
                     " they are kept, and the same command continues from there"
                 )
             time.sleep(_RETRY_SECONDS)
 
     def link_into_snapshot(self, file: HubFile) -> Path:
-        """Let the snapshot name a file that is in the cache; returns its path there. Raises ``ModelError``."""
+        """Link a downloaded file into the snapshot of the commit; return its path there. Raises ``ModelError``."""
         with self.as_model_errors():
             repository = self._reference.repository
             path = huggingface_hub.hf_hub_download(repository, file.path, revision=self._commit)
@@ -275,7 +295,17 @@ class HubRepository:
     def _download_rest(
         self, file: HubFile, path: Path, start: int, report: Callable[[int], object], stall_timer: _StallTimer
     ) -> str:
-        """Request what is missing once. Returns why the transfer ended, in words."""
+        """Request the missing bytes once, and append them to the file.
+
+        Args:
+            file: the file on the hub.
+            path: the local file.
+            start: number of bytes in the local file.
+            report: called with the number of bytes in the local file.
+            stall_timer: restarted when bytes arrive.
+
+        Returns the reason why the transfer ended, as the end of a sentence.
+        """
         headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
@@ -284,23 +314,23 @@ class HubRepository:
             try:
                 session = huggingface_hub.get_session()
                 timeout = min(_READ_TIMEOUT_SECONDS, max(stall_timer.seconds_left, _MIN_TIMEOUT_SECONDS))
-                with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as answer:
-                    if answer.status_code != _RANGE_NOT_SATISFIABLE:
-                        hf_raise_for_status(answer)
-                    sent_size = _response_file_bytes(answer.status_code, answer.headers)
+                with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as response:
+                    if response.status_code != _RANGE_NOT_SATISFIABLE:
+                        hf_raise_for_status(response)
+                    sent_size = _response_file_bytes(response.status_code, response.headers)
                     if sent_size not in (None, file.size):
                         raise _wrong_size(file, f"sends {sent_size:,}")
-                    if start and answer.status_code != _PARTIAL_CONTENT:
-                        target.truncate(0)  # the whole file comes, or nothing fits what is there
+                    if start and response.status_code != _PARTIAL_CONTENT:
+                        target.truncate(0)  # the response is the whole file, or the range does not exist
                         done = 0
-                    for chunk in answer.iter_bytes():
+                    for chunk in response.iter_bytes():
                         stall_timer.restart()
                         target.write(chunk)
                         done += len(chunk)
                         report(done)
                         if done > file.size:
                             break
-            except errors.HTTPError as error:  # that of its HTTP library
+            except errors.HTTPError as error:  # raised by the HTTP library of huggingface_hub
                 if getattr(error, "response", None) is not None:
                     raise
                 return f"the connection broke ({_error_sentence(error)})"
@@ -308,7 +338,7 @@ class HubRepository:
 
     def _require_checksum(self, checksum: str) -> str:
         if _CHECKSUM.fullmatch(checksum) is None:
-            raise ModelError(f"{self._reference}: the hub names {checksum[:80]!r} where a checksum should stand")
+            raise ModelError(f"{self._reference}: the hub sent {checksum[:80]!r} in place of a checksum")
         return checksum
 
     def _url(self, file: HubFile) -> str:
@@ -316,7 +346,7 @@ class HubRepository:
 
     @contextmanager
     def as_model_errors(self) -> Iterator[None]:
-        """Turn what ``huggingface_hub`` raises into ``ModelError``."""
+        """Convert exceptions of ``huggingface_hub`` to ``ModelError``."""
         reference, address = self._reference, constants.ENDPOINT.partition("://")[2] or "the hub"
         has_token = bool(huggingface_hub.get_token())
         try:
@@ -326,7 +356,9 @@ class HubRepository:
         except errors.GatedRepoError:
             page = f"{constants.ENDPOINT}/{reference.repository}"
             login = "" if has_token else ", then set HF_TOKEN or run `hf auth login`"
-            raise ModelError(f"{reference}: its author lets people in one by one: ask on {page}{login}") from None
+            raise ModelError(
+                f"{reference}: its author grants access to each user: request it on {page}{login}"
+            ) from None
         except errors.RepositoryNotFoundError:
             login = "your token may not read it" if has_token else "set HF_TOKEN or run `hf auth login`"
             raise ModelError(f"{reference}: {address} has no such repository, or it is private: {login}") from None
@@ -335,10 +367,10 @@ class HubRepository:
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
             raise ModelError(
-                f"{reference}: {address} answers with HTTP status {status}; try again later"
+                f"{reference}: {address} returned the HTTP status {status}; try again later"
             ) from None
         except errors.LocalEntryNotFoundError:
-            raise ModelError(f"{reference}: {address} no longer names this file; try again") from None
+            raise ModelError(f"{reference}: {address} no longer has this file; try again") from None
         except errors.HTTPError as error:
             raise ModelError(f"{reference}: {address} cannot be reached ({_error_sentence(error)})") from None
         except OSError as error:
@@ -347,34 +379,37 @@ class HubRepository:
 
 
 class _StallTimer:
-    """The time that is left until a download without a byte ends."""
+    """The time that is left until a download fails because no byte has arrived."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Restart the measurement, because bytes have arrived."""
+        """Restart the timer, because bytes have arrived."""
         self._end = time.monotonic() + _STALL_SECONDS
 
     @property
     def seconds_left(self) -> float:
-        """Seconds; negative when the time is over."""
+        """The time that is left, in seconds; negative if the download must fail."""
         return self._end - time.monotonic()
 
 
 def _response_file_bytes(status: int, headers: Mapping[str, str]) -> int | None:
-    """Return the size of the whole file by the headers of a response, in bytes; None if they do not name it."""
+    """Return the size of the whole file in bytes by the headers of a response; None if they do not have it."""
     is_part = status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE)
     text = headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
-    is_encoded = headers.get("Content-Encoding", "identity") != "identity"  # the length is then another one
+    is_encoded = (
+        headers.get("Content-Encoding", "identity") != "identity"
+    )  # Content-Length is then the encoded size
     is_size = text.isascii() and text.isdecimal() and len(text) <= _MAX_SIZE_DIGITS
     return int(text) if is_size and not is_encoded else None
 
 
-def _wrong_size(file: HubFile, what: str) -> ModelError:
-    return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {what}; pull again later")
+def _wrong_size(file: HubFile, actual: str) -> ModelError:
+    """Return the error for a size that differs from the announced one; ``actual`` is a predicate with the size."""
+    return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {actual}; pull again later")
 
 
 def _error_sentence(error: Exception) -> str:
-    """The sentence of an error of the network, without the number that Python puts before it."""
+    """Return the message of a network error, without the error number that Python prepends."""
     return without_error_number(" ".join(str(error).split())) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Every model on this machine, from all the folders where tools keep them, and what outputs call a model."""
+"""A list of all models on this machine, from the folders of all tools, and the name of a model in outputs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from .names import choose_file, is_model_file_name, part_paths, quantization_tag
 @supports_old_names
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model in one of the folders where tools keep them.
+    """A model on this machine.
 
     Attributes:
-        name: What ``-m`` takes, such as ``ollama:llama3.2:1b``; no two entries of a list share one.
-        source: The tool, such as ``Ollama``; ``bundled``; or the folder of the user's config.
-        path: The GGUF file; of a split model, the first part.
-        parts: All its files that exist; none if the file is missing that a tool names.
+        name: name for ``-m``, such as ``ollama:llama3.2:1b``; unique in a list.
+        source: the tool, such as ``Ollama``; ``bundled``; or a folder in the user's config.
+        path: the GGUF file; of a split model, the first part.
+        parts: all files of the model that exist; empty if a tool names a file that does not exist.
         ollama_settings_file: JSON file with the sampling settings that Ollama keeps for the model; None if there
             is none.
     """
@@ -52,12 +52,12 @@ class ModelEntry:
 
     @property
     def is_missing(self) -> bool:
-        """True if the tool names a file that does not exist."""
+        """True if the tool names a file that does not exist; this happens with Ollama only."""
         return not self.parts
 
     @property
     def advice_if_missing(self) -> str:
-        """Advice for a missing file; only Ollama's models are listed without one."""
+        """Advice for the user if the file is missing."""
         return f"`ollama pull {self.name.removeprefix('ollama:')}` downloads it"
 
 
@@ -69,17 +69,16 @@ def list_models(
     includes_all_names: bool = False,
     includes_missing: bool = False,
 ) -> list[ModelEntry]:
-    """Return every model on this machine, by its name; no header is read.
+    """Return all models on this machine, sorted by name. No header is read.
 
-    A file that two tools name counts once, for the first of: Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All,
-    Jan, the user's folders, the bundled one.
+    If two tools name one file, the name of the first tool counts, in this order: Hugging Face, Ollama, LM Studio,
+    llama.cpp, GPT4All, Jan, the user's folders, the bundled model.
 
     Args:
-        folders: The user's own model folders.
-        report: Called with a sentence for each folder that cannot be read.
-        includes_all_names: True: a file that two tools name is listed under each of the names.
-        includes_missing: True: models of Ollama whose file is missing are listed, too; see
-            `ModelEntry.is_missing`.
+        folders: model folders in the user's config.
+        report: called with a sentence for each folder that cannot be read.
+        includes_all_names: True to list a file that two tools name under both names.
+        includes_missing: True to list models of Ollama whose file is missing, too; see `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
     names: set[str] = set()
@@ -89,7 +88,7 @@ def list_models(
             continue
         first_source = sources.setdefault(_identity(entry.path), entry.source)
         if first_source != entry.source and not includes_all_names:
-            continue  # another tool has it, too
+            continue  # the file is already listed under another tool's name
         name = entry.name if entry.name.lower() not in names else str(entry.path)
         if name.lower() in names:
             continue
@@ -99,16 +98,16 @@ def list_models(
 
 
 def current_system() -> SystemFolders:
-    """Return the folders of this user."""
+    """Return the folders of the current user."""
     try:
         home = Path.home()
     except RuntimeError:
-        home = Path("~")  # a user without a home folder: none of them exists
+        home = Path("~")  # the user has no home folder; folders in Path("~") do not exist, either
     return SystemFolders(os.environ, home)
 
 
 def tool_folders() -> list[Path]:
-    """Return the folders of other tools in which models are looked for; they need not exist."""
+    """Return the folders of other tools that are searched for models. They need not exist."""
     system = current_system()
     return [
         *hugging_face_folders(system),
@@ -161,7 +160,7 @@ def _find_in_all_folders(
 
 
 def _unique(folders: Iterable[Path]) -> list[Path]:
-    """The folders without those that are reached twice, as by a link."""
+    """Return the folders without duplicates, such as a link and its target."""
     by_identity: dict[object, Path] = {}
     for folder in folders:
         by_identity.setdefault(_identity(folder), folder)
@@ -177,7 +176,13 @@ def _identity(path: Path) -> object:
 
 
 class FoundModel(NamedTuple):
-    """A model below a folder. ``relative``: its path from there, with slashes; ``parts``: all files that exist."""
+    """A model that was found in a folder.
+
+    Attributes:
+        relative: path relative to the folder, with slashes.
+        path: the file; of a split model, the first part that exists.
+        parts: all files of the model that exist.
+    """
 
     relative: str
     path: Path
@@ -185,7 +190,11 @@ class FoundModel(NamedTuple):
 
 
 def find_in_folder(folder: Path, report: ProblemReporter) -> Iterator[FoundModel]:
-    """Yield the models below a folder, sorted; all parts of one model are one. Links are followed once."""
+    """Yield the models in a folder and its subfolders, sorted. The parts of a split model are one model.
+
+    A folder that several links lead to is searched once. ``report`` is called with a sentence for each folder that
+    cannot be read.
+    """
     seen: set[Path] = set()
     for directory, files in walk_folders(folder, report):
         for name in files:
@@ -215,9 +224,9 @@ def repository_folder(cache: Path, repository: str) -> Path:
 
 
 def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, FoundModel]:
-    """Return the models of a repository in Hugging Face's cache by their paths in it.
+    """Return the models of a repository in Hugging Face's cache, by their paths in the repository.
 
-    The snapshot of ``main`` counts first. Files that only an older one has are added.
+    The snapshot of ``main`` takes precedence. Files that are only in older snapshots are added.
     """
     snapshots = folder / "snapshots"
     current = read_text(folder / "refs" / "main").strip()
@@ -232,7 +241,7 @@ def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, Foun
 
 
 def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield LM Studio's models, which lie in ``PUBLISHER/MODEL/FILE.gguf``."""
+    """Yield LM Studio's models, which are stored as ``PUBLISHER/MODEL/FILE.gguf``."""
     by_model: dict[str, list[FoundModel]] = {}
     for file in find_in_folder(folder, report):
         model = "/".join(file.relative.split("/")[:-1][:2])
@@ -248,11 +257,11 @@ def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator
 
 
 _MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
-"""In the model.yml of a model of Jan."""
+"""The line of Jan's model.yml with the path of the model."""
 
 
 def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield Jan's models: each lies in a folder that has its name, or its model.yml says where it is."""
+    """Yield Jan's models. Each is in a folder with the model's name, or model.yml has the path of the file."""
     data = folder.parent.parent
     named: set[Path] = set()
     for directory, files in walk_folders(folder, report):
@@ -272,7 +281,7 @@ def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[Model
 
 
 def _find_in_plain_folder(folder: Path, source: str, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield the models of a folder by the names of their files."""
+    """Yield the models in a folder, named after their files."""
     for file in find_in_folder(folder, report):
         yield ModelEntry(_stem(file.path.name), source, file.path, file.parts)
 
@@ -288,21 +297,21 @@ def _hub_name(repository: str, relative: str, files: Iterable[str]) -> str:
 
 
 _ROOTS = ("manifests", "manifest-v2")
-_DEFAULTS = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
-"""What Ollama leaves out when it shows a name."""
+_HIDDEN_PREFIXES = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
+"""Starts of full names that Ollama omits when it shows a name."""
 _MODEL = "application/vnd.ollama.image.model"
 _SETTINGS = "application/vnd.ollama.image.params"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
-"""A digest in a manifest, and the name of a file in Ollama's store."""
+"""Pattern of a digest in a manifest, and of the name of a file in Ollama's store."""
 
 
 def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
-    """Yield Ollama's models: each manifest names the blob of its GGUF file, which may be missing."""
+    """Yield Ollama's models. Each model has a manifest that names its GGUF file, which may be missing."""
     names: set[str] = set()
     for manifests in (root / name for name in _ROOTS):
         for directory, files in walk_folders(manifests, report):
             parent = directory.relative_to(manifests).as_posix()
-            if parent.count("/") != 2:  # host/namespace/model, and the tags as files in it
+            if parent.count("/") != 2:  # manifests are files named by tags, in host/namespace/model
                 continue
             for tag in files:
                 entry = _ollama_entry(root, f"{parent}:{tag}", read_json(directory / tag))
@@ -314,16 +323,16 @@ def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[Mode
 def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
     layers = _ollama_layers(root, manifest)
     digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
-    path = _blob(root, digests.get(_MODEL), is_needed=True)
+    path = _blob(root, digests.get(_MODEL), allows_missing=True)
     if path is None:
         return None
-    name = next((full_name[len(start) :] for start in _DEFAULTS if full_name.startswith(start)), full_name)
+    name = next((full_name[len(start) :] for start in _HIDDEN_PREFIXES if full_name.startswith(start)), full_name)
     parts = (path,) if path.is_file() else ()
     return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _blob(root, digests.get(_SETTINGS)))
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
-    """The layers of a manifest; of a list of manifests, those of the first one with a GGUF file."""
+    """Return the layers of a manifest; of a list of manifests, the layers of the first one with a GGUF file."""
     if not isinstance(manifest, dict):
         return []
     children = manifest.get("manifests")
@@ -331,7 +340,7 @@ def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
         for child in children:
             if isinstance(child, dict) and not child.get("layers"):
                 blob = _blob(root, child.get("digest"))
-                child = None if blob is None else read_json(blob)  # noqa: PLW2901 - the manifest that it names
+                child = None if blob is None else read_json(blob)  # noqa: PLW2901 - replaced by the manifest that the digest names
             layers = _ollama_layers(root, child)
             if any(layer.get("mediaType") == _MODEL for layer in layers):
                 return layers
@@ -340,20 +349,27 @@ def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
     return [layer for layer in listed if isinstance(layer, dict)] if isinstance(listed, list) else []
 
 
-def _blob(root: Path, digest: object, *, is_needed: bool = False) -> Path | None:
-    """The file of a digest; None if there is none. ``is_needed``: where it should lie, if it is missing."""
+def _blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path | None:
+    """Return the file with a digest in Ollama's store; None if there is none.
+
+    Args:
+        root: Ollama's model folder.
+        digest: the digest in a manifest; anything but a digest returns None.
+        allows_missing: True to return the expected path of a file that does not exist.
+    """
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         return None
-    names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # versions before 0.1.33 wrote the colon
+    names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # Ollama before 0.1.33 wrote a colon
     paths = [root / "blobs" / name for name in names]
-    return next((path for path in paths if path.is_file()), paths[0] if is_needed else None)
+    return next((path for path in paths if path.is_file()), paths[0] if allows_missing else None)
 
 
 def model_name(path: Path) -> str:
-    """Return the file's name without its suffix; for a file of Ollama's store ``ollama:NAME:TAG``.
+    """Return the name of a model for outputs: the file's name without suffix, or ``ollama:NAME:TAG``.
 
-    Ollama names files by their digests, and in its manifests. Of several names, this is the shortest.
+    Files in Ollama's store are named by their digests, so the name is searched in the manifests. If several
+    manifests name the file, the shortest name is returned.
     """
     if _DIGEST.fullmatch(path.name) and path.parent.name == "blobs":
         names = [

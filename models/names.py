@@ -1,7 +1,6 @@
-"""The facts in the name of a model file: its part of a model, as in ``NAME-00001-of-00003.gguf``, and its
-quantization.
+"""Facts in the name of a model file: the part of a split model (``NAME-00001-of-00003.gguf``), the quantization.
 
-With them, a model as it is chosen: its files, and how they are loaded.
+The module also defines `ModelSpec`, a chosen model with the arguments for loading it.
 """
 
 from __future__ import annotations
@@ -13,11 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-"""llama.cpp's SPLIT_PREFIX format; its tools write all numbers with five digits."""
+"""llama.cpp's SPLIT_PREFIX format, in which the numbers have five digits."""
 
 
 class PartName(NamedTuple):
-    """The name of one part. ``stem``: what all parts begin with; ``number`` counts from 1."""
+    """The name of a part of a split model.
+
+    Attributes:
+        stem: the common start of the names of all parts.
+        number: number of the part, counted from 1.
+        total: number of all parts.
+    """
 
     stem: str
     number: int
@@ -25,7 +30,7 @@ class PartName(NamedTuple):
 
 
 def parse_part_name(name: str) -> PartName | None:
-    """Return what the name of a part says; None if the name is not that of a part."""
+    """Return the components of a part's file name; None if the file is not a part of a split model."""
     match = _PART.fullmatch(name)
     if match is None:
         return None
@@ -34,9 +39,9 @@ def parse_part_name(name: str) -> PartName | None:
 
 
 def part_paths(path: Path) -> list[Path]:
-    """Return the paths of all parts of the model that a file belongs to, in order; only ``path`` if it is no part.
+    """Return the paths of all parts of the model that a file belongs to, in order; ``[path]`` if it is not split.
 
-    Whether the files exist is not checked.
+    The function does not check that the files exist.
     """
     part = parse_part_name(path.name)
     if part is None:
@@ -47,12 +52,12 @@ def part_paths(path: Path) -> list[Path]:
 
 
 def model_bytes(path: Path) -> int:
-    """Return the size of the model that a file belongs to: of all its parts that exist."""
+    """Return the size of the model that a file belongs to, in bytes; parts that do not exist count as 0."""
     return sum(part.stat().st_size for part in part_paths(path) if part.is_file())
 
 
 def first_part(path: Path) -> Path:
-    """Return the first part of the model that a file belongs to, if that part exists; else ``path``."""
+    """Return the first part of the model that a file belongs to; ``path`` if that part does not exist."""
     part = parse_part_name(path.name)
     if part is None or part.number == 1:
         return path
@@ -60,7 +65,7 @@ def first_part(path: Path) -> Path:
     return first if first.is_file() else path
 
 
-# enum llama_ftype of llama.h.
+# Names of the values of enum llama_ftype in llama.h.
 _FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
     12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K",
@@ -70,7 +75,7 @@ _FILE_TYPES = {
 }  # fmt: skip
 _GUESSED_FLAG = 1024
 """LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed."""
-# enum ggml_type of ggml.h.
+# Names of the values of enum ggml_type in ggml.h.
 _TENSOR_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K",
     12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
@@ -78,19 +83,22 @@ _TENSOR_TYPES = {
     29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
 _PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
-"""What llama.cpp takes of a repository if no quantization is named, in this order; then the first file."""
+"""The quantizations that llama.cpp prefers if none is named, in this order.
+
+Without them, it takes the first file.
+"""
 _TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
 _NON_MODEL_WORDS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
-"""In the names of files that belong to a model and are none by themselves, as llama.cpp knows them."""
+"""Words in the names of files that belong to a model but are not models, by llama.cpp's rules."""
 
 
 def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) -> str:
     """Return the name of a model's quantization.
 
     Args:
-        file_type: The value of ``general.file_type``; None if there is none.
-        elements_by_type: How many weights each ggml type has. Without a known file type, the most frequent one
-            names the quantization.
+        file_type: the value of ``general.file_type``; None if there is none.
+        elements_by_type: number of weights of each ggml type. If the file type is unknown, the most frequent ggml
+            type names the quantization.
     """
     if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED_FLAG)):
         return name
@@ -101,7 +109,7 @@ def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) ->
 
 
 def quantization_tag(file_name: str) -> str:
-    """Return the last word of a file's name, in capitals, as llama.cpp reads a quantization from it; or ``""``."""
+    """Return the last word of a file's name in capitals, which llama.cpp takes as the quantization; or ``""``."""
     part = parse_part_name(file_name)
     stem = part.stem if part else file_name[: -len(".gguf")]
     match = _TAG.search(stem)
@@ -109,24 +117,24 @@ def quantization_tag(file_name: str) -> str:
 
 
 def is_model_file_name(path: str) -> bool:
-    """True if a path is that of a GGUF file that is a model, or a part of one, by its name."""
+    """Return True if a path ends in the name of a GGUF file that is a model, or a part of a split model."""
     name = path.rpartition("/")[2]
     return name.lower().endswith(".gguf") and not any(word in name for word in _NON_MODEL_WORDS)
 
 
 def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
-    """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` takes; None if none fits.
+    """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` chooses; None if no file fits.
 
-    A tag fits where it stands in the path before a ``.`` or a ``-``, in any case. Without a tag, `_PREFERRED_TAGS`
-    count, and then the first file. Of a split model this is the first part.
+    A file fits if the tag occurs in its path before a ``.`` or a ``-``, in upper or lower case. Of a split model,
+    the first part is returned.
 
     Args:
-        paths: The files of the repository, relative to it, in the hub's order.
-        tag: The quantization; None for the preferred ones.
+        paths: the files of the repository, relative to it, in the hub's order.
+        tag: the quantization; None to choose a file by `_PREFERRED_TAGS`, or else the first file.
     """
     candidates = [path for path in paths if is_model_file_name(path) and _is_first_part(path)]
-    for wanted in (tag,) if tag else _PREFERRED_TAGS:
-        pattern = re.compile(re.escape(wanted) + "[.-]", re.IGNORECASE)
+    for wanted_tag in (tag,) if tag else _PREFERRED_TAGS:
+        pattern = re.compile(re.escape(wanted_tag) + "[.-]", re.IGNORECASE)
         for path in candidates:
             if pattern.search(path):
                 return path
@@ -140,12 +148,12 @@ def _is_first_part(path: str) -> bool:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model's file and how it is loaded, in this process or another: it can be pickled.
+    """A model and the arguments for loading it. A ModelSpec can be pickled and sent to another process.
 
     Attributes:
-        path: the file, or the first part of a model that is split.
-        origin: what named it, see `locate`.
-        arguments: those of `Model.load`.
+        path: the file, or the first part of a split model.
+        origin: the place where the model was named, see `locate`.
+        arguments: keyword arguments of `Model.load`.
     """
 
     path: Path
@@ -154,11 +162,15 @@ class ModelSpec:
 
     @property
     def files(self) -> list[Path]:
-        """All files that are loaded: those of the model, which may be split, and its adapters."""
+        """All files that are loaded: the parts of the model, and its adapters."""
         return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
 
     def relocated(self, find: Callable[[Path], Path]) -> ModelSpec:
-        """Return the same model where its files lie elsewhere; ``find``: returns where each is."""
+        """Return the same model with its files in other places.
+
+        Args:
+            find: returns the new path of a file.
+        """
         paths = {path: find(path) for path in self.files}
         lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
         return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})

@@ -1,4 +1,4 @@
-"""From what ``-m`` takes to a file: a path, a name or a part of it, ``ollama:``, ``lmstudio:`` or ``hf:``."""
+"""Finding the file of a model that ``-m`` names, by path, name, part of a name, or tool (``ollama:``, ``hf:``)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ _REPOSITORY = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")
 _HUB_ADDRESSES = ("https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/")
 _MAX_CANDIDATES = 12
-"""Names in a message."""
+"""Maximum number of models that a message names."""
 
 
 @dataclass(frozen=True)
 class HubReference:
-    """A model on Hugging Face's hub.
+    """A model on Hugging Face's hub. At most one of ``tag`` and ``file`` is given.
 
-    Attributes: ``repository``, ``USER/REPO``; ``tag``, a quantisation, and ``file``, a path in the repository: at
-    most one of them is not None.
+    Attributes:
+        repository: ``USER/REPO``.
+        tag: the quantization; None if it is not given.
+        file: path of the file in the repository; None if it is not given.
     """
 
     repository: str
@@ -47,7 +49,10 @@ class HubReference:
         return f"hf:{self.repository}{suffix}"
 
     def choose(self, paths: Iterable[str]) -> str | None:
-        """Return the file of the repository that is meant, the first part of a split model; None if none fits."""
+        """Return the path of the model among the paths of the repository; None if no file fits.
+
+        Of a split model, the first part is returned.
+        """
         if self.file is None:
             return choose_file(paths, self.tag)
         first = part_paths(Path(self.file))[0].as_posix()
@@ -55,23 +60,28 @@ class HubReference:
 
 
 class ModelNotHereError(ModelError):
-    """A model of the hub that is not on this machine, or not whole. Attributes: ``reference``."""
+    """A model of the hub is not on this machine, or some of its parts are missing.
 
-    def __init__(self, reference: HubReference, missing: Path | None = None) -> None:
-        what = "not on this machine" if missing is None else f"its part {missing.name} is not on this machine"
-        super().__init__(f"{reference}: {what}; gen models pull {reference} downloads it")
+    Attributes:
+        reference: the model.
+    """
+
+    def __init__(self, reference: HubReference, missing_part: Path | None = None) -> None:
+        subject = "" if missing_part is None else f"its part {missing_part.name} is "
+        super().__init__(f"{reference}: {subject}not on this machine; gen models pull {reference} downloads it")
         self.reference = reference
 
 
 def parse_hub_reference(text: str) -> HubReference:
-    """Return what ``USER/REPO``, ``USER/REPO:QUANT`` or ``USER/REPO/FILE.gguf`` names, with ``hf:`` or without.
+    """Return the model that a text names on the hub.
 
-    The address of a repository's page is taken, too. Raises ``ModelError`` for another text.
+    The text is ``USER/REPO``, ``USER/REPO:QUANT`` or ``USER/REPO/FILE.gguf``, with or without ``hf:``, or the URL
+    of a repository's page. Raises ``ModelError`` for a text of another form.
     """
     if text.startswith("ollama:"):
         name = text.removeprefix("ollama:")
         raise ModelError(
-            f"{text}: gen downloads from Hugging Face only; `ollama pull {name}` gets it, and gen reads it"
+            f"{text}: gen downloads from Hugging Face only; run `ollama pull {name}`, then gen finds the model"
         )
     rest = text.removeprefix("hf:")
     rest = next((rest[len(start) :] for start in _HUB_ADDRESSES if rest.startswith(start)), rest)
@@ -84,23 +94,25 @@ def parse_hub_reference(text: str) -> HubReference:
     if file is not None:
         file = re.sub(r"^(?:resolve|blob)/[^/]+/", "", file.partition("?")[0])
         if not file.lower().endswith(".gguf"):
-            raise ModelError(f"{text!r}: {file} is no GGUF file; the form is hf:USER/REPO/FILE.gguf")
+            raise ModelError(f"{text!r}: {file} is not a GGUF file; the form is hf:USER/REPO/FILE.gguf")
     return HubReference(match["repository"], tag, file)
 
 
 def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
-    """Return the GGUF file that a text names.
+    """Return the GGUF file that a text names. Nothing is downloaded.
 
-    The text is a path; ``ollama:NAME[:TAG]``, ``lmstudio:NAME[@QUANT]``, ``hf:USER/REPO[:QUANT]`` or
-    ``hf:USER/REPO/FILE.gguf``; a name of `list_models`; or a part of one that occurs once, in any case. What looks
-    like a path and names nothing is returned as it is. Nothing is downloaded.
+    The text is one of these:
+
+    - a path, which is returned even if there is no such file,
+    - ``ollama:NAME[:TAG]``, ``lmstudio:NAME[@QUANT]``, ``hf:USER/REPO[:QUANT]`` or ``hf:USER/REPO/FILE.gguf``,
+    - a name of `list_models`, or a part of only one such name, in upper or lower case.
 
     Args:
-        text: What the user wrote.
-        folders: The user's own model folders.
+        text: the text, as the user typed it.
+        folders: model folders in the user's config.
 
-    Raises ``ModelNotHereError`` for a model of the hub that is not on this machine, and ``ModelError`` for a name
-    that no model has, or several, with the candidates.
+    Raises ``ModelNotHereError`` for a model of the hub that is not on this machine. Raises ``ModelError`` with the
+    candidates for a name that no model has, or that several models have.
     """
     text = str(text)
     path = Path(text).expanduser()
@@ -139,8 +151,8 @@ def _resolve_of_tool(
         raise ModelError(
             f"{text}: {tool} has no model of this name here{_nearest_name_hint(text, entries)}; it has {names}"
         )
-    why = f" ({unreadable[0]})" if unreadable else ""
-    raise ModelError(f"{text}: no model of {tool} is found on this machine{why}; gen models lists the others")
+    reason = f" ({unreadable[0]})" if unreadable else ""
+    raise ModelError(f"{text}: there is no model of {tool} on this machine{reason}; gen models lists other models")
 
 
 def _resolve_of_hub(text: str) -> Path:
@@ -161,10 +173,10 @@ def _resolve_of_hub(text: str) -> Path:
 
 
 def _local_repository_files(repository: str) -> dict[str, Path]:
-    """The files of a repository that are on this machine, by their paths in it.
+    """Return the files of a repository that are on this machine, by their paths in the repository.
 
-    They are looked for in Hugging Face's cache, then in LM Studio's folders, which keep the names of publisher and
-    repository, then in that of older versions of llama.cpp, which joins all names by underscores.
+    Hugging Face's cache takes precedence over LM Studio's folders, which have the names of publisher and
+    repository. The folder of older versions of llama.cpp, which joins all names by underscores, is searched last.
     """
     system = current_system()
     files: dict[str, Path] = {}
@@ -186,25 +198,25 @@ def _local_repository_files(repository: str) -> dict[str, Path]:
 def _find_under_all_names(
     text: str, entries: list[ModelEntry], folders: Iterable[str | Path]
 ) -> ModelEntry | None:
-    """Return the entry of a name as `_find` does; the name may be what another tool calls a file of the list."""
-    sought = text.lower()
-    if any(sought in _lower_case_names(entry) for entry in entries):
+    """Return the entry with a name as `_find_entry` does, but also search other tools' names of a file."""
+    lower_text = text.lower()
+    if any(lower_text in _lower_case_names(entry) for entry in entries):
         return _find_entry(text, entries)
-    everything = list_models(folders, includes_all_names=True, includes_missing=True)
-    named = [entry for entry in everything if sought in _lower_case_names(entry)]
-    return _find_entry(text, named or entries) or _find_entry(text, everything)
+    all_entries = list_models(folders, includes_all_names=True, includes_missing=True)
+    exact_matches = [entry for entry in all_entries if lower_text in _lower_case_names(entry)]
+    return _find_entry(text, exact_matches or entries) or _find_entry(text, all_entries)
 
 
 def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
-    """Return the entry of a name, or of a part that one entry only has; None if no entry has it.
+    """Return the entry with a name, or the only entry whose name contains the text; None if there is none.
 
-    Entries whose file is missing count only if no other entry fits. Raises ``ModelError`` that names the
-    candidates, or the missing file.
+    Entries whose file is missing are ignored if another entry fits. Raises ``ModelError`` with the candidates if
+    several entries fit, and with the missing file if the file of the only entry is missing.
     """
-    sought = text.lower()
-    exact = [entry for entry in entries if sought in _lower_case_names(entry)]
-    words = [word for word in _without_tool_prefix(sought).split("@") if word]
-    matches = exact or [entry for entry in entries if _contains_all_words(entry, words)]
+    lower_text = text.lower()
+    exact_matches = [entry for entry in entries if lower_text in _lower_case_names(entry)]
+    words = [word for word in _without_tool_prefix(lower_text).split("@") if word]
+    matches = exact_matches or [entry for entry in entries if _contains_all_words(entry, words)]
     matches = [entry for entry in matches if not entry.is_missing] or matches
     if len({entry.path for entry in matches}) <= 1:
         entry = matches[0] if matches else None
@@ -215,11 +227,11 @@ def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
         return entry
     names = ", ".join(entry.name for entry in matches[:_MAX_CANDIDATES])
     more = f" and {len(matches) - _MAX_CANDIDATES} more" if len(matches) > _MAX_CANDIDATES else ""
-    raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; give more of the name")
+    raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; type more of the name")
 
 
 def _lower_case_names(entry: ModelEntry) -> set[str]:
-    """All names of an entry in lower case: with and without the tool, the file's, Ollama's without ``:latest``."""
+    """Return all names of an entry in lower case, such as with and without the tool or the tag ``:latest``."""
     name = entry.name.lower()
     bare = _without_tool_prefix(name)
     names = {name, bare, name.removesuffix(":latest"), bare.removesuffix(":latest")}
@@ -229,12 +241,12 @@ def _lower_case_names(entry: ModelEntry) -> set[str]:
 
 
 def _without_tool_prefix(name: str) -> str:
-    """A name without the tool before it."""
+    """Return a name without the prefix of the tool."""
     return name.partition(":")[2] if name.startswith(("ollama:", "lmstudio:", "hf:")) else name
 
 
 def _contains_all_words(entry: ModelEntry, words: list[str]) -> bool:
-    """True if each word is a part of a name of the entry."""
+    """Return True if each word occurs in the name or file name of the entry."""
     names = [_without_tool_prefix(entry.name.lower())]
     if entry.source != "Ollama":
         names.append(entry.path.name.lower())
@@ -242,7 +254,10 @@ def _contains_all_words(entry: ModelEntry, words: list[str]) -> bool:
 
 
 def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
-    """Words on the nearest name. The tool before it does not count: all names of a tool would be near."""
+    """Return a hint to the most similar name; empty if there is none.
+
+    Names are compared without the prefix of the tool, which would make all names of a tool similar.
+    """
     shown = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
     near = nearest_name(_without_tool_prefix(text.lower()), sorted(shown))
     return f" (did you mean {shown[near]}?)" if near else ""
@@ -251,5 +266,5 @@ def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # longer than a name may be, or with a NUL in it
+    except (OSError, ValueError):  # the name is too long, or contains a NUL
         return False

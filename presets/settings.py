@@ -203,7 +203,7 @@ def _value_of(step: StepSpec, name: str) -> str:
 
 
 def preset_folder(preset: Preset) -> Path | None:
-    """Return the folder that relative paths in a preset count from; None if the preset is no file of the user."""
+    """Return the folder that relative paths in a preset count from; None if the user has no such file."""
     return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
 

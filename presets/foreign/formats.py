@@ -377,7 +377,7 @@ def is_command(text: str) -> bool:
 
 
 def _first_line(text: str) -> str | None:
-    """Return the first line that is neither blank nor a comment; None if there is no such line."""
+    """Return the first line with text that is not a comment; None if there is no such line."""
     lines = (line for line in text.split("\n") if line.strip())
     return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
 
@@ -456,7 +456,7 @@ def _recognize_yaml(value: Any, origin: str) -> str:
 
 
 def _unknown_format_error(origin: str) -> PresetError:
-    return PresetError(f"{origin}: the content is no known format; known formats: {', '.join(FORMATS)}")
+    return PresetError(f"{origin}: the content has no known format; known formats: {', '.join(FORMATS)}")
 
 
 def _webui_keys(text: str, origin: str) -> list[str]:
@@ -526,7 +526,7 @@ def is_foreign(text: str, origin: str) -> bool:
 def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
     """Return the keys and values of a preset of logitsmith; None if the text is another tool's preset.
 
-    Raises ``PresetError`` for a text that is no preset, and for one that could be either kind of preset.
+    Raises ``PresetError`` for a text that is not a preset, and for one that could be either kind of preset.
     """
     value, error = _parse(text, origin)
     if isinstance(value, dict):

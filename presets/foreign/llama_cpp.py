@@ -271,7 +271,7 @@ _MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-pen
 _IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
 """Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
 
-A variable that is no option of a sampler is left out of an import without a report.
+Variables that do not belong to a sampler are left out of an import without a report.
 """
 
 
@@ -341,7 +341,7 @@ def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainB
     entries: dict[str, _LlamaEntry] = {}
     unknown = []
     for key, value in metadata.items():
-        if not key.startswith(PREFIX) or _is_blank(value):
+        if not key.startswith(PREFIX) or _is_empty_text(value):
             continue
         option = _option_of_metadata(key)
         if option is None:
@@ -356,12 +356,12 @@ def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainB
 def has_settings(metadata: Mapping[str, Any]) -> bool:
     """Return True if the metadata has a setting, recommended by the model's author, that llama.cpp knows."""
     return any(
-        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_blank(value)
+        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_empty_text(value)
         for key, value in metadata.items()
     )
 
 
-def _is_blank(value: Any) -> bool:
+def _is_empty_text(value: Any) -> bool:
     """Return True for a string without characters other than spaces and semicolons."""
     return isinstance(value, str) and not value.strip(" ;")
 

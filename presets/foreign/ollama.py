@@ -164,7 +164,7 @@ def _read_length(builder: ImportedChainBuilder) -> None:
     """Carry over ``num_predict``. Every value below 1 means no limit.
 
     Ollama sends a negative value to llama-server as ten contexts (boundedNumPredict); -2 once meant one context. 0
-    is left out of the request (``n_predict,omitempty``), and llama-server's default is no limit.
+    is left out of the request (``n_predict,omitempty``), and llama-server's default means no limit.
     """
     limit = builder.table.integer("num_predict")
     if limit is None:

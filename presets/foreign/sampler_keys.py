@@ -1,4 +1,4 @@
-"""Which keys of another tool's file hold the parameters of a sampler. Imports and exports use the same tables."""
+"""Tables of the keys in another tool's file that hold the parameters of a sampler, for imports and exports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SamplerKeys:
         fixed_parameters: values of parameters that the tool has no key for. A parameter that is neither here nor
             in ``key_by_parameter`` has the sampler's default in that tool.
         switch_key: the key that turns the step on; empty if the main key does.
-        is_active_at: returns True for a value of the main key with which the tool applies the step; None if the
+        is_active_at: returns True for a value of the main key with which the tool applies the step. None if the
             tool applies the step for every value.
         comment: comment for the YAML preset.
     """

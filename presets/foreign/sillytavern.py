@@ -344,10 +344,7 @@ _OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
 
 
 def to_json(exporter: PresetExporter) -> ExportedPreset:
-    """Return the JSON.
-
-    A system message and stop strings are no part of SillyTavern's presets, so they are reported.
-    """
+    """Return the JSON. SillyTavern's presets hold no system message and no stop strings, so these are reported."""
     values = chain_values(exporter, _SAMPLER_KEYS, _ORDER)
     values.setdefault("sampler_priority", list(_ORDER))
     if values.pop("dynamic_temperature", False):

@@ -196,7 +196,7 @@ _LISTS = ("stop", "banned_tokens", "banned_strings")
 
 
 def to_overrides(exporter: PresetExporter) -> ExportedPreset:
-    """Return the YAML. A system message is no part of it, so it is reported."""
+    """Return the YAML. TabbyAPI's file has no system message, so a system message is reported."""
     name = exporter.selector_name
     if name == "greedy":
         exporter.remove_steps(("temperature",), "the most likely token is taken, which is temperature 0 there")

@@ -1,9 +1,9 @@
 """Keys and values of another tool's file; each error message names the key and its place in the file.
 
 llama.cpp's INI files differ from the usual ones, see common/preset.cpp. A line is ``[section]``, ``key = value``,
-a comment, or blank. Only comments and blank lines may be indented. ``;`` and ``#`` begin a comment anywhere, even
-inside a value and without a space before them. If a section occurs twice, only the part after its last header
-counts. Keys before the first header belong to the section ``default``.
+a comment, or a blank line. Only comments and blank lines may be indented. ``;`` and ``#`` begin a comment
+anywhere, even inside a value and without a space before them. If a section occurs twice, only the part after its
+last header counts. Keys before the first header belong to the section ``default``.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_only_models_without_a_file(gen, user):
     result = gen("models", "list", "smol:135m")
     assert result.err == "gen: note: 1 model not listed: file missing; shown with --all\n"
     result = gen("x", "-m", "ollama:bar", code=1)
-    assert "no model of Ollama is found on this machine" in result.err
+    assert "there is no model of Ollama on this machine" in result.err
 
 
 def test_the_list_as_json(gen, user):

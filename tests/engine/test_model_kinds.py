@@ -70,7 +70,7 @@ OTHER_FILES = {
     "an importance matrix": (
         {"general.architecture": "llama", "general.type": "imatrix"},
         ONE_TENSOR,
-        "this is an importance matrix, which is used to quantise a model; give a model",
+        "this is an importance matrix, which is used to quantize a model; give a model",
     ),
     "a vocabulary": (
         {"general.architecture": "llama"} | make_vocabulary("gpt2"),
@@ -80,7 +80,7 @@ OTHER_FILES = {
     "another program's model": (
         {"general.architecture": "sd1"},
         ONE_TENSOR,
-        "it holds no tokenizer (tokenizer.ggml.model), so it can neither read nor write",
+        "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text",
     ),
     "an architecture of the future": (
         {"general.architecture": "new"} | make_vocabulary("gpt2"),

@@ -129,7 +129,7 @@ def test_it_gives_up_and_keeps_what_came(hub, cache, monkeypatch):
 
 
 LIES = {
-    "other bytes": ({"sent": BYTES[::-1]}, "what came is not what the hub has", []),
+    "other bytes": ({"sent": BYTES[::-1]}, "the downloaded file differs from the hub", []),
     "more bytes": (
         {"sent": BYTES + b"x"},
         f"{NAME}: the hub announced 5,000,000 bytes, but sends 5,000,001; pull again later",
@@ -166,10 +166,14 @@ LIES = {
         [1],
     ),
     "no size": ({"listed_size": -1}, f"{NAME}: the hub announces no size for this file", []),
-    "a size in the list": ({"listed_size": 6_000_000}, "the hub's answers disagree: 6,000,000 bytes", []),
-    "a size in the headers": ({"head_size": 4_000_000}, "the hub's answers disagree: 5,000,000 bytes", []),
-    "another checksum": ({"listed_checksum": "0" * 64}, "what came is not what the hub has: its checksum is", []),
-    "a path as the checksum": ({"listed_checksum": "../../../x"}, "names '../../../x' where a checksum", []),
+    "a size in the list": ({"listed_size": 6_000_000}, "the hub contradicts itself: 6,000,000 bytes", []),
+    "a size in the headers": ({"head_size": 4_000_000}, "the hub contradicts itself: 5,000,000 bytes", []),
+    "another checksum": (
+        {"listed_checksum": "0" * 64},
+        "the downloaded file differs from the hub's: its checksum is",
+        [],
+    ),
+    "a path as the checksum": ({"listed_checksum": "../../../x"}, "sent '../../../x' in place of a checksum", []),
 }
 
 
@@ -284,8 +288,8 @@ def test_the_token_is_not_sent_to_another_host(hub, cache, monkeypatch):
 
 REFUSALS = {
     "unknown repository": ({}, "me/Absent", "has no such repository"),
-    "gated": ({"is_gated": True}, "me/Tiny-GGUF", "its author lets people in one by one: ask on http"),
-    "out of order": ({"status": 500}, "me/Tiny-GGUF", "answers with HTTP status 500; try again later"),
+    "gated": ({"is_gated": True}, "me/Tiny-GGUF", "its author grants access to each user: request it on http"),
+    "out of order": ({"status": 500}, "me/Tiny-GGUF", "returned the HTTP status 500; try again later"),
     "no file of the quantisation": ({}, "me/Tiny-GGUF:Q2_K", f"no file fits; the repository has {NAME}"),
     "no GGUF": ({"files": {"model.safetensors": b"x"}}, "me/Tiny-GGUF", "the repository holds no GGUF file"),
     "a name that none has": ({}, "me/a--b", "Cannot have -- or"),
@@ -334,7 +338,7 @@ def test_an_installation_without_the_extra():
 def test_a_disk_that_is_full(hub, cache, monkeypatch):
     serve(hub)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    with pytest.raises(ModelError, match=r"5,000,000 bytes are to come; the disk of .* has 10 free"):
+    with pytest.raises(ModelError, match=r"5,000,000 bytes must be downloaded; the disk of .* has 10 bytes free"):
         pull()
 
 

@@ -270,4 +270,4 @@ def test_a_folder_that_may_not_be_read_is_reported(home):
         assert list_models(report=reports.append) == []
     finally:
         folder.chmod(0o755)
-    assert reports == [f"{folder}: the folder may not be read (Permission denied)"]
+    assert reports == [f"{folder}: the folder cannot be read (Permission denied)"]

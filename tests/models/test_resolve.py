@@ -90,7 +90,7 @@ def test_what_looks_like_a_path_stays_one(models, text):
 
 
 REFUSALS = {
-    "two models": ("llama3.2", "llama3.2 fits 2 models: ollama:llama3.2:1b, ollama:llama3.2:3b; give more"),
+    "two models": ("llama3.2", "llama3.2 fits 2 models: ollama:llama3.2:1b, ollama:llama3.2:3b; type more"),
     "two of ollama": ("ollama:llama", "ollama:llama fits 2 models"),
     "none": ("mistral", "mistral: there is no such file, and no model of this name"),
     "nearly": ("My-Modle", "(did you mean My-Model?); gen models lists them"),
@@ -102,7 +102,7 @@ REFUSALS = {
     "none of ollama": ("ollama:mistral", "ollama:mistral: Ollama has no model of this name here"),
     "none of LM Studio": ("lmstudio:mistral", "it has lmstudio:maker/One-GGUF, lmstudio:maker/Two-GGUF@q4_k_m"),
     "no repository": ("hf:x", "'hf:x' is not hf:USER/REPO, hf:USER/REPO:QUANT or hf:USER/REPO/FILE.gguf"),
-    "another file": ("hf:me/Tiny-GGUF/README.md", "README.md is no GGUF file"),
+    "another file": ("hf:me/Tiny-GGUF/README.md", "README.md is not a GGUF file"),
     "a way out": ("hf:../../etc", "is not hf:USER/REPO"),
 }
 
@@ -130,7 +130,7 @@ def test_each_name_of_a_file_that_two_tools_have(models, home):
 
 
 def test_no_ollama_at_all(home):
-    with pytest.raises(ModelError, match="no model of Ollama is found on this machine"):
+    with pytest.raises(ModelError, match="there is no model of Ollama on this machine"):
         resolve_model("ollama:x")
 
 
@@ -158,7 +158,7 @@ def test_references(text, expected):
 
 
 def test_a_model_of_ollama_is_not_downloaded():
-    with pytest.raises(ModelError, match="`ollama pull llama3` gets it"):
+    with pytest.raises(ModelError, match="run `ollama pull llama3`, then gen"):
         parse_hub_reference("ollama:llama3")
 
 

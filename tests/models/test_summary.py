@@ -63,7 +63,7 @@ def test_the_quick_reading_is_the_whole_one(tmp_path_factory, tokens, merges, ha
     path = tmp_path_factory.mktemp("quick") / "x.gguf"
     write_tiny(path, tokens=tokens, merges=merges, template="x" if has_template else "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quick_header, "_LONG_LIST", 2)
+        patch.setattr(quick_header, "_MIN_SKIPPED_STRINGS", 2)
         assert read_with(QuickHeaderReader, path) == read_with(HeaderReader, path)
 
 
