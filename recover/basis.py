@@ -1,9 +1,10 @@
-"""A basis of a model's logits: all its rows of logprobs are in one space of few dimensions.
+"""A basis of a model's logits: all rows of logprobs of a model lie in one space of few dimensions.
 
-Logits are W h, with W the output matrix, (V, d), and h a hidden state; logprobs are W h - c, with c the log of the
-sum. They are in the span of W's columns and of a column of ones, of d + 1 dimensions (Finlayson, Ren & Swayamdipta
-2024, "Logits of API-Protected LLMs Leak Proprietary Information"; Carlini et al. 2024, "Stealing Part of a
-Production Language Model"). A basis is made of the output matrix or of whole rows.
+Logits are W h, where W is the output matrix, (V, d), and h a hidden state. Logprobs are W h - c, where c is the
+log of the normalizing sum. They are in the span of W's columns and of a column of ones, which has d + 1
+dimensions (Finlayson, Ren & Swayamdipta 2024, "Logits of API-Protected LLMs Leak Proprietary Information";
+Carlini et al. 2024, "Stealing Part of a Production Language Model"). A basis is computed from the output matrix
+or from complete rows of logprobs.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
 from .numerics import Float64s
 
 _MIN_EIGENVALUE_RATIO = 1e-7**2
-"""Columns whose size is below 1e-7 of the largest depend on others: float32 has no more digits."""
+"""Columns smaller than 1e-7 of the largest column are treated as dependent, because float32 has no more digits."""
 _MIN_HELD_OUT_ROWS, _MAX_HELD_OUT_ROWS = 2, 16
-"""Rows that are left out to test a basis: a tenth, within these limits."""
+"""A tenth of the rows is held out to test a basis, but at least and at most this many."""
 _MAX_RESIDUAL_NATS = 0.01
-"""A basis is accepted if it reproduces the rows that were left out to this difference."""
+"""A basis is accepted if it reproduces the held-out rows with at most this error."""
 
 
 @supports_old_names
 @dataclass(frozen=True)
 class Basis:
-    """Columns that span all rows of logprobs of a model: one of ones, and those of its output matrix.
+    """Columns that span all rows of logprobs of a model: a column of ones, and those of the output matrix.
 
     Args:
         matrix: float32 (V, r), r = d + 1.
-        order: int32, tokens whose logprobs determine most of the others, the best first.
-        source: what it was made from, for messages.
-        token_bytes: the tokens' bytes; empty if unknown.
+        determining_tokens: int32; tokens whose logprobs determine the other ones well, the best tokens
+            first.
+        source: the origin of the basis, for messages.
+        token_bytes: the bytes of each token by id; empty if unknown.
     """
 
     matrix: NDArray[np.float32]
@@ -59,25 +61,29 @@ class Basis:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions, which is the least number of logprobs that determine a row."""
+        """Number of dimensions, which is also the minimum number of logprobs that determine a row."""
         return int(self.matrix.shape[1])
 
     def solve(self, ids: NDArray[np.intp], logprobs: Float64s) -> Float64s:
-        """Return the whole row, float64 (V,), that fits the ``logprobs`` of ``ids`` best (least squares).
+        """Return the row that fits some logprobs best (least squares), float64 (V,).
 
         Raises ``RecoverError`` for fewer logprobs than dimensions.
+
+        Args:
+            ids: ids of tokens whose logprob is known, int (n,).
+            logprobs: logprobs of these tokens, float64 (n,).
         """
         if len(ids) < self.rank:
             raise RecoverError(
                 f"{count_noun(len(ids), 'logprob')}: too few for a basis of {self.rank:,} dimensions"
             )
-        # QR is ten times faster than lstsq's singular values; the columns are independent.
+        # The columns are independent, so QR works; it is ten times faster than the singular values of lstsq.
         factor, triangle = np.linalg.qr(self.matrix[ids].astype(np.float64))
         weights = np.linalg.solve(triangle, factor.T @ logprobs)
         return np.concatenate([block @ weights for block in _float64_blocks(self.matrix)])
 
     def save(self, path: Path) -> None:
-        """Write it as an ``.npz``, whole or not at all. Raises ``RecoverError``."""
+        """Write the basis atomically as an ``.npz``. Raises ``RecoverError``."""
         all_bytes = np.frombuffer(b"".join(self.token_bytes), dtype=np.uint8)
         ends = np.cumsum([0, *map(len, self.token_bytes)])
         source = np.array(self.source)
@@ -96,7 +102,7 @@ class Basis:
 
     @classmethod
     def load(cls, path: Path) -> Basis:
-        """Read what `save` wrote. Raises ``RecoverError``."""
+        """Read a basis that `save` wrote. Raises ``RecoverError``."""
         try:
             with open_npz(path) as data:
                 all_bytes, ends = data["bytes"].tobytes(), data["offsets"].tolist()
@@ -106,13 +112,13 @@ class Basis:
             problem = file_problem(error, path) if error.strerror else "not a basis"
             raise RecoverError(f"{path}: {problem}") from None
         except DAMAGED_NPZ_ERRORS:
-            raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
+            raise RecoverError(f"{path}: not a basis; create one with gen recover-basis") from None
 
     def _checked(self) -> Basis:
-        """Return the basis itself. Raises ``ValueError`` for arrays that are not a basis."""
+        """Return the basis. Raises ``ValueError`` if the arrays are not those of a basis."""
         matrix, determining_tokens = self.matrix, self.determining_tokens
         if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
-            raise ValueError("the matrix is none of finite numbers")
+            raise ValueError("the matrix does not consist of finite numbers")
         is_in_vocabulary = determining_tokens.dtype.kind == "i" and bool(
             ((determining_tokens >= 0) & (determining_tokens < len(matrix))).all()
         )
@@ -122,36 +128,46 @@ class Basis:
             or len(set(determining_tokens.tolist())) != len(determining_tokens)
             or len(determining_tokens) < self.rank
         ):
-            raise ValueError("the order is none of tokens")
+            raise ValueError("the order does not consist of token ids")
         if self.token_bytes and len(self.token_bytes) != len(matrix):
-            raise ValueError("there are bytes of other tokens")
+            raise ValueError("the number of token bytes is not the number of tokens")
         return self
 
     @classmethod
     def of_matrix(cls, matrix: NDArray[np.float32], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
-        """Return the basis of a model's output matrix, (V, d). Raises ``RecoverError``."""
+        """Return the basis of a model's output matrix. Raises ``RecoverError``.
+
+        Args:
+            matrix: the output matrix, float32 (V, d).
+            source: the origin of the matrix, for messages.
+            token_bytes: the bytes of each token by id; empty if unknown.
+        """
         if matrix.ndim != 2 or not np.isfinite(matrix).all():
-            raise RecoverError(f"{source}: the output matrix is no matrix of finite numbers")
+            raise RecoverError(f"{source}: the output matrix does not consist of finite numbers")
         return cls._of_columns(matrix, source, token_bytes)
 
     @classmethod
     def of_rows(cls, rows: Sequence[Float64s], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
-        """Return the basis of whole rows of logprobs, (V,) each, of more prompts than dimensions.
+        """Return the basis of complete rows of logprobs, for more prompts than the model has dimensions.
 
-        The singular values show the number of dimensions: behind it they fall to the size of rounding errors. Some
-        rows are left out at first, and the others must reproduce them. Raises ``RecoverError`` if they do not,
-        since then there are too few rows.
+        The singular values show the number of dimensions: after the last dimension they drop to the size
+        of rounding errors. Some rows are held out first, and a basis of the other rows must reproduce
+        them. Raises ``RecoverError`` if it does not, because then there are too few rows.
+
+        Args:
+            rows: logprobs, float64 (V,) each.
+            source: the origin of the rows, for messages.
+            token_bytes: the bytes of each token by id; empty if unknown.
         """
         stacked = np.stack([row - row.mean() for row in rows])
         if not np.isfinite(stacked).all():
-            raise RecoverError(f"{source}: a row lacks logprobs; all rows must be whole")
+            raise RecoverError(f"{source}: logprobs are missing; all rows must be complete")
         held_out_count = min(max(_MIN_HELD_OUT_ROWS, len(rows) // 10), _MAX_HELD_OUT_ROWS)
         columns = _row_space(stacked[:-held_out_count])
         if columns is None or _max_residual_nats(stacked[-held_out_count:], columns) > _MAX_RESIDUAL_NATS:
             raise RecoverError(
-                f"{source}: {len(rows):,} rows are too few: they do not tell what {held_out_count} more of them "
-                f"are; "
-                f"a few more than the model has dimensions are needed"
+                f"{source}: {len(rows):,} rows are too few to predict {held_out_count} held-out rows; give more rows "
+                f"than the model has dimensions"
             )
         all_columns = _row_space(stacked)
         return cls._of_columns(
@@ -160,7 +176,7 @@ class Basis:
 
     @classmethod
     def _of_columns(cls, columns: NDArray[np.float32], source: str, token_bytes: Sequence[bytes]) -> Basis:
-        """Put a column of ones in front, and remove what depends on other columns."""
+        """Prepend a column of ones, and remove columns that depend on others."""
         matrix = np.column_stack([np.ones(len(columns), dtype=np.float32), columns])
         gram = np.zeros((matrix.shape[1],) * 2)
         for block in _float64_blocks(matrix):
@@ -175,13 +191,14 @@ class Basis:
 
 
 _MIN_GAP_RATIO = 3.0
-"""The singular values behind the last dimension are at least so many times smaller."""
+"""The singular values after the last dimension are smaller by at least this factor."""
 _MIN_SQUARED_RATIO = 1e-15
-"""Squares have half the digits: an eigenvalue below this part of the largest is rounding."""
+"""Squaring halves the number of digits, so eigenvalues below this fraction of the largest are rounding errors."""
 
 
 def _row_space(rows: Float64s) -> Float64s | None:
-    """Return orthonormal columns, (V, r), that span the rows except for rounding; None if no gap shows r."""
+    """Return orthonormal columns, (V, r), that span the rows except for rounding errors; None if no gap shows
+    r."""
     if len(rows) < 2:
         return None
     values, vectors = np.linalg.eigh(rows @ rows.T)
@@ -196,36 +213,36 @@ def _row_space(rows: Float64s) -> Float64s | None:
 
 
 def _max_residual_nats(rows: Float64s, columns: Float64s) -> float:
-    """Return the largest element, nats, of what the orthonormal columns do not span of these rows."""
+    """Return the largest element, in nats, of the part of the rows that the orthonormal columns do not span."""
     return float(np.abs(rows - (rows @ columns) @ columns.T).max())
 
 
 _BLOCK_ROWS = 8192
-"""Rows in float64 at once: a block of 577 columns has 38 MB."""
+"""Rows that are converted to float64 together. A block of 577 columns has 38 MB."""
 
 
 def _float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
-    """Yield the matrix in float64, some rows at a time."""
+    """Yield the matrix in float64, a block of rows at a time."""
     for start in range(0, len(matrix), _BLOCK_ROWS):
         yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
 
 
 _MAX_PIVOTED_RANK = 1500
-"""Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
+"""Above this rank, tokens are drawn by leverage alone: choosing them one after the other would take hours."""
 _CANDIDATES_PER_DIMENSION = 4
-"""Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
+"""Tokens drawn by leverage for each dimension; the pivots are chosen among these tokens."""
 
 
 def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
-    """Return tokens whose rows span the space well, enough for an over-determined system, the best first.
+    """Return tokens whose rows span the space well, enough for an overdetermined system, the best tokens first.
 
-    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened rows.
-    Then the one comes next that is farthest outside of the span of those before (Gram-Schmidt with pivots). The
-    other candidates follow.
+    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened
+    rows. The next token is always the candidate whose row is farthest from the span of the rows before it
+    (Gram-Schmidt with pivots). The remaining candidates follow.
 
     Args:
         matrix: float32 (V, r).
-        whitening: float64 (r, r), makes the columns orthonormal.
+        whitening: float64 (r, r); makes the columns of the matrix orthonormal.
     """
     size, rank = matrix.shape
     whitened = matrix @ whitening.astype(np.float32)
@@ -238,7 +255,8 @@ def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s)
 
 
 def _pivots(rows: Float64s) -> list[int]:
-    """Return indices of as many rows as columns, each the farthest outside of the span of those before."""
+    """Return the indices of as many rows as there are columns; each row is the farthest from the span of those
+    before it."""
     count = min(rows.shape)
     chosen: list[int] = []
     span = np.zeros((count, rows.shape[1]))
@@ -255,55 +273,61 @@ def _pivots(rows: Float64s) -> list[int]:
 
 
 def output_matrix(path: Path) -> NDArray[np.float32]:
-    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if that is shared.
+    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if the model
+    shares it.
 
-    Needs the package gguf, which knows every kind of quantisation. Raises ``RecoverError``.
+    Needs the package gguf, which supports all quantization types. Raises ``RecoverError``.
     """
     try:
-        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
+        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an optional package that only this function needs
     except ImportError:
         raise RecoverError(
             "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
-            advice="or make the basis of rows of logprobs, with basis_from_rows",
+            advice="or create the basis from rows of logprobs, with basis_from_rows",
         ) from None
     check_gguf(path)
     try:
         tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
-    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # a text that is not UTF-8, for one
-        raise RecoverError(f"{path}: the package gguf cannot read it: {error}") from None
+    except (
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        TypeError,
+    ) as error:  # for example a string that is not UTF-8
+        raise RecoverError(f"{path}: the package gguf cannot read the file: {error}") from None
     tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
     if tensor is None:
-        raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")
+        raise RecoverError(f"{path}: the file has neither output.weight nor token_embd.weight")
     try:
         return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
     except NotImplementedError:
         raise RecoverError(
-            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which gguf cannot read"
+            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which the package gguf cannot read"
         ) from None
 
 
 _SPARE_ROWS = 64
-"""Rows beyond the number of dimensions: they show it, and test the basis."""
+"""Rows beyond the number of dimensions. They show this number, and test the basis."""
 
 
 @supports_old_names
 def basis_from_rows(
     model: Model, row_count: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Basis:
-    """Return a basis of whole rows: those after each token of texts of random tokens.
-
-    Args:
-        model: the model.
-        row_count: number of rows; None: 64 more than the model has dimensions.
-        progress: called with the number of rows that were read and that will be read.
+    """Return a basis computed from the model's logit rows for texts of random tokens.
 
     Raises ``RecoverError``, ``ModelError``.
+
+    Args:
+        model: the model that computes the rows.
+        row_count: number of rows; None: 64 more than the model has dimensions.
+        progress: called with the number of computed rows and the number of all rows; None: not called.
     """
     vocabulary = model.vocabulary
     if row_count is None:
         row_count = _embedding_length(model) + _SPARE_ROWS
     if row_count < 2:
-        raise RecoverError(f"rows: {row_count} is not ≥ 2")
+        raise RecoverError(f"row_count: {row_count} is not ≥ 2")
     generator = np.random.default_rng(0)
     text_tokens = [
         token for token, data in enumerate(vocabulary.pieces) if data and not vocabulary.is_control(token)
@@ -326,4 +350,4 @@ def _embedding_length(model: Model) -> int:
     try:
         return int(model.metadata[name])
     except (KeyError, ValueError):
-        raise RecoverError(f"{model.path}: it does not say its {name}; name the number of rows") from None
+        raise RecoverError(f"{model.path}: the file does not contain {name}; give the number of rows") from None

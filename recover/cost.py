@@ -1,4 +1,4 @@
-"""The number of calls that a recovery takes, and their cost."""
+"""Estimates of the number of calls that a recovery takes, before the first call."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ from .request import NO_BASIS, RecoveryRequest, RecoverySettings
 from .unbiased_window import QUERIES_PER_CHECK
 
 _PROBE_CALLS = 3
-"""Calls of the probe on an endpoint that adds biases as asked; one more where choices must be tried."""
+"""Calls of the probe on an endpoint that adds biases exactly. One more call is needed if choices must be tested.
+"""
 _PROBE_CALLS_WITHOUT_LOGPROBS = 2
 """Calls of the probe on an endpoint that shows only the chosen token."""
 _SINGLE_CALLS_PER_TOKEN = 1.5
-"""Measured: most tokens take one call, the first ones three."""
+"""Measured average: most tokens take one call, the first ones three."""
 _BISECTION_WIDTH_NATS = 16.0
-"""The interval that bisection begins with for most tokens."""
+"""Width of the interval with which bisection starts for most tokens."""
 
 
 @supports_old_names
 @dataclass(frozen=True)
 class CallEstimate:
-    """The number of calls of a method; ``is_approximate``: answers may make it more or fewer."""
+    """The estimated number of calls of a method.
+
+    Attributes:
+        method: the name of the method.
+        calls: estimated number of calls.
+        is_approximate: whether the number also depends on the responses.
+    """
 
     method: str
     calls: int
@@ -50,18 +57,19 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
     *,
     settings: RecoverySettings | None = None,
 ) -> list[CallEstimate]:
-    """Return the calls that `recover` will take with the same arguments.
+    """Return the number of calls that `recover` would take with the same arguments.
 
-    No completion is asked for; an endpoint may ask its server for the size of the vocabulary. Raises
-    ``RecoverError`` for what `recover` would refuse, as far as that is known now.
+    No token is requested, but an endpoint may ask its server for the size of the vocabulary. Raises
+    ``RecoverError`` for arguments that `recover` would reject before its first call.
 
     Args:
-        endpoint: what would be asked.
+        endpoint: the endpoint that would be queried.
         prompt: the text before the token.
-        method: as for `recover`; for ``auto`` all methods that it may take are returned, in its order.
-        top_count: number of likeliest tokens.
-        tokens: named tokens.
-        settings: how the recovery would be run.
+        method: as for `recover`; for ``auto``, all methods that may be used are returned, the preferred one
+            first.
+        top_count: number of most likely tokens to recover.
+        tokens: token ids to recover.
+        settings: the settings of the recovery.
     """
     settings = settings or RecoverySettings()
     settings.check()
@@ -85,7 +93,14 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
 
 @dataclass(frozen=True)
 class _CallEstimator:
-    """Args: the declared window, the size of the vocabulary, the request and the settings."""
+    """The facts from which calls are estimated.
+
+    Args:
+        window: number of logprobs that a call shows, as the endpoint declares it.
+        vocab_size: number of tokens.
+        request: the requested tokens and the method.
+        settings: the settings of the recovery.
+    """
 
     window: int
     vocab_size: int
@@ -93,16 +108,17 @@ class _CallEstimator:
     settings: RecoverySettings
 
     def estimates(self, includes_basis: bool) -> Iterator[CallEstimate]:
-        """Yield one estimate per method that the window allows; the basis if it is named or worth it."""
+        """Yield one estimate per method that works with this number of shown logprobs.
+
+        The basis method is included if it was requested, or if it is cheaper than the others.
+        """
         window, top_count, calls_per_query = (
             self.window,
             self.request.top_count,
             self.settings.calls_per_query or 1,
         )
         tokens_per_call = max(1, window - 1)
-        has_requested_ids = (
-            self.request.requested_id_count is not None
-        )  # how many of them the window shows is not known
+        has_requested_ids = self.request.requested_id_count is not None  # some of them may be shown without a bias
         hidden_count = self._count_hidden()
         probe_calls = _PROBE_CALLS + max(0, calls_per_query - 2) if window else _PROBE_CALLS_WITHOUT_LOGPROBS
         if top_count is not None and window:
@@ -135,7 +151,7 @@ class _CallEstimator:
         )
 
     def _count_hidden(self) -> int:
-        """Return how many requested tokens the window without a bias does not show."""
+        """Return the number of requested tokens that are not shown without a bias."""
         if self.request.requested_id_count is not None:
             return self.request.requested_id_count
         if self.request.top_count is not None and self.request.top_count <= self.window:
@@ -143,9 +159,8 @@ class _CallEstimator:
         return max(0, self.vocab_size - self.window)
 
     def _may_use(self, basis: Basis) -> bool:
-        """True if ``auto`` may use the basis. With ``top_count`` one of another model is not refused, but not
-        used.
-        """
+        """Return whether ``auto`` may use the basis. With ``top_count`` a basis of another model is
+        ignored, not rejected."""
         fits = self.request.top_count is None or basis.vocab_size == self.vocab_size
         return fits and is_basis_cheaper(basis, self.request.requested_id_count)
 

@@ -1,4 +1,4 @@
-"""The one exception of this room."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from ..common.renamed import supports_old_names
 
 @supports_old_names
 class RecoverError(LogitsmithError, RuntimeError):
-    """An endpoint that cannot be asked, or whose answers cannot be used.
+    """An endpoint cannot be queried, or its responses cannot be used.
 
-    The message says what, where and what to do; it holds no secrets. ``status``: the HTTP status of the API's
-    answer, if that is the reason. ``has_checkpoint``: a checkpoint keeps the answers before the failure, so a
-    new try
-    continues. ``is_unreachable``: nobody answers at the URL.
+    The message names the place, the problem and the way out. It contains no secrets.
+
+    Attributes:
+        status: the HTTP status of the response, if the status is the reason; None otherwise.
+        has_checkpoint: whether a checkpoint holds the responses before the failure, so that the run can be
+            resumed.
+        is_unreachable: whether no server accepts connections at the URL.
     """
 
     status: int | None = None

@@ -1,4 +1,4 @@
-"""Result files, written atomically and with errors as sentences; and .npz files that may be damaged."""
+"""Result files that are written atomically, and ``.npz`` files that are read although they may be damaged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .errors import RecoverError
 
 
 def check_writable(path: Path) -> None:
-    """Raise ``RecoverError`` if no file can be written there: no folder, a folder of this name, no permission."""
+    """Raise ``RecoverError`` if no file can be written at this path."""
     if not path.parent.is_dir():
-        raise RecoverError(f"{path}: there is no folder {path.parent}")
+        raise RecoverError(f"{path}: the folder {path.parent} does not exist")
     if path.is_dir():
-        raise RecoverError(f"{path}: it is a folder")
+        raise RecoverError(f"{path}: this is a folder, not a file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise RecoverError(f"{path}: the folder {path.parent} cannot be written to")
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file whole, or leave it as it was, see `common.write_file_atomically`. Raises ``RecoverError``."""
+    """Write a file atomically: a failure leaves an existing file unchanged. Raises ``RecoverError``."""
     try:
         write_file_atomically(path, write)
     except OSError as error:
@@ -37,7 +37,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 _MAX_COMPRESSION_RATIO = 1100
-"""A compressed member can stand for about 1032 times its size (the limit of deflate)."""
+"""Deflate can compress data to about 1/1032 of its size, so a larger ratio is a sign of damage."""
 
 DAMAGED_NPZ_ERRORS = (
     ValueError,
@@ -53,27 +53,29 @@ DAMAGED_NPZ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What zipfile and NumPy raise for damaged and for other files. A flipped bit in the directory may name a method
-of compression that there is not (NotImplementedError) or a password (RuntimeError)."""
+"""The exceptions that zipfile and NumPy raise for damaged files. A flipped bit in the archive directory may name
+an
+unknown compression method (NotImplementedError) or a password (RuntimeError)."""
 
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """Open a file of arrays. Reading it raises ``OSError`` or one of `DAMAGED_NPZ_ERRORS`."""
+    """Open an ``.npz`` file. Opening and reading raise ``OSError`` or one of `DAMAGED_NPZ_ERRORS`."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
         archive = data.zip if isinstance(data, np.lib.npyio.NpzFile) else None
         if archive is None:
-            raise ValueError("it is no .npz file")
+            raise ValueError("this is not an .npz file")
         if (
             sum(int(member.file_size) for member in archive.infolist())
             > _MAX_COMPRESSION_RATIO * path.stat().st_size
         ):
-            raise ValueError("it stands for more than it can hold")
+            raise ValueError("the arrays are larger than the archive can contain")
         yield _SizedArrays(data, archive)
 
 
 class _SizedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays by name. An array whose shape needs more bytes than its member has is not allocated."""
+    """The arrays of an archive by name. Reading an array whose shape needs more bytes than the file has is an
+    error, so that a damaged shape cannot exhaust the memory."""
 
     def __init__(self, data: Mapping[str, NDArray[Any]], archive: zipfile.ZipFile) -> None:
         self._data, self._archive = data, archive

@@ -1,7 +1,8 @@
-"""A checkpoint file: each answer is on disk, in a line of its own, before it is used.
+"""A checkpoint file: each response is on disk, as one line, before it is used.
 
-A restarted method asks the same questions in the same order; those with an answer in the journal are not sent.
-Before that, a few answers are compared with new ones: does the endpoint still answer as it did?
+A restarted method sends the same queries in the same order, and those with a saved response are not sent again.
+Before that, a few saved responses are compared with new ones, to see whether the endpoint still responds in the
+same way.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ from .errors import RecoverError
 
 
 class QueryJournal:
-    """Answers by question, kept in a file that only grows.
+    """The saved responses by query, in a file to which lines are appended.
 
-    A journal of another endpoint or prompt is refused, and so is any other file; both stay as they are.
+    A file that is not a journal, or the journal of another endpoint or prompt, is rejected and left
+    unchanged. Raises ``RecoverError``.
 
     Args:
         path: the file.
-        run_identity: identifies endpoint and prompt.
-        resume: True to go on with an existing journal; else an existing one is refused.
+        run_identity: the fields that identify endpoint and prompt.
+        resume: whether to continue an existing journal; without it an existing journal is rejected.
 
-    Attributes: ``resumed_response_count``: number of answers that the file held before. Raises ``RecoverError``.
+    Attributes:
+        path: the file.
+        resumed_response_count: number of responses that the file held when it was opened.
     """
 
     def __init__(self, path: Path, run_identity: Mapping[str, Any], resume: bool) -> None:
@@ -49,8 +53,8 @@ class QueryJournal:
             raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
         try:
             if not self._file.is_regular:
-                raise RecoverError(f"{path}: a checkpoint has to be a file, and no device or pipe")
-            if not self._file.lock():  # also if another run removed the file before it was locked
+                raise RecoverError(f"{path}: a checkpoint must be a regular file, not a device or a pipe")
+            if not self._file.lock():  # the lock also fails if another run removed the file meanwhile
                 raise RecoverError(f"{path}: another run is writing this checkpoint")
             self._read(resume)
         except BaseException:
@@ -62,47 +66,48 @@ class QueryJournal:
         return len(self._responses)
 
     def get(self, query_key: QueryKey) -> EndpointResponse | None:
-        """Return the stored answer to a question; None if there is none."""
+        """Return the saved response to a query; None if there is none."""
         return self._responses.get(query_key.digest)
 
     def add(self, query_key: QueryKey, response: EndpointResponse) -> None:
-        """Store an answer; it is on disk when this returns. Raises ``RecoverError`` if the disk is full."""
+        """Save a response; it is on disk when this returns. Raises ``RecoverError`` if it cannot be
+        written."""
         key = query_key.digest
         self._append(_record(key, response))
         self._responses[key] = response
 
     def close(self) -> None:
-        """Close the file; it is removed if it holds no answer."""
-        if not self._responses:  # the lock is still held: no other run writes the file
-            with suppress(OSError):  # what is wrong with the file was said when it could not be written
+        """Close the file. A file without responses is removed."""
+        if not self._responses:  # safe, because the lock keeps other runs from writing the file
+            with suppress(OSError):  # a write error has already been reported
                 self.path.unlink(missing_ok=True)
         self._file.close()
 
     def _read(self, resume: bool) -> None:
-        """Read the file. Nothing is cut off before it is certain that the file is a journal."""
+        """Read the file. An incomplete last line is removed, but only from a file that proves to be a
+        journal."""
         try:
             self._read_lines(self._file.lines(), resume)
         except InputTooLargeError as error:
-            raise RecoverError(f"{self.path}: this is no checkpoint of a recovery: {error.strerror}") from None
+            raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover: {error.strerror}") from None
 
     def _read_lines(self, lines: Iterator[bytes], resume: bool) -> None:
         run_header = next(lines, b"")
-        if not run_header.endswith(b"\n") and _line(self._run_header).startswith(
-            run_header
-        ):  # empty, or an incomplete head
+        is_incomplete = not run_header.endswith(b"\n") and _line(self._run_header).startswith(run_header)
+        if is_incomplete:  # an empty file, or a run that was killed while it wrote its first line
             self._file.truncate(0)
             self._append(self._run_header)
             return
         self._check_run_header(run_header, resume)
         length = len(run_header) if run_header.endswith(b"\n") else 0
         for number, line in enumerate(lines, 2):
-            if not line.endswith(b"\n"):  # an incomplete last line
+            if not line.endswith(b"\n"):  # the run was killed while it wrote its last line
                 break
             try:
                 stored = _StoredResponse.model_validate(parse_strict_json(line))
                 self._responses[stored.key] = stored.response()
             except ValueError as error:
-                problem = f"line {number} is no answer ({_problem(error)}); the file is damaged"
+                problem = f"line {number} is not a response ({_problem(error)}); the file is damaged"
                 raise RecoverError(f"{self.path}: {problem}") from None
             length += len(line)
         self._file.truncate(length)
@@ -113,7 +118,7 @@ class QueryJournal:
         except ValueError:
             run_header = None
         if not isinstance(run_header, dict) or run_header.get("recover") != _VERSION:
-            raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
+            raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover")
         if not resume:
             raise RecoverError(
                 f"{self.path}: the checkpoint already exists", advice="continue it with resume=True, or delete it"
@@ -121,10 +126,10 @@ class QueryJournal:
         for name, value in self._run_header.items():
             if run_header.get(name) != value:
                 raise RecoverError(
-                    f"{self.path}: a checkpoint of another run: its {name} is "
+                    f"{self.path}: the checkpoint belongs to another run; {name} is "
                     f"{_short_json(run_header.get(name))}, "
                     f"not {_short_json(value)}",
-                    advice="delete it, or give another checkpoint=…",
+                    advice="delete the file, or give another checkpoint=…",
                 )
 
     def _append(self, record: Mapping[str, Any]) -> None:
@@ -137,14 +142,15 @@ class QueryJournal:
 
 _VERSION = 1
 _MAX_VALUE_CHARACTERS = 120
-"""Characters of a value that a message quotes."""
+"""Maximum number of characters of a value that a message quotes."""
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 
 class _StoredResponse(BaseModel):
-    """An answer as the JSON object that a line holds; see `EndpointResponse`. ``key``: the question's digest.
+    """A response as the JSON object of one line, see `EndpointResponse`.
 
-    ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are one list: entry i of each belongs to one token.
+    ``key`` is the digest of the query. ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are parallel lists
+    with one entry for each shown token.
     """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
@@ -165,7 +171,7 @@ class _StoredResponse(BaseModel):
         return self
 
     def response(self) -> EndpointResponse:
-        """Return the answer. Raises ``ValueError`` for bytes that are not hexadecimal."""
+        """Return the response. Raises ``ValueError`` for bytes that are not hexadecimal."""
         token_bytes = {
             token: bytes.fromhex(text)
             for token, text in zip(self.ids, self.bytes, strict=True)
@@ -176,7 +182,7 @@ class _StoredResponse(BaseModel):
 
 
 def _record(key: str, response: EndpointResponse) -> dict[str, Any]:
-    """Return an answer as the JSON object that a line holds."""
+    """Return a response as the JSON object of one line."""
     token_bytes = [response.token_bytes.get(token) for token in response.logprobs]
     return {
         "key": key,
@@ -195,7 +201,7 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def _problem(error: ValueError) -> str:
-    """Return what is wrong with a line, in one sentence."""
+    """Return the error of a line as one sentence."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]
@@ -203,24 +209,25 @@ def _problem(error: ValueError) -> str:
 
 
 def _short_json(value: object) -> str:
-    # The value is from a file: it may hold what strict JSON and UTF-8 cannot write.
+    # The value comes from a file, so it may contain characters that UTF-8 cannot encode.
     text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= _MAX_VALUE_CHARACTERS else text[:_MAX_VALUE_CHARACTERS] + "…"
 
 
 _FIRST_DRIFT_CHECK = 1 << 20
-"""In a checkpoint file drift checks are numbered from here on: more than any question is repeated."""
+"""In a checkpoint file, drift checks are numbered from here. No query is repeated this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryKey:
-    """Identifies a question to one endpoint about one prompt.
+    """Identifies one call of a query about a prompt.
 
     Args:
-        biases: pairs of token id and bias, by id.
-        kind: what is asked for.
-        repetition: how many times the same question was asked before.
-        drift_check: number of the drift check that asks it, from 1; 0: none.
+        biases: pairs of token id and bias, sorted by id.
+        kind: whether the next token or the most likely token is wanted.
+        repetition: number of earlier calls of the same query.
+        drift_check: number of the drift check that sends the query, counted from 1; 0 outside of drift
+            checks.
     """
 
     biases: tuple[tuple[int, float], ...]
@@ -236,13 +243,14 @@ class QueryKey:
         repetition: int = 0,
         drift_check: int = 0,
     ) -> QueryKey:
-        """Return the key of the question with these biases, in any order.
+        """Return the key of a query. The order of the biases does not matter.
 
         Args:
             bias: token id -> bias.
-            kind: what is asked for.
-            repetition: how many times the same question was asked before.
-            drift_check: number of the drift check that asks it, from 1; 0: none.
+            kind: whether the next token or the most likely token is wanted.
+            repetition: number of earlier calls of the same query.
+            drift_check: number of the drift check that sends the query, counted from 1; 0 outside of
+                drift checks.
         """
         return cls(
             tuple(sorted((int(token), float(value)) for token, value in bias.items())),
@@ -253,10 +261,11 @@ class QueryKey:
 
     @property
     def digest(self) -> str:
-        """The question's name in a checkpoint file, version 1: 32 hexadecimal digits of SHA-256 of a JSON text.
+        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits of a SHA-256
+        of JSON.
 
-        The JSON holds the biases and one number. Questions for the likeliest token count it down from -1, so that
-        all questions have different names.
+        The JSON holds the biases and one number. For queries for the most likely token the number counts
+        down from -1, so that different queries have different digests.
         """
         number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
         if self.kind is QueryKind.TOP_TOKEN:
@@ -265,15 +274,17 @@ class QueryKey:
 
 
 MAX_STORED_REPETITIONS = 4
-"""Answers without a bias that a journal holds at most: the probe repeats its first question that often."""
+"""Maximum number of saved responses without a bias: the first query is sent up to this many times."""
 _NEW_CALL_COUNTS = (1, 2)
-"""Answers asked for, and then, if the first differs, at once: a server may compute questions together."""
+"""Number of new calls in each round of the comparison. The second round runs concurrently, because a server that
+computes calls together may respond differently then."""
 _ROUNDING_FACTOR = 20
-"""Rounding explains differences of up to so many times the declared precision."""
+"""Rounding explains differences of up to this many times the declared relative error."""
 _SPREAD_FACTOR = 10
-"""Noise explains differences of up to so many times the spread within the old or the new answers."""
+"""Noise explains differences of up to this many times the spread within the old or within the new responses."""
 _EQUAL_NATS = 1e-5
-"""Smaller differences mean nothing, whatever precision is declared: float32 sums may differ by as much."""
+"""Smaller differences are ignored for every declared relative error, because float32 sums may differ by this much.
+"""
 
 
 def response_change(
@@ -281,14 +292,15 @@ def response_change(
     query_again: Callable[[int], Sequence[EndpointResponse]],
     relative_error: float,
 ) -> float | None:
-    """Compare stored answers to the question without a bias with new ones.
+    """Compare saved responses to the query without a bias with new ones.
 
-    Returns the difference in nats (inf: other tokens) that precision and noise do not explain; None if they do.
+    Return the difference, in nats, that rounding and noise do not explain; inf if other tokens are shown;
+    None if rounding and noise explain the difference.
 
     Args:
-        stored: the journal's answers.
-        query_again: asks for so many new answers, all at once.
-        relative_error: relative error of an answered probability.
+        stored: the responses in the journal.
+        query_again: returns the given number of new responses, from concurrent calls.
+        relative_error: relative error of a shown probability.
     """
     new: list[EndpointResponse] = []
     change_nats: float | None = None
@@ -303,9 +315,13 @@ def response_change(
 def _unexplained_difference_nats(
     stored: Sequence[EndpointResponse], new: Sequence[EndpointResponse], relative_error: float
 ) -> float | None:
-    """Return the smallest difference of old and new answers, nats, if rounding and spread do not explain it.
+    """Return the smallest difference of a saved and a new response, nats; None if rounding or spread explains
+    it.
 
-    None: the answers agree. inf: they show other tokens.
+    Args:
+        stored: the responses in the journal.
+        new: the new responses.
+        relative_error: relative error of a shown probability.
     """
     spread_nats = max(
         (_difference_nats(*pair) for responses in (stored, new) for pair in combinations(responses, 2)),
@@ -317,7 +333,8 @@ def _unexplained_difference_nats(
 
 
 def _difference_nats(first: EndpointResponse, second: EndpointResponse) -> float:
-    """Return the largest difference of a logprob that both show; inf if they show other tokens."""
+    """Return the largest difference of a logprob that both responses show; inf if they show mostly other
+    tokens."""
     shown = max(len(first.logprobs), len(second.logprobs))
     if not shown:
         return 0.0 if first.token == second.token else inf
@@ -328,10 +345,10 @@ def _difference_nats(first: EndpointResponse, second: EndpointResponse) -> float
 
 
 def reject_change(path: Path, change_nats: float | None) -> None:
-    """Raise ``RecoverError`` if the answers changed (see `response_change`)."""
+    """Raise ``RecoverError`` if responses have changed by ``change_nats``, see `response_change`."""
     if change_nats is not None:
         raise RecoverError(
-            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change_nats:.1g} "
-            f"nats: is it another model?",
+            f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may now "
+            f"serve another model",
             advice="delete the checkpoint, or give another checkpoint=…",
         )

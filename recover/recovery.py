@@ -43,19 +43,20 @@ def recover(  # noqa: PLR0913 - each is set by name
     *,
     settings: RecoverySettings | None = None,
 ) -> Recovery:
-    """Recover logprobs of the token after a prompt, in nats: of all tokens, of the likeliest, or of named ones.
+    """Recover logprobs of the token after a prompt, in nats: of all tokens, of the most likely ones, or of
+    given ids.
 
-    Raises ``RecoverError``, and ``KeyboardInterrupt`` if it is interrupted before anything was asked.
+    Raises ``RecoverError``, and ``KeyboardInterrupt`` if the run is interrupted before the first query.
 
     Args:
-        endpoint: what is asked.
+        endpoint: the endpoint to query.
         prompt: the text before the token.
-        method: ``single``, ``parallel``, ``top_n`` (needs ``top_count``), ``bisection``, ``forced``, ``basis``
-            (needs
-            ``settings.basis``), or ``auto``: the cheapest that works on this endpoint, as a few calls find out.
-        top_count: recover this number of likeliest tokens.
-        tokens: recover these ids.
-        settings: how the recovery is run.
+        method: ``single``, ``parallel``, ``top_n`` (needs ``top_count``), ``bisection``, ``forced``,
+            ``basis`` (needs ``settings.basis``), or ``auto``: the cheapest method that works on this
+            endpoint, determined with a few calls.
+        top_count: number of most likely tokens to recover; None: all tokens, or those of ``tokens``.
+        tokens: token ids to recover; None: all tokens, or the ``top_count`` most likely ones.
+        settings: the settings of the recovery; None: the defaults.
     """
     settings = settings or RecoverySettings()
     settings.check()
@@ -68,21 +69,28 @@ def recover(  # noqa: PLR0913 - each is set by name
         session.open_journal()
         stop_reason = run.carry_out()
     except RecoveryStoppedError:
-        raise KeyboardInterrupt from None  # before there was anything to keep
+        raise KeyboardInterrupt from None  # no query was sent, so there is no result to return
     finally:
         session.close()
     return run.result(stop_reason)
 
 
 def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> QuerySession:
-    """Return a session with an endpoint. Raises ``RecoverError`` for what is not an `Endpoint`."""
+    """Return a query session of an endpoint. Raises ``RecoverError`` if the object is not an `Endpoint`."""
     if not isinstance(endpoint, Endpoint):
         raise RecoverError(f"endpoint: {type(endpoint).__name__} is not a subclass of logitsmith.recover.Endpoint")
     return QuerySession(endpoint, prompt, settings)
 
 
 class _RecoveryRun:
-    """One recovery from the first question to the result."""
+    """One recovery, from the first query to the result.
+
+    Args:
+        session: sends queries to the endpoint.
+        request: the requested tokens and the method.
+        settings: the settings of the recovery.
+        vocab_size: number of tokens.
+    """
 
     def __init__(
         self, session: QuerySession, request: RecoveryRequest, settings: RecoverySettings, vocab_size: int
@@ -97,7 +105,8 @@ class _RecoveryRun:
         self._drift_monitor: DriftMonitor | None = None
 
     def carry_out(self) -> str | None:
-        """Measure the endpoint and run the method. Returns why it ended early, None if it did not."""
+        """Measure the endpoint and run the method. Return ``max_calls`` or ``interrupted`` if the run ended
+        early."""
         try:
             unbiased_window = measure_unbiased_window(self._session, self._settings.calls_per_query)
             self._estimates.apply_unbiased_limits(unbiased_window)
@@ -109,7 +118,8 @@ class _RecoveryRun:
             self._method = self._chosen_method(profile)
             if self._is_already_answered(unbiased_window):
                 self._notes.append(
-                    f"the first window already shows all that was asked for; {self._method} had nothing to do"
+                    f"the response without a bias already shows everything requested; {self._method} was not "
+                    "needed"
                 )
                 return None
             check_method(profile, self._method)
@@ -119,7 +129,7 @@ class _RecoveryRun:
         return None
 
     def result(self, stop_reason: str | None) -> Recovery:
-        """Return what was found. ``stop_reason``: why it ended early."""
+        """Return the result. ``stop_reason`` is the value that `carry_out` returned."""
         record = RunRecord(
             tokens=self._tokens,
             top_count=self._request.top_count,
@@ -132,7 +142,7 @@ class _RecoveryRun:
         return assemble_recovery(self._session, self._estimates, record)
 
     def _chosen_method(self, profile: EndpointProfile) -> str:
-        """Return the named method, else the cheapest that works."""
+        """Return the requested method; for ``auto``, return the cheapest method that works."""
         if self._method != "auto":
             return self._method
         if self._request.top_count is not None and profile.can_shift_logprobs and profile.are_biases_additive:
@@ -142,7 +152,7 @@ class _RecoveryRun:
         return profile.pointwise_method
 
     def _is_already_answered(self, unbiased_window: UnbiasedWindow) -> bool:
-        """True if the window without a bias already shows what was asked for."""
+        """Return whether the unbiased window already shows all requested logprobs."""
         top_count = self._request.top_count
         if self._method == "basis":
             return False
@@ -183,7 +193,13 @@ class _RecoveryRun:
 
 
 def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
-    """True if ``auto`` takes the basis for so many named tokens (None: all): it asks for at least its rank."""
+    """Return whether ``auto`` uses the basis: the basis method queries at least as many tokens as the basis has
+    dimensions.
+
+    Args:
+        basis: the basis of the settings; None if there is none.
+        requested_id_count: number of requested ids; None: all tokens are requested.
+    """
     return basis is not None and (requested_id_count is None or requested_id_count > basis.rank)
 
 
@@ -202,5 +218,5 @@ def check_method(profile: EndpointProfile, method: str) -> None:
     }.get(method, True)
     if not can_work:
         raise RecoverError(
-            f"{method} does not work on this endpoint ({findings}); {profile.pointwise_method} or auto may"
+            f"{method} does not work on this endpoint ({findings}); {profile.pointwise_method} or auto may work"
         )

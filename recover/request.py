@@ -1,4 +1,4 @@
-"""The request of a recovery, checked before the endpoint is asked anything."""
+"""The request and the settings of a recovery, which are checked before the endpoint is queried."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .endpoints.base import MAX_VOCAB_SIZE
 from .errors import RecoverError
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
-NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
+NO_BASIS = "the method basis needs a basis; create one with gen recover-basis"
 
 
 @dataclass(frozen=True)
 class RecoveryRequest:
-    """Which logprobs are asked for, and by which method.
+    """The requested logprobs, and the method.
 
     Args:
         method: one of `METHODS`.
-        top_count: number of likeliest tokens; None: not so asked.
-        ids: named tokens; None: not so asked.
+        top_count: number of most likely tokens; None if ids or all tokens are requested.
+        ids: requested token ids; None if the most likely or all tokens are requested.
     """
 
     method: str
@@ -37,32 +37,32 @@ class RecoveryRequest:
     def checked(
         cls, prompt: str, method: str, top_count: int | None, tokens: Iterable[object] | None
     ) -> RecoveryRequest:
-        """Return the request. Raises ``RecoverError`` for what no endpoint could answer.
+        """Return the request. Raises ``RecoverError`` for a request that no endpoint could fulfill.
 
         Args:
             prompt: the text before the token.
             method: one of `METHODS`.
-            top_count: number of likeliest tokens.
-            tokens: named tokens.
+            top_count: number of most likely tokens; None if ids or all tokens are requested.
+            tokens: requested token ids; None if the most likely or all tokens are requested.
         """
         ids = None if tokens is None else tuple(_token_id(token) for token in tokens)
         if method not in METHODS:
-            raise RecoverError(f"method: {method!r} is none of {', '.join(METHODS)}")
+            raise RecoverError(f"method: {method!r} is not one of {', '.join(METHODS)}")
         if not prompt:
-            raise RecoverError("the prompt is empty: there is nothing that a token could follow")
+            raise RecoverError("the prompt is empty; give the text before the token")
         if top_count is not None and ids is not None:
-            raise RecoverError("top_count and tokens: ask for the most likely or for named tokens, not both")
+            raise RecoverError("top_count and tokens cannot be combined; give one of them")
         if method == "top_n" and top_count is None:
             raise RecoverError("top_n needs top_count, the number of most likely tokens")
         if ids is not None and not ids:
-            raise RecoverError("tokens: there are none")
+            raise RecoverError("tokens: the list is empty; give at least one token id")
         return cls(method, top_count, ids)
 
     def check_size(self, vocab_size: int) -> None:
         """Raise ``RecoverError`` for tokens that a vocabulary of this size does not have."""
         if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
             raise RecoverError(
-                f"the endpoint says that it has {vocab_size} tokens, which is not within 1..{MAX_VOCAB_SIZE}"
+                f"the endpoint reports {vocab_size} tokens in its vocabulary, which is not within 1..{MAX_VOCAB_SIZE}"
             )
         if self.top_count is not None and not 1 <= self.top_count <= vocab_size:
             raise RecoverError(f"top_count: {self.top_count} is not within 1..{vocab_size}")
@@ -71,41 +71,45 @@ class RecoveryRequest:
                 raise RecoverError(f"token id {token} is not within 0..{vocab_size - 1}")
 
     def tokens(self, vocab_size: int) -> NDArray[np.intp]:
-        """Return the ids that may be part of the result, sorted, int (n,): all if none are named."""
+        """Return the ids that may be part of the result, sorted, int (n,); all ids if none are requested by
+        id."""
         if self.ids is None:
             return np.arange(vocab_size)
         return np.unique(np.asarray(self.ids, dtype=np.intp))
 
     @property
     def requested_id_count(self) -> int | None:
-        """Number of named tokens; None if none are named."""
+        """Number of different requested ids; None if tokens are not requested by id."""
         return None if self.ids is None else len(set(self.ids))
 
 
 def _token_id(token: object) -> int:
     try:
-        return index(token)  # type: ignore[arg-type] # what has no index is refused
+        return index(token)  # type: ignore[arg-type] # other types raise TypeError
     except TypeError:
-        raise RecoverError(f"tokens: {token!r} is no token id") from None
+        raise RecoverError(f"tokens: {token!r} is not a token id") from None
 
 
 @supports_old_names
 @dataclass(frozen=True)
 class RecoverySettings:
-    """How a recovery is run.
+    """The settings of a recovery.
 
     Args:
-        basis: for the method of that name.
+        basis: the basis for the method ``basis``, which ``auto`` uses too; None: no basis.
         bisection_error_nats: the error at which bisection stops, nats.
-        max_held_out_error_nats: the largest error on held-out tokens with which a basis is used, nats.
-        calls_per_query: how often each question is asked, to average; None: once, or 4 times if the answers
-            differ.
-        max_calls: stop after so many new calls; None: no limit.
-        max_concurrent_calls: calls at once.
-        checkpoint: a file that stores each answer.
-        resume: continue with the checkpoint.
-        progress: called with the number of recovered and of requested tokens.
-        is_interrupted: asked again and again; True ends the run.
+        max_held_out_error_nats: the largest error on held-out tokens, in nats, up to which a basis is
+            accepted.
+        calls_per_query: number of times that each query is sent, to average the responses; None: once, or 4
+            times if the responses to one query differ.
+        max_calls: maximum number of new calls; None: no limit.
+        max_concurrent_calls: maximum number of calls that run at the same time.
+        checkpoint: the file that saves each response; None: no file.
+        resume: whether to continue with an existing checkpoint; without it an existing checkpoint is an
+            error.
+        progress: called with the number of recovered tokens and the number of requested tokens; None: not
+            called.
+        is_interrupted: called repeatedly; the run ends early once it returns True. None: not called.
     """
 
     basis: Basis | None = None
@@ -135,4 +139,4 @@ class RecoverySettings:
             if not 0 < number < float("inf"):
                 raise RecoverError(f"{name}: {number} is not a number > 0")
         if self.resume and self.checkpoint is None:
-            raise RecoverError("resume: there is no checkpoint to go on with; name one")
+            raise RecoverError("resume: there is no checkpoint to continue; set checkpoint to a file")

@@ -1,6 +1,6 @@
-"""The result of a recovery, and the files that hold it: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for others.
+"""The result of a recovery, and its files: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for other programs.
 
-Estimates become a result by taking what was asked for, with errors that agree with the sum of probabilities.
+A result contains the requested tokens only. Its errors agree with the sum of the probabilities.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ class Recovery:
     """Recovered logprobs.
 
     Args:
-        logprobs: float64 (V,), nats, NaN where a token was not asked for or not found.
-        errors: the estimated error of each, float64 (V,), nats.
-        max_error_nats: the largest of them.
-        total_calls: calls behind the result, those of a checkpoint included.
-        new_calls: calls of this run.
+        logprobs: float64 (V,), nats; NaN where a token was not requested or not recovered.
+        errors: estimated error of each logprob, float64 (V,), nats; NaN where the logprob is.
+        max_error_nats: the largest error, nats; NaN if no token was recovered.
+        total_calls: number of calls behind the result, including the calls that a checkpoint holds.
+        new_calls: number of calls of this run.
         method: the method that was used.
-        is_complete: every token that was asked for has a logprob, and nothing contradicts the result.
-        is_normalized: False if values are relative to the likeliest token (bisection of a part of the vocabulary).
+        is_complete: whether every requested token has a logprob and nothing contradicts the result.
+        is_normalized: whether the values are true logprobs; False: they are relative to the most likely
+            token (`bisection` of a part of the vocabulary).
         notes: findings about the endpoint and the result.
-        token_bytes: bytes of tokens, as far as known.
-        stop_reason: why the run ended early, if it did: ``max_calls`` or ``interrupted``.
+        token_bytes: token id -> bytes of the token, where known.
+        stop_reason: ``max_calls`` or ``interrupted`` if the run ended early; None otherwise.
     """
 
     logprobs: Float64s
@@ -60,16 +61,16 @@ class Recovery:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """How a run went.
+    """Facts about a finished run.
 
     Args:
-        tokens: the requested ids, int (n,); all if ``top_count`` likeliest are asked for.
-        top_count: number of likeliest tokens; None: not so asked.
+        tokens: the requested ids, int (n,); all ids if the most likely tokens are requested.
+        top_count: requested number of most likely tokens; None if ids or all tokens are requested.
         method: the method that was used.
-        notes: findings.
-        max_drift_nats: largest change of an answer in the course of the run, nats.
-        stop_reason: why it ended early, None if it did not.
-        basis: the basis that the settings name.
+        notes: findings about the endpoint.
+        max_drift_nats: largest change of the response to a repeated query during the run, nats.
+        stop_reason: ``max_calls`` or ``interrupted`` if the run ended early; None otherwise.
+        basis: the basis of the settings; None if there is none.
     """
 
     tokens: NDArray[np.intp]
@@ -82,7 +83,7 @@ class RunRecord:
 
 
 def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
-    """Return what was asked for, and note what is missing or wrong."""
+    """Return the requested logprobs, with a note for each missing or inconsistent part."""
     top_count = record.top_count
     tokens = (
         record.tokens if top_count is None else np.asarray(estimates.known_by_logprob()[:top_count], dtype=np.intp)
@@ -96,11 +97,10 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
         notes += _missing_notes(estimates, missing)
     if record.max_drift_nats:
         notes.append(
-            f"the answer to one question changed by up to {record.max_drift_nats:.1e} nats in the course of the "
-            f"run"
+            f"the response to a repeated query changed by up to {record.max_drift_nats:.1e} nats during the run"
         )
     is_consistent = True
-    if record.method != "bisection":  # it normalises, so the sum shows nothing
+    if record.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
         covers_vocabulary = (
             not len(missing) and estimates.is_normalized and top_count is None and len(tokens) == len(logprobs)
         )
@@ -130,20 +130,23 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
 
 
 _ERROR_FACTOR = 5.0
-"""The sum may differ from 1 by so many times what the errors allow: estimated errors are not exact."""
+"""Estimated errors are not exact, so the sum may differ from 1 by this many times what the errors allow."""
 _SUM_ROUNDING = 1e-9
-"""Probability that summing a vocabulary in float64 may miss."""
+"""Probability that may be lost when the probabilities of a vocabulary are summed in float64."""
 
 
 def _check_sum(
     logprobs: Float64s, errors: Float64s, covers_vocabulary: bool
 ) -> tuple[bool, Float64s, tuple[str, ...]]:
-    """Return whether probabilities sum to 1 within their errors, the errors that the sum allows, and notes.
+    """Check that the probabilities sum to 1 within their errors: |log sum p| <= sum p_i error_i.
 
-    If the sum differs from 1 by more than the errors allow, the errors grow to the difference.
+    Return whether they do, the errors, and notes. If the sum differs from 1 by more than the errors allow,
+    all errors grow to that difference. The tokens of a part of a vocabulary may sum to less than 1.
 
-    |log sum p| <= sum p_i error_i, where the errors are the largest there are. A part of a vocabulary may sum to
-    less.
+    Args:
+        logprobs: float64 (V,), nats; NaN where not recovered.
+        errors: estimated errors, float64 (V,), nats.
+        covers_vocabulary: whether all tokens of the vocabulary have a true logprob.
     """
     is_recovered = ~np.isnan(logprobs)
     log_sum = logsumexp(logprobs[is_recovered]) if is_recovered.any() else -np.inf
@@ -155,27 +158,26 @@ def _check_sum(
     if is_consistent:
         return True, errors, notes
     contradiction = (
-        "that is not 1 within the errors: answers contradict one another, or the endpoint cuts off or reshapes "
+        "that is not 1 within the errors: responses contradict each other, or the endpoint truncates or reshapes "
         "its probabilities (top_p, temperature, penalties)"
     )
     return False, np.maximum(errors, abs(log_sum)), (*notes, contradiction)
 
 
 def _unmatched_note(unmatched_logprobs: Sequence[float], logprobs: Float64s) -> str | None:
-    """Return a note if tokens without a name are likelier than the last one of the result."""
+    """Return a note if unidentified tokens are more likely than the last token of the result; None otherwise."""
     min_logprob = float(logprobs.min()) if len(logprobs) else -np.inf
     more_likely_logprobs = [value for value in unmatched_logprobs if value > min_logprob]
     if not more_likely_logprobs:
         return None
     return (
-        f"{len(more_likely_logprobs):,} or more tokens that belong to the likeliest have no name of their own "
-        f"and are left "
-        f"out; the first of them has the logprob {max(more_likely_logprobs):.4f}"
+        f"missing: {len(more_likely_logprobs):,} or more of the most likely tokens, which the endpoint cannot "
+        f"name; the first of them has the logprob {max(more_likely_logprobs):.4f}"
     )
 
 
 def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, bytes]:
-    """Return the bytes of tokens, from the answers, the endpoint's vocabulary and the basis."""
+    """Return the bytes of tokens by id, from the responses, the endpoint and the basis."""
     token_bytes = dict(session.token_bytes)
     for source in (session.endpoint.token_bytes, basis.token_bytes if basis else ()):
         token_bytes |= {token: data for token, data in enumerate(source) if data is not None}
@@ -183,7 +185,7 @@ def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, 
 
 
 def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> list[str]:
-    """Return why tokens are missing."""
+    """Return notes with the reasons why tokens are missing."""
     tokens = set(missing.tolist())
     unnameable_count, contradicted_count = (
         len(tokens & estimates.unnameable_ids),
@@ -193,16 +195,18 @@ def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> li
     notes = []
     if unnameable_count:
         notes.append(
-            f"the endpoint cannot name {count_noun(unnameable_count, 'token')}: no text stands for one of these "
-            f"alone"
+            f"missing: {count_noun(unnameable_count, 'token')} that the endpoint cannot name; other tokens have "
+            f"the same text, or the text is empty"
         )
     if contradicted_count:
         notes.append(
-            f"left out: {count_noun(contradicted_count, 'token')}; answers contradict others, as if a bias were "
+            f"missing: {count_noun(contradicted_count, 'token')}; responses contradict others, as if a bias were "
             f"ignored"
         )
     if hidden_count:
-        notes.append(f"not shown with any bias that the endpoint takes: {count_noun(hidden_count, 'token')}")
+        notes.append(
+            f"missing: {count_noun(hidden_count, 'token')}; not shown with any bias that the endpoint accepts"
+        )
     return notes
 
 
@@ -211,19 +215,25 @@ _NOT_A_RESULT = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
-    """Raise ``RecoverError`` for a file name whose ending names no format, or that cannot be written."""
+    """Raise ``RecoverError`` if the file name does not end in a known format, or the file cannot be written."""
     if path.suffix not in _FORMATS:
-        raise RecoverError(f"{path}: the name ends in none of {', '.join(_FORMATS)}")
+        raise RecoverError(f"{path}: the file name must end in one of {', '.join(_FORMATS)}")
     check_writable(path)
 
 
 @supports_old_names
 def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -> None:
-    """Write a recovery, and ``run_info`` (endpoint, prompt) with it; the ending of ``path`` names the format.
+    """Write a recovery to a file. The ending of the file name determines the format. Raises ``RecoverError``.
 
-    ``.npz``: ``ids`` int32, ``logprobs`` and ``errors`` float64, ``bytes`` uint8 with ``offsets`` int64 (token i
-    has bytes[offsets[i]:offsets[i+1]]), ``run_header``: JSON of everything else. The others: see `recovery_lines`.
-    Only recovered tokens are listed. Raises ``RecoverError``.
+    All formats list only recovered tokens. ``.npz`` holds the arrays ``ids`` (int32), ``logprobs`` and
+    ``errors`` (float64), ``bytes`` (uint8) and ``offsets`` (int64); token i has
+    bytes[offsets[i]:offsets[i+1]]. Its ``head`` holds `run_header` as JSON. ``.jsonl`` holds
+    `recovery_lines`, and ``.json`` one object with the same fields.
+
+    Args:
+        recovery: the result to write.
+        path: the file; it ends in ``.npz``, ``.json`` or ``.jsonl``.
+        run_info: further fields of the header that identify the run: endpoint, prompt and request.
     """
     check_output_path(path)
     if path.suffix == ".npz":
@@ -252,14 +262,15 @@ def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any])
 
 
 def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
+    """Yield the lines of ``.jsonl``: first `run_header`, then each token by id, with ``id, token, bytes,
+    logprob, error``."""
     yield encode_json({"event": "recovery", **run_header(recovery, run_info)}) + "\n"
     for token in _tokens(recovery):
         yield encode_json({"event": "token", **token}) + "\n"
 
 
 def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what describes the recovery as a whole, as a JSON object."""
+    """Return the facts about the recovery as a whole, as a JSON object."""
     return {
         **run_info,
         "method": recovery.method,
@@ -287,7 +298,7 @@ def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
 
 
 def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
-    """Return the ``count`` likeliest recovered tokens, likeliest first."""
+    """Return the ``count`` most likely recovered tokens, most likely first."""
     recovered = _recovered_ids(recovery)
     ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
     return [
@@ -296,9 +307,10 @@ def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
 
 
 def read_run_header(path: Path) -> dict[str, Any]:
-    """Return what `run_header` wrote into a file of `save_recovery`; the ending of ``path`` names the format.
+    """Return the `run_header` of a file that `save_recovery` wrote. The ending of the file name determines the
+    format.
 
-    Raises ``RecoverError`` for a file that holds no recovery.
+    Raises ``RecoverError`` for a file that is not a recovery.
     """
     try:
         if path.suffix == ".npz":
@@ -314,7 +326,7 @@ def read_run_header(path: Path) -> dict[str, Any]:
         raise RecoverError(
             f"{path}: {file_problem(max_error_nats, path) if max_error_nats.strerror else _NOT_A_RESULT}"
         ) from None
-    except DAMAGED_NPZ_ERRORS:  # a ValueError of a file that is not UTF-8 or not JSON, too
+    except DAMAGED_NPZ_ERRORS:  # includes the ValueError of a file that is not UTF-8 or not JSON
         raise RecoverError(f"{path}: {_NOT_A_RESULT}") from None
     if not isinstance(header, dict) or "method" not in header or "complete" not in header:
         raise RecoverError(f"{path}: {_NOT_A_RESULT}")
@@ -322,15 +334,18 @@ def read_run_header(path: Path) -> dict[str, Any]:
 
 
 def read_rows(paths: Sequence[Path]) -> list[Float64s]:
-    """Return the logprobs of several complete recoveries of one model. Raises ``RecoverError``."""
+    """Return the logprobs of several complete recoveries of one model, float64 (V,) each. Raises
+    ``RecoverError``."""
     if len(paths) < 2:
         raise RecoverError(
-            f"{len(paths)} recovery is too few for a basis: more than the model has dimensions are needed"
+            f"{len(paths)} recovery is too few for a basis; give more recoveries than the model has dimensions"
         )
     rows = [read_row(path) for path in paths]
     for path, row in zip(paths, rows, strict=True):
         if len(row) != len(rows[0]):
-            raise RecoverError(f"{path}: it has {len(row):,} tokens, and {paths[0]} has {len(rows[0]):,}")
+            raise RecoverError(
+                f"{path}: the recovery has {len(row):,} tokens, but {paths[0]} has {len(rows[0]):,}"
+            )
     return rows
 
 
@@ -347,5 +362,5 @@ def read_row(path: Path) -> Float64s:
     if ids.ndim != 1 or logprobs.shape != ids.shape:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz")
     if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
-        raise RecoverError(f"{path}: it lacks tokens; a basis needs whole rows")
+        raise RecoverError(f"{path}: tokens are missing; a basis needs complete recoveries")
     return logprobs

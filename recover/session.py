@@ -1,6 +1,6 @@
-"""Sends questions about one prompt to one endpoint, within a budget of calls.
+"""Sends queries about one prompt to one endpoint, within a budget of calls.
 
-Several calls run concurrently, no question is sent twice, and each answer is stored before it is used.
+Calls run concurrently, no query is sent twice, and each response is saved before it is used.
 """
 
 from __future__ import annotations
@@ -19,18 +19,25 @@ from .journal import MAX_STORED_REPETITIONS, QueryJournal, QueryKey, reject_chan
 from .request import RecoverySettings
 
 _INTERRUPT_CHECK_SECONDS = 0.2
-"""How often a waiting run looks whether it was interrupted: at once for a person, seldom for a processor."""
+"""Interval at which a waiting run checks for an interrupt: short for the user, long for the processor."""
 
 
 _T = TypeVar("_T")
 
 
 class QuerySession:
-    """Questions about one prompt.
+    """Sends queries about one prompt.
 
-    Attributes: ``new_call_count``: calls of this run. ``total_call_count``: calls behind all answers, those of
-        the journal included.
-    ``token_bytes``: bytes of tokens that the endpoint named.
+    Args:
+        endpoint: the endpoint to query.
+        prompt: the text before the token.
+        settings: the settings of the recovery.
+
+    Attributes:
+        endpoint: the endpoint to query.
+        new_call_count: number of calls of this run.
+        total_call_count: number of calls behind all responses, including those that the checkpoint holds.
+        token_bytes: token id -> bytes of the token, as far as responses showed them.
     """
 
     def __init__(self, endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> None:
@@ -51,8 +58,8 @@ class QuerySession:
         """Open the checkpoint, if the settings name one. Raises ``RecoverError``, ``RecoveryStoppedError``."""
         path = self._settings.checkpoint
         if path is not None:
-            run = {"endpoint": self.identity(), "prompt": self._prompt}
-            self._journal = QueryJournal(path, run, self._settings.resume)
+            run_identity = {"endpoint": self.identity(), "prompt": self._prompt}
+            self._journal = QueryJournal(path, run_identity, self._settings.resume)
 
     def close(self) -> None:
         """Close the checkpoint."""
@@ -68,28 +75,29 @@ class QuerySession:
         first_repetition: int = 0,
         drift_check: int = 0,
     ) -> Iterator[list[EndpointResponse]]:
-        """Yield the answers to each question, in order.
+        """Yield the responses to each query, in the order of the queries.
 
-        Raises ``RecoverError`` as the endpoint does, and ``RecoveryStoppedError``; calls that were sent by then
-        are
-        counted and stored.
+        Raises ``RecoveryStoppedError``, and ``RecoverError`` as the endpoint does. Calls that were sent
+        before the exception are counted, and their responses are saved.
 
         Args:
-            biases: one question each.
-            calls_per_query: how often each question is asked.
-            kind: what is asked for; `QuestionKind.NEXT_TOKEN` if the endpoint has no other way.
-            first_repetition: number of the first repetition.
-            drift_check: number of the drift check that asks, from 1; 0: none.
+            biases: the biases of each query.
+            calls_per_query: number of times that each query is sent.
+            kind: whether the next token or the most likely token is wanted; an endpoint that does not
+                distinguish them is always queried for the next token.
+            first_repetition: repetition number of the first call of each query, counted from 0.
+            drift_check: number of the drift check that sends the queries, counted from 1; 0 outside of
+                drift checks.
         """
         if not self.endpoint.has_top_token_query:
             kind = QueryKind.NEXT_TOKEN
-        numbers = range(first_repetition, first_repetition + calls_per_query)
+        repetitions = range(first_repetition, first_repetition + calls_per_query)
         pool = ThreadPoolExecutor(self._settings.max_concurrent_calls)
         pending: deque[list[Future[EndpointResponse]]] = deque()
         early_stop: RecoveryStoppedError | None = None
         try:
             for bias in biases:
-                keys = [QueryKey.of(bias, kind, number, drift_check) for number in numbers]
+                keys = [QueryKey.of(bias, kind, repetition, drift_check) for repetition in repetitions]
                 try:
                     pending.append([self._submit(pool, bias, key) for key in keys])
                 except RecoveryStoppedError as stop:
@@ -105,25 +113,25 @@ class QuerySession:
             pool.shutdown(wait=True, cancel_futures=early_stop is None)
 
     def vocab_size(self) -> int:
-        """Return the size of the vocabulary, for which the endpoint may ask its server. Raises as
-        `send_queries` does.
-        """
+        """Return the size of the vocabulary; the endpoint may ask its server. Raises the exceptions of
+        `send_queries`."""
         return self._run_interruptibly(lambda: self.endpoint.vocab_size)
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the endpoint's identity, for which it may ask its server. Raises as `send_queries` does."""
+        """Return the endpoint's identity; the endpoint may ask its server. Raises the exceptions of
+        `send_queries`."""
         return self._run_interruptibly(lambda: dict(self.endpoint.identity))
 
     def prefer_complete_utf8(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Return those of the tokens that are whole UTF-8 text, as far as is known, or all if none is.
+        """Return the tokens whose bytes are complete UTF-8 or unknown; return all tokens if there are none.
 
-        llama.cpp's server hides the logprobs when it draws a token that ends inside a character. Do not bias such
-        a token upwards.
+        Only such a token should get a positive bias: llama.cpp's server hides the logprobs if it draws a
+        token that ends inside a character.
         """
         return [token for token in tokens if is_utf8(self.token_bytes.get(token, b""))] or tokens
 
     def _submit(self, pool: ThreadPoolExecutor, bias: Bias, key: QueryKey) -> Future[EndpointResponse]:
-        """Take the answer from the journal, or claim a call and ask in a thread."""
+        """Return the saved response; if there is none, claim a call and query the endpoint in a thread."""
         stored_response = self._journal.get(key) if self._journal is not None else None
         if stored_response is not None:
             done: Future[EndpointResponse] = Future()
@@ -136,8 +144,8 @@ class QuerySession:
         return pool.submit(self._call, dict(bias), key.kind, key)
 
     def _call(self, bias: Bias, kind: QueryKind, key: QueryKey | None) -> EndpointResponse:
-        """Ask, for one claimed call, and store the answer under its key, if it has one."""
-        if self._failure is not None:  # all calls fail with the first failure
+        """Query the endpoint, for one claimed call, and save the response if it has a key."""
+        if self._failure is not None:  # after one failure, all other calls fail with the same error
             raise self._failure
         try:
             response = self._get_response(bias, kind)
@@ -150,11 +158,11 @@ class QuerySession:
         except BaseException as error:
             with self._lock:
                 failure = self._failure = self._failure or error
-            self.endpoint.stop_retries()  # which may be why this call failed
+            self.endpoint.stop_retries()  # other calls may be waiting for a retry
             raise failure from None
 
     def _get_response(self, bias: Bias, kind: QueryKind) -> EndpointResponse:
-        """Return the endpoint's answer. Its calls are counted even if it needs more than are allowed."""
+        """Return the endpoint's response. Its calls are counted even if they exceed the budget."""
         calls = 1
 
         def claim_call() -> None:
@@ -179,7 +187,8 @@ class QuerySession:
         return response
 
     def _check_resumed_endpoint(self, pool: ThreadPoolExecutor) -> None:
-        """Before the first new question after a journal's: refuse an endpoint that answers differently now."""
+        """Before the first new query of a resumed run, repeat a saved one. Raises ``RecoverError`` if its
+        response has changed."""
         journal = self._journal
         if self._is_resumed_endpoint_checked or journal is None or not journal.resumed_response_count:
             return
@@ -206,12 +215,12 @@ class QuerySession:
         return response
 
     def _result(self, future: Future[_T]) -> _T:
-        """Wait for a result. Raises ``RecoveryStoppedError`` if the run is interrupted meanwhile."""
+        """Wait for a result. Raises ``RecoveryStoppedError`` if the run is interrupted while it waits."""
         while True:
             try:
                 return future.result(timeout=_INTERRUPT_CHECK_SECONDS)
             except NotYetError:
-                if future.done():  # the endpoint's own time-out
+                if future.done():  # the endpoint raised the exception, not this wait
                     raise
                 self._check_interrupt()
 
@@ -220,14 +229,15 @@ class QuerySession:
             return self._result(pool.submit(function))
 
     def _check_interrupt(self) -> None:
-        """Raise ``RecoveryStoppedError`` if the run was interrupted; then the endpoint's retries end too."""
+        """If the run was interrupted, stop the retries of the endpoint and raise ``RecoveryStoppedError``."""
         if self._settings.is_interrupted is not None and self._settings.is_interrupted():
             self.endpoint.stop_retries()
             raise RecoveryStoppedError("interrupted")
 
 
 def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
-    """Return an endpoint's identity, which may ask its server. Raises ``RecoverError``, ``KeyboardInterrupt``."""
+    """Return an endpoint's identity; the endpoint may ask its server. Raises ``RecoverError``,
+    ``KeyboardInterrupt``."""
     try:
         return QuerySession(endpoint, "", settings).identity()
     except RecoveryStoppedError:
@@ -235,7 +245,14 @@ def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping
 
 
 class RecoveryStoppedError(Exception):
-    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
+    """No more calls are allowed.
+
+    Args:
+        reason: ``max_calls`` or ``interrupted``.
+
+    Attributes:
+        reason: ``max_calls`` or ``interrupted``.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -243,21 +260,21 @@ class RecoveryStoppedError(Exception):
 
 
 class _CallBudget:
-    """Counts claimed calls; threads may share it. ``max_calls`` None: no limit."""
+    """Counts the calls that threads claim, up to ``max_calls``; None: no limit."""
 
     def __init__(self, max_calls: int | None) -> None:
         self._max_calls = max_calls
-        self._claimed = 0
+        self._claimed_call_count = 0
         self._lock = Lock()
 
     def claim(self) -> None:
-        """Claim one call. Raises ``RecoveryStoppedError`` if no further one is allowed."""
+        """Claim one call. Raises ``RecoveryStoppedError`` if the limit is reached."""
         with self._lock:
-            if self._max_calls is not None and self._claimed >= self._max_calls:
+            if self._max_calls is not None and self._claimed_call_count >= self._max_calls:
                 raise RecoveryStoppedError("max_calls")
-            self._claimed += 1
+            self._claimed_call_count += 1
 
     def add_unclaimed_calls(self, call_count: int) -> None:
-        """Correct the count: an answer took so many calls more (or fewer) than were claimed for it."""
+        """Add the calls that a response took beyond those claimed for it; negative if it took fewer."""
         with self._lock:
-            self._claimed += call_count
+            self._claimed_call_count += call_count

@@ -1,4 +1,4 @@
-"""The task of a method: it asks questions through a task, and adds what it finds to the estimates."""
+"""The task that a method works on: it sends queries, and its estimates collect the recovered logprobs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .unbiased_window import DriftMonitor, UnbiasedWindow
 
 @dataclass(frozen=True)
 class RecoveryTask:
-    """The parts of a running recovery.
+    """A running recovery, as a method sees it.
 
     Args:
-        session: asks the endpoint.
-        settings: how the recovery is run.
-        tokens: the requested ids, int (n,).
-        unbiased_window: the window without a bias.
-        profile: what the probe measured.
-        bias_range: which biases are added as asked.
-        estimates: what was found.
-        drift_monitor: checks now and then whether answers changed.
-        notes: findings in words; methods append to it.
+        session: sends queries to the endpoint.
+        settings: the settings of the recovery.
+        tokens: the requested token ids, int (n,).
+        unbiased_window: the logprobs that the endpoint shows without a bias.
+        profile: the effect of biases at this endpoint, as the probe measured it.
+        bias_range: the biases that the endpoint adds exactly.
+        estimates: the logprobs recovered so far.
+        drift_monitor: checks periodically whether the responses have changed.
+        notes: findings for the user; methods append to the list.
     """
 
     session: QuerySession
@@ -45,47 +45,50 @@ class RecoveryTask:
 
     @property
     def limits(self) -> EndpointLimits:
-        """What the endpoint allows."""
+        """The limits that the endpoint declares."""
         return self.session.endpoint.limits
 
     @property
     def anchor(self) -> int:
-        """The likeliest token that may be drawn, see `QuerySession.prefer_whole_text`."""
+        """The most likely token whose bytes are complete UTF-8, see `QuerySession.prefer_complete_utf8`."""
         return self.session.prefer_complete_utf8(self.unbiased_window.ranked_tokens)[0]
 
     def send_queries(
         self, biases: Iterable[Bias], kind: QueryKind = QueryKind.NEXT_TOKEN
     ) -> Iterator[list[EndpointResponse]]:
-        """Yield the answers to each question, as many as the probe found necessary to average."""
+        """Yield the responses to each query. A query is sent as often as the probe found necessary for an
+        average."""
         for responses in self.session.send_queries(biases, self.unbiased_window.calls_per_query, kind=kind):
             yield responses
             self.drift_monitor.count_query()
             self.report_progress()
 
     def report_progress(self) -> None:
-        """Tell how many of the requested logprobs are known."""
+        """Report how many of the requested logprobs are known."""
         if self.settings.progress is not None:
             self.settings.progress(self.estimates.count_known(self.tokens), len(self.tokens))
 
 
 PointwiseMethod = Callable[[RecoveryTask, Sequence[int]], None]
-"""A method that recovers named tokens."""
+"""A method that recovers the tokens it is given, each on its own."""
 
 
 class LogprobEstimates:
-    """Logprobs and their errors, and which tokens cannot have one. Only its methods change it.
+    """Recovered logprobs with their errors, and the tokens that cannot be recovered.
 
     Args:
         vocab_size: number of tokens.
         unnameable_ids: ids that the endpoint cannot name.
 
     Attributes:
-        logprobs: float64 (V,), nats, NaN where unknown.
-        errors: float64 (V,), nats, NaN where unknown.
+        logprobs: float64 (V,), nats; NaN where unknown.
+        errors: estimated errors of the logprobs, float64 (V,), nats; NaN where unknown.
         unnameable_ids: ids that the endpoint cannot name.
-        contradicted_ids: ids whose answers contradict one another, or the window without a bias.
-        unmatched_logprobs: logprobs of likely tokens that were shown without a name.
-        is_normalized: False while logprobs are relative to the likeliest token.
+        contradicted_ids: ids whose responses contradict each other, or the unbiased window.
+        unmatched_logprobs: logprobs, in nats, that were shown for texts that are not the text of exactly one
+            token.
+        is_normalized: whether ``logprobs`` are true logprobs; False while they are relative to the most
+            likely token.
     """
 
     def __init__(self, vocab_size: int, unnameable_ids: frozenset[int] = frozenset()) -> None:
@@ -100,23 +103,28 @@ class LogprobEstimates:
         self._unbiased_tokens: Collection[int] = ()
 
     def apply_unbiased_limits(self, unbiased_window: UnbiasedWindow) -> None:
-        """Refuse from now on values that the window without a bias contradicts."""
+        """Reject all values added from now on that contradict the unbiased window."""
         self._max_hidden_logprob = unbiased_window.max_hidden_logprob
         self._noise_nats = unbiased_window.noise_nats
         self._unbiased_tokens = unbiased_window.logprobs.keys()
         self.record_unmatched_logprobs(unbiased_window.unmatched_logprobs)
 
     def add_unbiased_window(self, unbiased_window: UnbiasedWindow) -> None:
-        """Take the logprobs of the window without a bias."""
+        """Add the logprobs that the endpoint shows without a bias."""
         for token, logprob in unbiased_window.logprobs.items():
             self.logprobs[token] = min(logprob, 0.0)
             self.errors[token] = unbiased_window.errors[token]
 
     def add(self, token: int, values: Sequence[float], error: float) -> None:
-        """Take a token's logprob as the mean of ``values``, each with this error, nats.
+        """Set a token's logprob to the mean of measured values.
 
-        A token that is likelier than all that the window without a bias hides is contradicted: its bias did not
-        act as asked.
+        A token that is more likely than any token hidden from the unbiased window is contradicted: its
+        bias was not added exactly.
+
+        Args:
+            token: the token id.
+            values: the token's logprob according to each response, nats.
+            error: error of each value, nats.
         """
         mean = mean_logprob(values, error, self._noise_nats)
         if token not in self._unbiased_tokens and self.exceeds_max_hidden_logprob(mean.logprob):
@@ -126,53 +134,57 @@ class LogprobEstimates:
         self.errors[token] = mean.error
 
     def exceeds_max_hidden_logprob(self, logprob: float) -> bool:
-        """True if no token behind the windows so far can be as likely."""
+        """Return whether a logprob is too high for a token that no response has shown yet."""
         return logprob > self._max_hidden_logprob
 
     def lower_max_hidden_logprob(self, logprob: float) -> None:
-        """No token that is found from now on can be likelier than this."""
+        """Reject all tokens found from now on that are more likely than this logprob."""
         self._max_hidden_logprob = min(self._max_hidden_logprob, logprob)
 
     def mark_unnameable(self, tokens: frozenset[int]) -> None:
-        """Note that the endpoint cannot name these tokens."""
+        """Exclude tokens that the endpoint cannot name."""
         self.unnameable_ids |= tokens
 
     def forget(self, token: int) -> None:
-        """Make a token unknown again, to be asked for once more."""
+        """Remove the logprob of a token, so that the token is queried again."""
         self.logprobs[token] = self.errors[token] = np.nan
 
     def mark_contradicted(self, token: int) -> None:
-        """Forget a token whose answers contradict one another; it is not asked for again."""
+        """Remove the logprob of a token whose responses contradict each other, and exclude the token."""
         self.forget(token)
         self.contradicted_ids.add(token)
 
     def record_unmatched_logprobs(self, logprobs: Sequence[float]) -> None:
-        """Keep the logprobs of tokens without a name. Each window shows the same ones, so the most are kept."""
+        """Keep logprobs of texts without a token. All responses show the same ones, so the longest list is
+        kept."""
         if len(logprobs) > len(self.unmatched_logprobs):
             self.unmatched_logprobs = tuple(logprobs)
 
     def unknown_among(self, tokens: Sequence[int] | NDArray[np.intp]) -> list[int]:
-        """Return those of the tokens whose logprob is unknown and can be found."""
+        """Return the given tokens whose logprob is unknown and may still be recovered."""
         ids = np.asarray(tokens, dtype=np.intp)
         excluded = self.unnameable_ids | self.contradicted_ids
         return [int(token) for token in ids[np.isnan(self.logprobs[ids])] if int(token) not in excluded]
 
     def is_known(self, token: int) -> bool:
-        """True if the token has a logprob."""
+        """Return whether the token has a logprob."""
         return not np.isnan(self.logprobs[token])
 
     def known_by_logprob(self) -> list[int]:
-        """Return the known tokens, likeliest first."""
+        """Return the known tokens, most likely first."""
         ids = np.flatnonzero(~np.isnan(self.logprobs))
         return [int(token) for token in ids[np.argsort(-self.logprobs[ids], kind="stable")]]
 
     def count_known(self, tokens: NDArray[np.intp]) -> int:
-        """Return how many of the tokens have a logprob."""
+        """Return the number of given tokens that have a logprob."""
         return int(np.isfinite(self.logprobs[tokens]).sum())
 
     def restart_relative_to(self, top_token: int, error: float) -> None:
-        """Forget all, on another scale: the likeliest token ``top_token`` has 0, and others what they are
-        below it.
+        """Discard all logprobs, and measure them relative to the most likely token from now on.
+
+        Args:
+            top_token: the most likely token, whose relative logprob is 0.
+            error: error of that 0, nats.
         """
         self.logprobs[:] = self.errors[:] = np.nan
         self._max_hidden_logprob = inf
@@ -181,13 +193,14 @@ class LogprobEstimates:
         self.is_normalized = False
 
     def set_error(self, token: int, error: float) -> None:
-        """Replace a token's error."""
+        """Replace a token's error, in nats."""
         self.errors[token] = error
 
     def normalize(self) -> None:
         """Turn relative values into logprobs, if all tokens are known: their probabilities sum to 1.
 
-        This moves all values by at most the mean error, which each error grows by.
+        The shift that this needs is wrong by at most the mean error, which is added to each token's
+        error.
         """
         self.is_normalized = not np.isnan(self.logprobs).any()
         if self.is_normalized:
@@ -195,7 +208,13 @@ class LogprobEstimates:
             self.errors += float(np.exp(self.logprobs) @ self.errors)
 
     def fill_unknown(self, row: Float64s, error: float) -> None:
-        """Take all unknown logprobs from a whole row; relative values take their scale from its sum."""
+        """Set all unknown logprobs from a complete row. Relative values are first made absolute with the
+        sum of the row.
+
+        Args:
+            row: values of all tokens, float64 (V,), nats; logprobs, or relative values.
+            error: error of each value, nats.
+        """
         if not self.is_normalized:
             shift = logsumexp(row)
             row = row - shift

@@ -1,6 +1,6 @@
-"""The answer of an endpoint without a bias: its window of logprobs, and how exactly it repeats it.
+"""The logprobs that an endpoint shows without a bias, and how exactly it repeats them.
 
-In the course of a run this is asked again and again: does the endpoint still answer as it did at the beginning?
+During a run this query is repeated periodically, to see whether the endpoint still responds in the same way.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .session import QuerySession
 
 @dataclass(frozen=True)
 class UnbiasedWindow:
-    """The measured window without a bias.
+    """The measured logprobs of an endpoint without a bias.
 
     Args:
-        first_two_tokens: the tokens of the first two answers.
+        first_two_tokens: the tokens of the first two responses; None for a token without an id.
         logprob_count: number of logprobs that a call shows; 0: only the token.
-        calls_per_query: how often each question of the recovery is asked.
-        logprobs: the mean logprob of each token that all answers show, nats.
-        errors: the error of each, nats.
-        unmatched_logprobs: logprobs of entries without a token of their own.
-        spread_nats: largest difference between two answers to the same question, nats.
-        noise_nats: standard deviation of the difference of two answered logprobs, nats; 0: answers repeat.
-        relative_error: relative error of an answered probability, as declared or measured.
-        max_hidden_logprob: no token behind the window can be likelier, nats.
-        is_noisy: answers differ by more than the declared precision.
+        calls_per_query: number of times that each query of the recovery is sent.
+        logprobs: token id -> mean logprob, nats, of the tokens that all responses show.
+        errors: token id -> error of that mean, nats.
+        unmatched_logprobs: logprobs, in nats, of shown texts that are not the text of exactly one token.
+        spread_nats: largest difference between two responses, nats.
+        noise_nats: standard deviation of the difference of two shown logprobs, nats; 0: responses repeat.
+        relative_error: relative error of a shown probability, as declared or measured.
+        max_hidden_logprob: upper limit of the logprobs of tokens that are not shown, nats.
+        is_noisy: whether responses differ by more than the declared relative error explains.
         notes: findings that do not stop the recovery.
     """
 
@@ -52,35 +52,35 @@ class UnbiasedWindow:
 
     @property
     def agreement_tolerance_nats(self) -> float:
-        """By how much two values of one logprob may differ, nats."""
+        """Largest difference at which two values of one logprob still agree, nats."""
         return _agreement_tolerance_nats(self.spread_nats)
 
     @cached_property
     def ranked_tokens(self) -> list[int]:
-        """The tokens of the window, likeliest first."""
+        """The shown tokens, most likely first."""
         return sorted(self.logprobs, key=lambda token: -self.logprobs[token])
 
 
 _MIN_AGREEMENT_TOLERANCE_NATS = 0.02
-"""Two values of one logprob that differ by less agree. APIs show two decimals or more: rounding alone makes two
-values differ by up to 0.01, and this is twice as much."""
+"""Two values of one logprob that differ by less agree. APIs show two decimals or more, so rounding alone makes two
+values differ by up to 0.01; the limit is twice that."""
 
 
 def _agreement_tolerance_nats(spread_nats: float) -> float:
-    """Return by how much two values of one logprob may differ, nats, if answers differ by ``spread_nats``."""
+    """Return the largest difference at which two values agree, if responses differ by ``spread_nats``."""
     return max(_MIN_AGREEMENT_TOLERANCE_NATS, 10 * spread_nats)
 
 
 _NOISY_CALLS_PER_QUERY = 4
-"""How often a question is asked if answers differ, to average: halves the noise."""
+"""Number of times that a query is sent if responses differ. The average has half the noise."""
 _NOISE_FACTOR = 20
-"""Answers that differ by more than so many times the declared precision are noisy."""
+"""Responses that differ by more than this many times the declared relative error are noisy."""
 
 
 def measure_unbiased_window(session: QuerySession, calls_per_query: int | None) -> UnbiasedWindow:
-    """Ask twice without a bias, and more often if the answers differ or ``calls_per_query`` says so.
+    """Query twice without a bias, and more often if the responses differ or ``calls_per_query`` is larger.
 
-    Raises ``RecoverError`` if the answers cannot be compared or show neither logprobs nor a token.
+    Raises ``RecoverError`` if the responses cannot be compared, or show neither logprobs nor a token.
     """
     ((first, second),) = session.send_queries([{}], calls_per_query=2)
     relative_error = session.endpoint.limits.relative_error
@@ -100,7 +100,13 @@ def measure_unbiased_window(session: QuerySession, calls_per_query: int | None) 
 
 @dataclass(frozen=True)
 class _UnbiasedResponses:
-    """The answers without a bias; each question of the recovery will be asked ``calls_per_query`` times."""
+    """Responses to the query without a bias.
+
+    Attributes:
+        responses: the responses, at least two.
+        calls_per_query: number of times that each query of the recovery will be sent.
+        is_noisy: whether the responses differ by more than the declared relative error explains.
+    """
 
     responses: Sequence[EndpointResponse]
     calls_per_query: int
@@ -108,19 +114,19 @@ class _UnbiasedResponses:
 
     @property
     def averaged_responses(self) -> Sequence[EndpointResponse]:
-        """The answers that the window is the mean of."""
+        """The responses whose mean is used."""
         return self.responses[
             : max(self.calls_per_query, _NOISY_CALLS_PER_QUERY) if self.is_noisy else self.calls_per_query
         ]
 
 
 def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> UnbiasedWindow:
-    """Return the window as the mean of the answers."""
+    """Return the unbiased window as the mean of the responses."""
     (first, second), averaged_responses = unbiased.responses[:2], unbiased.averaged_responses
     common = set.intersection(*(set(response.logprobs) for response in averaged_responses))
     if not common:
         raise RecoverError(
-            "without a bias the endpoint shows other tokens at each call: it draws them, and none can be compared"
+            "without a bias, each response shows other tokens; the endpoint draws them, so none can be compared"
         )
     spread_nats, noise_nats = _difference(first, second), 0.0
     if unbiased.is_noisy:
@@ -135,7 +141,7 @@ def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> Unbiase
         for token in common
     }
     logprobs = {token: mean.logprob for token, mean in means.items()}
-    others = [
+    partly_shown_logprobs = [
         value
         for response in averaged_responses
         for token, value in response.logprobs.items()
@@ -151,7 +157,8 @@ def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> Unbiase
         spread_nats=spread_nats,
         noise_nats=noise_nats,
         relative_error=relative_error,
-        max_hidden_logprob=max([min(logprobs.values()), *others]) + _agreement_tolerance_nats(spread_nats),
+        max_hidden_logprob=max([min(logprobs.values()), *partly_shown_logprobs])
+        + _agreement_tolerance_nats(spread_nats),
         is_noisy=unbiased.is_noisy,
     )
     note = _cut_off_note(
@@ -161,30 +168,31 @@ def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> Unbiase
 
 
 def _check_shows_token(response: EndpointResponse) -> None:
-    """Raise ``RecoverError`` for an answer that shows neither logprobs nor a token."""
+    """Raise ``RecoverError`` for a response that shows neither logprobs nor a token."""
     if response.token is None and response.unmatched_logprobs:
         raise RecoverError(
-            "the endpoint names tokens by texts that the tokenizer does not have, or that several of its tokens "
-            "share: is it the tokenizer of this model?"
+            "the endpoint shows texts that no token of the tokenizer has, or that several tokens have; use the "
+            "tokenizer of this model"
         )
     if response.token is None:
         raise RecoverError("the endpoint shows neither logprobs nor a token")
 
 
 def _difference(first: EndpointResponse, second: EndpointResponse) -> float:
-    """Return the largest difference of two answers to the same question, nats."""
+    """Return the largest difference of two responses to the same query, nats."""
     common = first.logprobs.keys() & second.logprobs.keys()
     return max((abs(first.logprobs[token] - second.logprobs[token]) for token in common), default=0.0)
 
 
 _MAX_DECIMALS = 8
-"""Logprobs that are rounded to more decimals than these do not differ from float32 ones."""
+"""Logprobs that are rounded to more decimals cannot be distinguished from float32 ones."""
 _DECIMAL_TOLERANCE = 1e-12
-"""By how much float64 may miss a rounded decimal, nats."""
+"""Error of a decimal number in float64, nats."""
 
 
 def _rounding_error(response: EndpointResponse) -> float:
-    """Return half a unit of the last decimal to which the logprobs are rounded, nats; 0 if they are not."""
+    """Return half a unit of the last decimal to which the logprobs are rounded, nats; 0 if they are not
+    rounded."""
     logprobs = [value for value in response.logprobs.values() if value]
     for decimals in range(_MAX_DECIMALS if len(logprobs) > 1 else 0):
         if all(abs(round(value, decimals) - value) <= _DECIMAL_TOLERANCE for value in logprobs):
@@ -193,16 +201,22 @@ def _rounding_error(response: EndpointResponse) -> float:
 
 
 _MIN_HIDDEN_PROBABILITY = 1e-6
-"""Probability that float32 sums may miss."""
+"""Probability that may be lost in float32 sums."""
 _CUT_OFF_FACTOR = 100.0
-"""A last token so many times likelier than all hidden ones together is a sign that the others were cut off."""
+"""If the last shown token is this many times more likely than all hidden tokens together, tokens were probably
+truncated."""
 
 
 def _cut_off_note(unbiased_window: UnbiasedWindow, shown: int, endpoint: Endpoint) -> str | None:
-    """Return a note if nothing remains for hidden tokens, although the window's last one is likely.
+    """Return a note if no probability remains for hidden tokens, although the last shown token is likely.
 
-    Then the endpoint cuts tokens off before it computes logprobs. It is certain, and raises ``RecoverError``, if
-    the endpoint also shows fewer than were asked for.
+    Then the endpoint truncates tokens before it computes logprobs. If it also shows fewer logprobs than
+    requested, the truncation is certain, and ``RecoverError`` is raised.
+
+    Args:
+        unbiased_window: the measured logprobs.
+        shown: number of shown logprobs, including texts that are not the text of exactly one token.
+        endpoint: the endpoint.
     """
     shown_probability = sum(
         exp(value) for value in (*unbiased_window.logprobs.values(), *unbiased_window.unmatched_logprobs)
@@ -218,25 +232,26 @@ def _cut_off_note(unbiased_window: UnbiasedWindow, shown: int, endpoint: Endpoin
         return None
     finding = f"the {shown:,} tokens shown without a bias have all the probability"
     if shown < endpoint.limits.window:
-        raise RecoverError(f"{finding}: the endpoint cuts off the others (top_p, top_k, min_p); switch that off")
-    return f"{finding}: if the endpoint cuts off others (top_p, top_k, min_p), what is told is wrong"
+        raise RecoverError(f"{finding}: the endpoint truncates its tokens (top_p, top_k, min_p); turn that off")
+    return f"{finding}: if the endpoint truncates its tokens (top_p, top_k, min_p), the logprobs are wrong"
 
 
 QUERIES_PER_CHECK = 100
-"""Questions between two checks: they cost one call in a hundred."""
-_PRECISION_FACTOR, _SPREAD_FACTOR, _DRIFT_NOISE_FACTOR = 20, 3, 5
-"""A change is drift if it is larger than so many times the precision, the spread and the noise."""
+"""Number of queries between two drift checks, which therefore cost one call in a hundred."""
+_RELATIVE_ERROR_FACTOR, _SPREAD_FACTOR, _DRIFT_NOISE_FACTOR = 20, 3, 5
+"""A change is drift if it exceeds this many times the relative error, the spread and the noise."""
 
 
 class DriftMonitor:
-    """Asks a question with a known answer after every 100 questions.
+    """Repeats a query with a known response after every 100 queries.
 
     Args:
-        session: asks the endpoint.
-        unbiased_window: the window without a bias, the known answer.
-        relative_error: relative error of an answered probability.
+        session: sends queries to the endpoint.
+        unbiased_window: the known response.
+        relative_error: relative error of a shown probability.
 
-    Attributes: ``max_change_nats``: the largest change of an answer in the course of the run, nats; 0: none.
+    Attributes:
+        max_change_nats: the largest change of the response during the run, nats; 0: no change.
     """
 
     def __init__(self, session: QuerySession, unbiased_window: UnbiasedWindow, relative_error: float) -> None:
@@ -244,25 +259,26 @@ class DriftMonitor:
         self._session = session
         self._unbiased_window = unbiased_window
         self._max_explained_nats = max(
-            _PRECISION_FACTOR * relative_error,
+            _RELATIVE_ERROR_FACTOR * relative_error,
             _SPREAD_FACTOR * unbiased_window.spread_nats,
             _DRIFT_NOISE_FACTOR * unbiased_window.noise_nats,
         )
         self._query_count = 0
-        self._measure: Callable[[int], float] = self._base_window_change
+        self._measure: Callable[[int], float] = self._unbiased_window_change
 
     def measure_with(self, measure: Callable[[int], float]) -> None:
-        """Replace the check: ``measure`` gets its number, from 1, and returns the change in nats."""
+        """Replace the check. ``measure`` receives the number of the check, counted from 1, and returns the
+        change in nats."""
         self._measure = measure
 
     def count_query(self) -> None:
-        """Count a question, and check after every hundredth."""
+        """Count a query, and run a check after every hundredth one."""
         self._query_count += 1
         if self._query_count % QUERIES_PER_CHECK == 0:
             self.max_change_nats = max(self.max_change_nats, self._measure(self._query_count // QUERIES_PER_CHECK))
 
-    def _base_window_change(self, check_number: int) -> float:
-        """Ask again without a bias; return the change that precision and noise do not explain, nats."""
+    def _unbiased_window_change(self, check_number: int) -> float:
+        """Query without a bias; return the change that rounding and noise do not explain, nats."""
         ((response,),) = self._session.send_queries([{}], drift_check=check_number)
         unbiased_window = self._unbiased_window.logprobs
         common = response.logprobs.keys() & unbiased_window.keys()

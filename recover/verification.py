@@ -1,4 +1,4 @@
-"""Asks for some recovered tokens once more, each by itself, and compares."""
+"""Verification: query some recovered tokens again, one token per call, and compare the logprobs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .unbiased_window import DriftMonitor, measure_unbiased_window
 @supports_old_names
 @dataclass(frozen=True)
 class Verification:
-    """How far repeated answers are from recovered logprobs.
+    """The difference between recovered logprobs and a second measurement.
 
     Args:
         compared_token_count: number of compared tokens.
-        max_difference_nats: the largest difference, nats; NaN if none was compared.
-        worst_token: the token that has it; None if none was compared.
-        method: how the tokens were asked for.
-        total_calls: calls.
-        stop_reason: why it ended early, if it did: ``max_calls`` or ``is_interrupted``.
+        max_difference_nats: the largest difference, nats; NaN if no token was compared.
+        worst_token: the id of the token with the largest difference; None if no token was compared.
+        method: the method of the second measurement, ``single`` or ``forced``.
+        total_calls: number of calls of the verification.
+        stop_reason: ``max_calls`` or ``interrupted`` if the verification ended early; None otherwise.
     """
 
     compared_token_count: int
@@ -52,27 +52,27 @@ def verify(
     token_count: int = 20,
     settings: RecoverySettings | None = None,
 ) -> Verification:
-    """Ask for ``token_count`` random recovered tokens again, by `single` (by `forced` if that was the method).
+    """Recover random tokens of a result again, by `single`, or by `forced` if that was the method, and compare.
 
-    What the probe sees does not count as an answer. Raises ``RecoverError`` if neither method works: an endpoint
-    that only names tokens has no second way to ask.
+    The responses of the probe are not used for the comparison. Raises ``RecoverError`` if neither method
+    works: an endpoint that shows no logprobs offers no second way to measure.
 
     Args:
-        endpoint: what is asked.
+        endpoint: the endpoint to query.
         prompt: the text before the token.
-        recovery: what is verified.
-        token_count: number of tokens.
+        recovery: the result to verify.
+        token_count: number of tokens to compare.
         settings: as for `recover`; ``max_calls`` limits the recovery and the verification together.
     """
     if token_count < 1:
-        raise RecoverError(f"verify: {token_count} is not ≥ 1")
+        raise RecoverError(f"token_count: {token_count} is not ≥ 1")
     if not recovery.is_normalized:
         raise RecoverError(
-            "verify: what was recovered is relative to the likeliest token; no single call tells that"
+            "verify: the logprobs are relative to the most likely token, and a single call cannot verify that"
         )
     recovered = np.flatnonzero(~np.isnan(recovery.logprobs))
     if not len(recovered):
-        raise RecoverError("verify: nothing was recovered")
+        raise RecoverError("verify: the recovery contains no token")
     method = "forced" if recovery.method == "forced" else "single"
     own_settings = replace(
         settings or RecoverySettings(), checkpoint=None, resume=False, basis=None, progress=None
@@ -103,14 +103,14 @@ def _recover_again(
     method: str,
     settings: RecoverySettings,
 ) -> None:
-    """Ask for the tokens, and add them to the estimates.
+    """Recover the tokens, and add their logprobs to the estimates.
 
     Args:
-        session: asks the endpoint.
-        estimates: gets the logprobs.
-        tokens: ids, int (n,).
+        session: sends queries to the endpoint.
+        estimates: receives the logprobs.
+        tokens: token ids, int (n,).
         method: ``single`` or ``forced``.
-        settings: how the endpoint is asked.
+        settings: the settings of the verification.
     """
     unbiased_window = measure_unbiased_window(session, settings.calls_per_query)
     estimates.apply_unbiased_limits(unbiased_window)
@@ -134,7 +134,15 @@ def _recover_again(
 def _with_differences(
     tokens: NDArray[np.intp], differences: Float64s, without_differences: Verification
 ) -> Verification:
-    """Return the largest of the differences, NaN where a token was not found. Raises ``RecoverError``."""
+    """Return the verification with its largest difference. Raises ``RecoverError`` if no token was recovered
+    again.
+
+    Args:
+        tokens: token ids, int (n,).
+        differences: differences of their logprobs, float64 (n,), nats; NaN where a token was not recovered
+            again.
+        without_differences: the verification before the comparison.
+    """
     token_count = int((~np.isnan(differences)).sum())
     if not token_count:
         if without_differences.stop_reason is None:

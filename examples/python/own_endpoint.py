@@ -15,7 +15,7 @@ class DiceEndpoint(Endpoint):
         self.identity = {"api": "dice"}  # stored in checkpoints, to distinguish this endpoint from others
 
     def query(self, prompt: str, logit_bias: Bias) -> int:
-        """Return the most likely token. An endpoint with logprobs returns {id: logprob} or an EndpointAnswer."""
+        """Return the most likely token. An endpoint with logprobs returns {id: logprob} or an EndpointResponse."""
         logits = LOGITS.copy()
         for token, bias in logit_bias.items():
             logits[token] += bias
