@@ -348,7 +348,8 @@ def reject_change(path: Path, change_nats: float | None) -> None:
     """Raise ``RecoverError`` if responses have changed by ``change_nats``, see `response_change`."""
     if change_nats is not None:
         raise RecoverError(
-            f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may now "
+            f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may "
+            f"now "
             f"serve another model",
             advice="delete the checkpoint, or give another checkpoint=…",
         )

@@ -1,6 +1,7 @@
-"""A few calls that measure what an endpoint does with biases, so that no method is used where it would be wrong.
+"""The probe: a few calls that measure the effect of biases at an endpoint, so that no method gives wrong numbers.
 
-Is a bias added, in full, in fractions, and together with others? Does it only choose the token?
+It measures whether a bias is added to the logprobs, up to which size, in fractions, and together with others, or
+whether it only chooses the token.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from .session import QuerySession
 from .unbiased_window import UnbiasedWindow
 
 _CHOOSING_BIAS_NATS = 100.0
-"""Chooses nearly any token, and lifts it to where the endpoint must name it. OpenAI's largest bias."""
+"""Chooses nearly any token, so that the endpoint must show its name. It is OpenAI's largest bias."""
 _MIN_BIAS_NATS = 1.0
-"""A smaller bias would move logprobs by little more than noise does."""
+"""The effect of a smaller bias could not be distinguished from noise."""
 
 
 @dataclass(frozen=True)
 class EndpointProfile:
-    """What an endpoint does with biases.
+    """The measured effect of biases at an endpoint.
 
     Args:
-        shown_logprob_count: number of logprobs that a call shows.
-        relative_error: relative error of an answered probability.
-        can_shift_logprobs: a bias changes the logprobs as asked.
-        are_biases_additive: several biases in one call do so.
-        can_choose_token: a bias chooses the token.
-        reports_chosen_logprob: it does, and the token's own logprob is given without the bias.
-        max_exact_bias_nats: the largest bias that is added as asked.
-        max_confirmed_bias_nats: biases up to it were seen to be added in full.
-        bias_step_nats: biases are multiples of it; 0: any.
-        unnameable_ids: ids that the endpoint was seen not to name.
-        findings: all this in words.
+        shown_logprob_count: number of logprobs that a call shows; 0: only the token.
+        relative_error: relative error of a shown probability.
+        can_shift_logprobs: whether a bias is added to the token's logit before logprobs are computed.
+        are_biases_additive: whether several biases in one call are all added.
+        can_choose_token: whether a bias determines the chosen token.
+        reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
+            bias.
+        max_exact_bias_nats: the largest bias that is added exactly, nats.
+        max_confirmed_bias_nats: the largest bias that a response has shown to be added exactly, nats.
+        bias_step_nats: the endpoint rounds biases to multiples of this step, nats; 0: no rounding.
+        unnameable_ids: ids that a response has shown to be unnameable.
+        findings: the measured facts in words, for the user.
     """
 
     shown_logprob_count: int
@@ -55,27 +57,27 @@ class EndpointProfile:
 
     @property
     def pointwise_method(self) -> str:
-        """The cheapest method for named tokens that works."""
+        """The cheapest method that works for tokens given by id."""
         if self.can_shift_logprobs:
             return "parallel" if self.shown_logprob_count > 1 and self.are_biases_additive else "single"
         return "forced" if self.reports_chosen_logprob else "bisection"
 
 
 def probe(session: QuerySession, unbiased_window: UnbiasedWindow, tokens: NDArray[np.intp]) -> EndpointProfile:
-    """Ask one to a few questions with biases: do logprobs move, by all of the biases, or only choices?
+    """Measure the effect of biases with one or more queries.
 
     Raises ``RecoverError``, ``RecoveryStoppedError``.
 
     Args:
-        session: asks the endpoint.
-        unbiased_window: the window without a bias.
+        session: sends queries to the endpoint.
+        unbiased_window: the logprobs that the endpoint shows without a bias.
         tokens: the requested ids, int (n,).
     """
     if not unbiased_window.logprob_count:
         choice_effect = _measure_choice_effect(session, unbiased_window)
         findings = (
             "only the token is shown",
-            *(() if choice_effect.can_choose_token else ("a bias does not change it",)),
+            *(() if choice_effect.can_choose_token else ("a bias does not change the token",)),
         )
         unnameable_ids = _unnameable_ids(session, tokens)
         return EndpointProfile(
@@ -91,7 +93,7 @@ def probe(session: QuerySession, unbiased_window: UnbiasedWindow, tokens: NDArra
         if bias_effect.max_exact_bias_nats
         else _measure_choice_effect(session, unbiased_window)
     )
-    # A token that is chosen although biases are not added as asked gives no number.
+    # If biases are added, but not exactly, a chosen token does not determine a logprob.
     is_usable = bias_effect.unexpected_effect is None
     return EndpointProfile(
         shown_logprob_count=unbiased_window.logprob_count,
@@ -118,23 +120,23 @@ def _findings(
     bias_effect: _MeasuredBiasEffect,
     choice_effect: _MeasuredChoiceEffect,
 ) -> tuple[str, ...]:
-    """Return in words what was measured.
+    """Return the measured facts in words, for the user.
 
     Args:
-        session: asks the endpoint.
-        unbiased_window: the window without a bias.
-        bias_effect: what biases do.
-        choice_effect: what a bias does to the chosen token.
+        session: the session with the endpoint.
+        unbiased_window: the logprobs that the endpoint shows without a bias.
+        bias_effect: the effect of biases on logprobs.
+        choice_effect: the effect of a bias on the chosen token.
     """
-    repeats = (
-        f"answers differ by up to {unbiased_window.spread_nats:.1e} nats from call to call"
+    repeatability = (
+        f"responses differ by up to {unbiased_window.spread_nats:.1e} nats from call to call"
         if unbiased_window.is_noisy
-        else "answers repeat"
+        else "responses repeat"
     )
-    logprobs = (
-        f"{unbiased_window.logprob_count} {'logprob' if unbiased_window.logprob_count == 1 else 'logprobs'} a call"
-    )
-    return (logprobs, repeats, *_bias_findings(session, unbiased_window, bias_effect, choice_effect))
+    logprobs = f"{unbiased_window.logprob_count} {
+        'logprob' if unbiased_window.logprob_count == 1 else 'logprobs'
+    } per call"
+    return (logprobs, repeatability, *_bias_findings(session, unbiased_window, bias_effect, choice_effect))
 
 
 def _bias_findings(
@@ -145,27 +147,33 @@ def _bias_findings(
 ) -> list[str]:
     max_exact_bias_nats, effect = bias_effect.max_exact_bias_nats, bias_effect.unexpected_effect
     if max_exact_bias_nats:
-        is_cut = max_exact_bias_nats < _max_useful_bias_nats(session.endpoint.limits) - bias_effect.bias_step_nats
-        measured_nats = f"biases up to {max_exact_bias_nats:.4g} move logprobs as asked" + (
-            ", larger ones are cut" if is_cut else ""
+        is_limited = (
+            max_exact_bias_nats < _max_useful_bias_nats(session.endpoint.limits) - bias_effect.bias_step_nats
         )
-        findings = [measured_nats if unbiased_window.logprob_count > 1 else "a bias moves its odds as asked"]
+        exact_range = f"biases up to {max_exact_bias_nats:.4g} shift logprobs exactly" + (
+            ", larger ones are limited" if is_limited else ""
+        )
+        findings = [exact_range if unbiased_window.logprob_count > 1 else "a bias shifts the odds exactly"]
         if bias_effect.bias_step_nats:
-            findings.append(f"the bias step is {bias_effect.bias_step_nats:g}: others are rounded")
+            findings.append(f"biases are rounded to multiples of {bias_effect.bias_step_nats:g}")
         if not bias_effect.are_biases_additive:
-            findings.append("one bias in a call is, but not several")
+            findings.append("only one bias per call is added")
         return findings
     if effect is not None:
-        by, expected_nats = effect
-        return [f"a bias moves logprobs, but not as asked: by {by:.3g} where {expected_nats:.3g} was asked for"]
+        return [
+            f"a bias shifts logprobs by {effect.measured_nats:.3g} nats instead of the expected "
+            f"{effect.expected_nats:.3g}"
+        ]
     return [
-        "a bias does not move logprobs"
-        + (", but chooses the token" if choice_effect.can_choose_token else ", nor the choice")
+        "a bias does not shift logprobs, but it can choose the token"
+        if choice_effect.can_choose_token
+        else "a bias changes neither the logprobs nor the chosen token"
     ]
 
 
 def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozenset[int]:
-    """Return the requested look-alikes if the endpoint does not give their bytes: one of them is lifted to see."""
+    """Return the requested ids that need bytes to be named, if the endpoint shows no bytes. One query tests
+    this."""
     ids_that_need_bytes = session.endpoint.ids_that_need_bytes & set(tokens.tolist())
     if not ids_that_need_bytes:
         return frozenset()
@@ -176,74 +184,91 @@ def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozense
 
 
 _EXPULSION_FACTOR = 5
-"""A token is pushed down by so many times `_CHOOSING_BIAS_NATS`, if the endpoint takes that."""
+"""A token is suppressed with this many times `_CHOOSING_BIAS_NATS`, if the endpoint accepts that."""
 _PROBABILITY_TOLERANCE = 1e-3
-"""By how much the sum of two probabilities may exceed 1: logprobs are rounded."""
+"""Logprobs are rounded, so the sum of two probabilities may exceed 1 by this much."""
 
 
 @dataclass(frozen=True)
 class _MeasuredChoiceEffect:
-    """Whether a bias chooses the token, and whether that token's own logprob is given without the bias."""
+    """The effect of a bias on the chosen token.
+
+    Attributes:
+        can_choose_token: whether a bias determines the chosen token.
+        reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
+            bias.
+    """
 
     can_choose_token: bool
     reports_chosen_logprob: bool = False
 
 
 def _measure_choice_effect(session: QuerySession, unbiased_window: UnbiasedWindow) -> _MeasuredChoiceEffect:
-    """Ask once with a bias that should choose another token."""
+    """Query once with a bias that should choose another token."""
     limit = session.endpoint.limits.max_bias
-    if not unbiased_window.logprobs:  # only tokens are shown: another one appears if the first is pushed down
-        top = unbiased_window.first_two_tokens[0]
-        bias = {} if top is None else {top: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS_NATS)}
+    if not unbiased_window.logprobs:  # only tokens are shown, so the top token is suppressed
+        top_token = unbiased_window.first_two_tokens[0]
+        bias = {} if top_token is None else {top_token: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS_NATS)}
         ((response,),) = session.send_queries([bias])
-        return _MeasuredChoiceEffect(response.token not in (top, None))
-    top = unbiased_window.ranked_tokens[0]
+        return _MeasuredChoiceEffect(response.token not in (top_token, None))
+    top_token = unbiased_window.ranked_tokens[0]
     token = session.prefer_complete_utf8(
-        sorted(unbiased_window.logprobs, key=lambda top_token_bias: unbiased_window.logprobs[top_token_bias])
+        sorted(unbiased_window.logprobs, key=lambda shown_token: unbiased_window.logprobs[shown_token])
     )[0]
-    if token == top:
-        token = (top + 1) % session.endpoint.vocab_size
+    if token == top_token:
+        token = (top_token + 1) % session.endpoint.vocab_size
     ((response,),) = session.send_queries([{token: min(limit, _CHOOSING_BIAS_NATS)}])
     if response.token != token:
         return _MeasuredChoiceEffect(False)
     chosen_logprob = response.logprob
     is_unbiased = (
         chosen_logprob is not None
-        and exp(chosen_logprob) + exp(unbiased_window.logprobs[top]) <= 1 + _PROBABILITY_TOLERANCE
+        and exp(chosen_logprob) + exp(unbiased_window.logprobs[top_token]) <= 1 + _PROBABILITY_TOLERANCE
     )
     return _MeasuredChoiceEffect(True, is_unbiased)
 
 
 _MIN_GAP_NATS = 2.0
-"""Biases on a pair of tokens differ by at least this much, so that the change stands out from noise."""
+"""Biases on a pair of tokens differ by at least this much, so that the effect exceeds the noise."""
 _BIAS_STEPS_NATS = (0.0, 1.0)
-"""Tried steps: 0 for any number, 1 for an endpoint that rounds biases to integers."""
+"""Steps that are tried: 0 for arbitrary biases, 1 for an endpoint that rounds biases to integers."""
 
 
 class _LogprobShift(NamedTuple):
-    """How far logprobs moved, and how far they should have, nats."""
+    """The change of a difference of two logprobs.
+
+    Attributes:
+        measured_nats: the measured change, nats.
+        expected_nats: the change that the biases should have caused, nats.
+    """
 
     measured_nats: float
     expected_nats: float
 
 
 class _TokenPair(NamedTuple):
-    """Two tokens of the base window whose distance is measured: the unlikely one and the likeliest one."""
+    """Two tokens of the unbiased window; the difference of their logprobs is measured.
+
+    Attributes:
+        token: the least likely shown token.
+        top_token: the most likely token.
+    """
 
     token: int
-    top: int
+    top_token: int
 
 
 @dataclass(frozen=True)
 class _MeasuredBiasEffect:
-    """What biases do to logprobs.
+    """The effect of biases on logprobs.
 
     Args:
-        max_exact_bias_nats: the largest bias that is added as asked; 0: none.
-        bias_step_nats: biases are multiples of it; 0: any.
-        are_biases_additive: several biases in one call are added.
-        error_nats: the difference to what was asked, nats.
-        unexpected_effect: an effect that was not as asked, if no bias is added as asked; None: nothing moved.
+        max_exact_bias_nats: the largest bias that is added exactly, nats; 0: no bias is.
+        bias_step_nats: the endpoint rounds biases to multiples of this step, nats; 0: no rounding.
+        are_biases_additive: whether several biases in one call are all added.
+        error_nats: difference between the measured and the expected effect, nats.
+        unexpected_effect: an effect that was not the expected one, if no bias is added exactly; None if
+            there was no effect.
     """
 
     max_exact_bias_nats: float = 0.0
@@ -254,12 +279,12 @@ class _MeasuredBiasEffect:
 
 
 class _BiasProbe:
-    """Asks with biases on the window's least likely token and on its likeliest one.
+    """Queries with biases on the least likely shown token and on the most likely one.
 
     Args:
-        session: asks the endpoint.
-        unbiased_window: the window without a bias.
-        tolerance_nats: differences up to it are as asked, nats.
+        session: sends queries to the endpoint.
+        unbiased_window: the logprobs that the endpoint shows without a bias.
+        tolerance_nats: the largest deviation from the expected effect that counts as exact, nats.
     """
 
     def __init__(self, session: QuerySession, unbiased_window: UnbiasedWindow, tolerance_nats: float) -> None:
@@ -269,7 +294,8 @@ class _BiasProbe:
         self._limits = session.endpoint.limits
 
     def measure(self) -> _MeasuredBiasEffect:
-        """Return what biases do to logprobs: any bias, else whole numbers, else one bias in a call."""
+        """Return the effect of biases. Tries arbitrary biases first, then integers, then a single bias per
+        call."""
         bias_effect = _MeasuredBiasEffect()
         for bias_step_nats in _BIAS_STEPS_NATS:
             measured = (
@@ -283,7 +309,7 @@ class _BiasProbe:
         return (self._measure_one_bias() if self._unbiased_window.logprob_count > 1 else None) or bias_effect
 
     def _pair(self) -> _TokenPair:
-        """Return the least likely and the likeliest token of the window that may be drawn."""
+        """Return the least and the most likely shown token whose bytes are complete UTF-8."""
         ranked = self._session.prefer_complete_utf8(self._unbiased_window.ranked_tokens)
         if len(ranked) < 2:
             ranked = self._unbiased_window.ranked_tokens
@@ -291,11 +317,13 @@ class _BiasProbe:
 
     def _gap_nats(self, pair: _TokenPair) -> float:
         return max(
-            _MIN_GAP_NATS, self._unbiased_window.logprobs[pair.top] - self._unbiased_window.logprobs[pair.token]
+            _MIN_GAP_NATS,
+            self._unbiased_window.logprobs[pair.top_token] - self._unbiased_window.logprobs[pair.token],
         )
 
     def _measure_one_bias(self) -> _MeasuredBiasEffect | None:
-        """Ask with one bias, for an endpoint that does not add two."""
+        """Query with one bias, for an endpoint that does not add two. Return None if one bias is not added
+        exactly."""
         pair, max_exact_bias_nats = self._pair(), _max_useful_bias_nats(self._limits)
         bias = min(max_exact_bias_nats, self._gap_nats(pair))
         response = self._query_pair(pair, {pair.token: bias})
@@ -309,20 +337,21 @@ class _BiasProbe:
         )
 
     def _measure_pair(self, bias_step_nats: float) -> _MeasuredBiasEffect:
-        """Find the largest bias that is added in full, for windows of two logprobs or more.
+        """Find the largest bias that is added exactly, if two or more logprobs are shown.
 
-        The least likely token gets a bias b. The likeliest one gets b minus the gap between their logprobs. This
-        brings the two near each other, so that both are shown for every b. Their difference must change by the
-        difference of the biases. Neither bias is 0: an endpoint that adds only one of them is noticed.
+        The least likely token gets a bias b. The most likely one gets b minus the gap between their
+        logprobs. This brings the two tokens close to each other, so that both are shown for every b. The
+        difference of their logprobs must change by the difference of the biases. Neither bias is 0, so
+        that an endpoint that adds only one of them is noticed.
         """
         pair = self._pair()
         gap_nats = ceil(self._gap_nats(pair)) if bias_step_nats else self._gap_nats(pair)
-        useful = _max_useful_bias_nats(self._limits)
-        max_exact_bias_nats = bias = floor(useful) if bias_step_nats else useful
+        max_useful_bias = _max_useful_bias_nats(self._limits)
+        max_exact_bias_nats = bias = floor(max_useful_bias) if bias_step_nats else max_useful_bias
         bias_effect = _MeasuredBiasEffect()
         while bias >= min(_MIN_BIAS_NATS, max_exact_bias_nats) > 0:
             top_token_bias = bias - gap_nats if bias - gap_nats >= _MIN_BIAS_NATS else -min(bias, _MIN_BIAS_NATS)
-            response = self._query_pair(pair, {pair.token: bias, pair.top: top_token_bias})
+            response = self._query_pair(pair, {pair.token: bias, pair.top_token: top_token_bias})
             if response is not None:
                 effect = _LogprobShift(self._pair_shift_nats(pair, response), bias - top_token_bias)
                 error_nats = abs(effect.measured_nats - effect.expected_nats)
@@ -338,68 +367,78 @@ class _BiasProbe:
         return bias_effect
 
     def _query_pair(self, pair: _TokenPair, bias: Bias) -> EndpointResponse | None:
-        """Return the answer, if it shows both tokens."""
+        """Return the response if it shows both tokens; None otherwise."""
         ((response,),) = self._session.send_queries([bias])
         return response if response.logprobs.keys() >= {*pair} else None
 
     def _pair_shift_nats(self, pair: _TokenPair, response: EndpointResponse) -> float:
-        """Return by how much the unlikely token moved against the likeliest one, nats."""
-        before = self._unbiased_window.logprobs
-        return (response.logprobs[pair.token] - response.logprobs[pair.top]) - (
-            before[pair.token] - before[pair.top]
+        """Return the change of the difference between the two logprobs, nats."""
+        unbiased_logprobs = self._unbiased_window.logprobs
+        return (response.logprobs[pair.token] - response.logprobs[pair.top_token]) - (
+            unbiased_logprobs[pair.token] - unbiased_logprobs[pair.top_token]
         )
 
     def _is_unmoved(self, pair: _TokenPair, response: EndpointResponse) -> bool:
-        """True if both tokens have the logprobs that they have without a bias."""
-        measured_nats = max(
+        """Return whether both tokens have the same logprobs as without a bias."""
+        max_shift_nats = max(
             abs(response.logprobs[token] - self._unbiased_window.logprobs[token]) for token in pair
         )
-        return measured_nats <= self._tolerance_nats
+        return max_shift_nats <= self._tolerance_nats
 
     def _find_bias_limit(self, pair: _TokenPair, bias: float) -> float:
-        """Return where biases are cut if twice this one is: one token gets that, the other one this."""
-        response = self._query_pair(pair, {pair.token: 2 * bias, pair.top: bias})
+        """Return the bias to which the endpoint limits ``2 * bias``. One token of the pair gets 2 * bias,
+        the other one ``bias``."""
+        response = self._query_pair(pair, {pair.token: 2 * bias, pair.top_token: bias})
         return bias if response is None else bias + max(0.0, min(bias, self._pair_shift_nats(pair, response)))
 
     def _measure_odds(self, bias_step_nats: float) -> _MeasuredBiasEffect:
-        """With a window of one: does a bias move the odds of the only token shown? Then up to the limit, else 0.
+        """Measure whether a bias shifts the odds of the only shown token. If it does, all biases count as
+        exact.
 
-        One answer does not show whether a large bias is added in full; `single` tests each that it uses.
+        A single response cannot show that large biases are added exactly; `single` tests each bias that
+        it uses.
         """
-        top = self._session.prefer_complete_utf8(self._unbiased_window.ranked_tokens)[0]
+        top_token = self._session.prefer_complete_utf8(self._unbiased_window.ranked_tokens)[0]
         unbiased_window, limit = self._unbiased_window, self._limits.max_bias
-        before = log_odds(min(unbiased_window.logprobs[top], -unbiased_window.relative_error))
-        bias = 1.0 - before if abs(1.0 - before) >= _MIN_BIAS_NATS else 1.0
+        unbiased_odds = log_odds(min(unbiased_window.logprobs[top_token], -unbiased_window.relative_error))
+        bias = 1.0 - unbiased_odds if abs(1.0 - unbiased_odds) >= _MIN_BIAS_NATS else 1.0
         bias = max(-limit, min(limit, (round(bias) or 1) if bias_step_nats else bias))
-        ((response,),) = self._session.send_queries([{top: bias}])
-        after = response.logprobs.get(top)
-        if after is None or abs(after - unbiased_window.logprobs[top]) <= self._tolerance_nats / 10:
+        ((response,),) = self._session.send_queries([{top_token: bias}])
+        biased_logprob = response.logprobs.get(top_token)
+        if (
+            biased_logprob is None
+            or abs(biased_logprob - unbiased_window.logprobs[top_token]) <= self._tolerance_nats / 10
+        ):
             return _MeasuredBiasEffect()
-        measured_nats = log_odds(min(after, -unbiased_window.relative_error)) - before
-        # The error is not measured here: near p = 1 odds are far less exact than logprobs.
+        measured_nats = log_odds(min(biased_logprob, -unbiased_window.relative_error)) - unbiased_odds
+        # The error is not recorded, because odds near p = 1 are far less exact than logprobs.
         if abs(measured_nats - bias) <= self._tolerance_nats:
             return _MeasuredBiasEffect(limit, bias_step_nats)
         return _MeasuredBiasEffect(unexpected_effect=_LogprobShift(measured_nats, bias))
 
 
 _EXTRA_BIAS_NATS = 20.0
-"""A bias this much larger than the lowest logprob's size lifts any token; larger ones are of no use."""
+"""The largest useful bias exceeds the absolute value of the lowest reliable logprob by this much."""
 
 
 def _max_useful_bias_nats(limits: EndpointLimits) -> float:
-    """Return the largest bias that the endpoint takes and that is of use."""
+    """Return the largest bias that the endpoint accepts and that is useful: it lifts any token to the top."""
     return min(limits.max_bias, _EXTRA_BIAS_NATS - limits.min_reliable_logprob)
 
 
 _REDUCTION = 0.8
-"""A bias that was cut is followed by this part of it."""
+"""After the endpoint has limited a bias, this fraction of the bias is tried."""
 
 
 class BiasRange:
-    """Begins with what the probe measured; a method that uses larger biases confirms or rejects them.
+    """The biases that may be used. The probe measures the range, and methods confirm or reject larger biases.
 
-    Attributes: ``max_bias_nats``: the largest bias to use. ``max_confirmed_bias_nats``: biases up to it were
-        seen to be added in full.
+    Args:
+        profile: the measured effect of biases.
+
+    Attributes:
+        max_bias_nats: the largest bias to use, nats.
+        max_confirmed_bias_nats: the largest bias that a response has shown to be added exactly, nats.
     """
 
     def __init__(self, profile: EndpointProfile) -> None:
@@ -408,15 +447,15 @@ class BiasRange:
         self._bias_step_nats = profile.bias_step_nats
 
     def round_toward_zero(self, bias: float) -> float:
-        """Return the bias, or the next one towards 0 that the endpoint adds as asked."""
+        """Return the bias, rounded toward 0 to a multiple of the step of the endpoint."""
         return int(bias / self._bias_step_nats) * self._bias_step_nats if self._bias_step_nats else bias
 
     def confirm(self, bias: float) -> None:
-        """Note that this bias was added in full."""
+        """Record that this bias was added exactly."""
         self.max_confirmed_bias_nats = bias
 
     def reject(self, bias: float) -> None:
-        """Note that this bias was not added in full: only smaller ones are used from now on."""
+        """Record that this bias was not added exactly; smaller biases are used from now on."""
         self.max_bias_nats = max(
             self.max_confirmed_bias_nats, _MIN_BIAS_NATS, self.round_toward_zero(_REDUCTION * bias)
         )

@@ -62,7 +62,8 @@ class RecoveryRequest:
         """Raise ``RecoverError`` for tokens that a vocabulary of this size does not have."""
         if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
             raise RecoverError(
-                f"the endpoint reports {vocab_size} tokens in its vocabulary, which is not within 1..{MAX_VOCAB_SIZE}"
+                f"the endpoint reports {vocab_size} tokens in its vocabulary, which is not within "
+                f"1..{MAX_VOCAB_SIZE}"
             )
         if self.top_count is not None and not 1 <= self.top_count <= vocab_size:
             raise RecoverError(f"top_count: {self.top_count} is not within 1..{vocab_size}")

@@ -1,7 +1,7 @@
-"""Bisection, for an endpoint that returns only the likeliest token: how large a bias makes it another one?
+"""Bisection, for an endpoint that returns only the most likely token: find the bias at which another token becomes
+that.
 
-Do the endpoint's biases add up, and how sharp is a threshold? Both are checked, since bisection would otherwise
-measure something else.
+Bisection is wrong if biases are not additive or if the endpoint draws its tokens, so both are checked.
 """
 
 from __future__ import annotations
@@ -15,29 +15,34 @@ from ..errors import RecoverError
 from ..task import RecoveryTask
 
 _FIRST_BIAS_NATS = 16.0
-"""Chooses most tokens; doubled for others."""
+"""Makes most tokens the most likely one; it is doubled for the remaining tokens."""
 _MAX_BIAS_NATS = 512.0
-"""Larger than differences between logits are, by a wide margin."""
+"""Much larger than any difference between two logits."""
 _FIRST_TOKEN_COUNT = 4
-"""Tokens among which a first threshold is found, if no window shows a likely one."""
+"""Number of tokens with which a first threshold is found, if no likely tokens are shown."""
 
 
 def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover how far tokens are below the likeliest one.
+    """Recover the differences between the logprobs of tokens and the logprob of the most likely token.
 
-    Token i is chosen if its bias exceeds log p_top - log p_i.
-    The bias doubles from 16 on until the token is chosen; then the interval is halved until it is no wider than
-    ``max_error_nats``. Its middle is off by at most half of that, or by what answers to one question differ.
-    This gives
-    differences. Those of a whole vocabulary become logprobs, since its probabilities sum to 1; others stay
-    relative to the likeliest token, at 0. What was found before, on another scale, is forgotten. Raises
-    ``RecoverError`` if biases do not add up.
+    Token i is chosen if its bias exceeds log p_top - log p_i. The bias is doubled, from 16 on, until the
+    token is chosen. Then the interval is halved until its width is at most ``bisection_error_nats``, and its
+    middle is the difference. The differences of a whole vocabulary become logprobs, because its
+    probabilities sum to 1. Otherwise they remain relative to the most likely token, which has 0. Logprobs
+    that were known before are discarded, because they have another scale. Raises ``RecoverError`` if biases
+    are not additive.
+
+    Args:
+        task: the running recovery.
+        tokens: the token ids to recover.
     """
     max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
     top_token = _find_top_token(task)
     estimates.restart_relative_to(top_token, max_error_nats / 2)
     if not task.unbiased_window.logprobs:
-        task.notes.append("choices alone do not show a factor on all biases, or a temperature")
+        task.notes.append(
+            "a common factor on all biases, such as a temperature, cannot be noticed from choices alone"
+        )
     remaining = estimates.unknown_among(tokens)
     other_shown_tokens = [token for token in task.unbiased_window.ranked_tokens if token != top_token]
     first_tokens = other_shown_tokens[:1] or remaining[:_FIRST_TOKEN_COUNT]
@@ -47,7 +52,9 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
         token = min(intervals, key=lambda candidate: intervals[candidate].high)
         threshold = _ChoiceThreshold(top_token, token, intervals[token].low, intervals[token].high)
         width_nats = _measure_uncertain_width(task, threshold)
-        task.drift_monitor.measure_with(lambda number: _threshold_shift_nats(task, threshold, width_nats, number))
+        task.drift_monitor.measure_with(
+            lambda check_number: _threshold_shift_nats(task, threshold, width_nats, check_number)
+        )
         estimates.set_error(top_token, max(max_error_nats / 2, width_nats))
     intervals |= _narrow_intervals(task, [token for token in remaining if token not in first_tokens])
     for token, interval in intervals.items():
@@ -57,14 +64,16 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 
 def ranking(task: RecoveryTask, top_count: int) -> list[int]:
-    """Return the ``top_count`` likeliest tokens in order: each is chosen once those before it are pushed down."""
+    """Return the ``top_count`` most likely tokens in order. Each token is chosen once all tokens before it are
+    suppressed."""
     suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias)
     max_biases = task.limits.max_biases_per_call
     ranked_tokens = [_find_top_token(task)]
     while len(ranked_tokens) < top_count:
         if max_biases is not None and len(ranked_tokens) > max_biases:
             raise RecoverError(
-                f"the endpoint takes {max_biases:,} biases a call, too few to find the {top_count:,} likeliest "
+                f"the endpoint accepts {max_biases:,} biases per call, too few to find the {top_count:,} most "
+                f"likely "
                 f"tokens"
             )
         (responses,) = task.send_queries([dict.fromkeys(ranked_tokens, -suppression_nats)], QueryKind.TOP_TOKEN)
@@ -72,57 +81,58 @@ def ranking(task: RecoveryTask, top_count: int) -> list[int]:
         token = max(votes, key=votes.count)
         if token is None:
             raise RecoverError(
-                f"the next token has no name of its own: ask for the {len(ranked_tokens):,} likeliest"
+                f"the endpoint cannot name the next token; request only the {len(ranked_tokens):,} most likely"
             )
         if token in ranked_tokens:
             raise RecoverError(
-                f"token {token} is chosen again with a bias of -{suppression_nats:g}: ask for the "
-                f"{len(ranked_tokens):,} likeliest"
+                f"token {token} is chosen again with a bias of -{suppression_nats:g}; request only the "
+                f"{len(ranked_tokens):,} most likely"
             )
         ranked_tokens.append(token)
     return ranked_tokens
 
 
 def calls_per_token(width_nats: float, max_error_nats: float) -> int:
-    """Return the calls for a token: halvings of an interval of ``width_nats`` nats to ``max_error_nats``, and
-    one to find it.
+    """Return the number of calls for one token: one to find the interval, and one for each halving.
+
+    Args:
+        width_nats: width of the first interval, nats.
+        max_error_nats: width at which halving stops, nats.
     """
     return max(0, ceil(log2(width_nats / max_error_nats))) + 1
 
 
 _EQUAL_NATS = 1e-3
-"""Logprobs that differ by less are the same: float32 and decimals round them."""
+"""Logprobs that differ by less count as equal, because float32 and decimals round them."""
 
 
 def _find_top_token(task: RecoveryTask) -> int:
-    """Return the token that is chosen without a bias, each time."""
+    """Return the token that is chosen without a bias. Raises ``RecoverError`` if the endpoint draws its tokens."""
     unbiased_window = task.unbiased_window
     token, second_token = unbiased_window.first_two_tokens
     if unbiased_window.logprobs and task.session.endpoint.has_top_token_query:
         ((first, second),) = task.session.send_queries([{}], calls_per_query=2, kind=QueryKind.TOP_TOKEN)
         token, second_token = first.token, second.token
     if token is None:
-        raise RecoverError(
-            "the endpoint does not say which token it chose, so that bisection has nothing to go by"
-        )
+        raise RecoverError("the endpoint does not show which token it chose, so bisection does not work")
     is_drawn = token != second_token
-    if unbiased_window.logprobs:  # a token that was drawn twice may seem to be chosen
+    if unbiased_window.logprobs:  # one token may have been drawn twice by chance
         highest = max(unbiased_window.logprobs.values()) - 2 * unbiased_window.spread_nats - _EQUAL_NATS
         is_drawn |= unbiased_window.logprobs.get(token, -inf) < highest
     if is_drawn:
-        raise RecoverError(
-            "the endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
-        )
+        raise RecoverError("the endpoint draws its tokens; bisection needs the most likely token (temperature 0)")
     return token
 
 
 @dataclass
 class _BiasInterval:
-    """A bias with which a token is not chosen, and one with which it is, by most votes.
+    """The interval of biases in which a token becomes the chosen one.
 
-    ``min_bias_with_vote``: the smallest bias with a vote for the token. ``max_bias_without_vote``: the largest
-    with one against
-    it.
+    Attributes:
+        low: the largest tried bias at which most responses chose another token, nats.
+        high: the smallest tried bias at which most responses chose the token, nats; inf: not found yet.
+        min_bias_with_vote: the smallest bias at which any response chose the token, nats.
+        max_bias_without_vote: the largest bias at which any response chose another token, nats.
     """
 
     low: float = 0.0
@@ -131,7 +141,13 @@ class _BiasInterval:
     max_bias_without_vote: float = -inf
 
     def add_votes(self, token: int, bias: float, responses: Sequence[EndpointResponse]) -> None:
-        """Take the votes on one bias."""
+        """Narrow the interval by the responses to one bias.
+
+        Args:
+            token: the token with the bias.
+            bias: the bias, nats.
+            responses: the responses to this bias.
+        """
         votes = sum(response.token == token for response in responses)
         if 2 * votes > len(responses):
             self.high = bias
@@ -143,14 +159,16 @@ class _BiasInterval:
             self.max_bias_without_vote = max(self.max_bias_without_vote, bias)
 
     def error(self, middle: float) -> float:
-        """Return how far from the middle the votes allow the threshold to be, nats."""
+        """Return the largest distance, in nats, between ``middle`` and a threshold that the responses
+        allow."""
         return max(
             max(self.high, self.max_bias_without_vote) - middle, middle - min(self.low, self.min_bias_with_vote)
         )
 
 
 def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return an interval no wider than ``max_error_nats`` for each token that a bias can make the chosen one."""
+    """Return an interval of at most ``bisection_error_nats`` for each token that a bias can make the chosen
+    one."""
     intervals = _find_intervals(task, tokens)
     max_error_nats = task.settings.bisection_error_nats
     max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=0.0)
@@ -167,7 +185,7 @@ def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _B
 
 
 def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return for each token that can be chosen a bias with which it is, and one with which it is not."""
+    """Return an interval for each token that a bias can make the chosen one."""
     max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
     intervals = {token: _BiasInterval() for token in tokens}
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
@@ -184,7 +202,13 @@ def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bia
 def _query_choices(
     task: RecoveryTask, intervals: Mapping[int, _BiasInterval], biases: Mapping[int, float]
 ) -> None:
-    """Ask for each token whether its bias makes it the chosen one."""
+    """Query whether each token is chosen with its bias, and narrow the intervals.
+
+    Args:
+        task: the running recovery.
+        intervals: the interval of each token.
+        biases: token id -> bias to try, nats.
+    """
     queries = ({token: bias} for token, bias in biases.items())
     for (token, bias), responses in zip(
         biases.items(), task.send_queries(queries, QueryKind.TOP_TOKEN), strict=True
@@ -193,21 +217,26 @@ def _query_choices(
 
 
 _VOTE_PAIRS = 4
-"""Pairs of questions that must all be answered as expected: chance does so with 1 in 256."""
+"""Number of pairs of queries whose responses must all be as expected. Chance achieves this once in 256 times."""
 _MAX_UNCERTAIN_WIDTH_NATS = 0.5
-"""An endpoint whose choices differ over a wider range draws its tokens."""
+"""An endpoint whose choices vary over a wider range draws its tokens."""
 _MAX_SUM_ERROR_NATS = 0.25
-"""How far biases may miss a sum; endpoints that round to integers miss it by more."""
+"""Allowed error of a sum of biases. Endpoints that round biases to integers exceed it."""
 _COMMON_BIAS_NATS = 2.3719
-"""A bias on both tokens: not a multiple of a step that an endpoint may round to."""
+"""A bias on both tokens. It is not a multiple of a step to which an endpoint may round."""
 _MIN_COMMON_BIAS_NATS = 0.1
-"""A smaller bias on both tokens would not show whether biases add up."""
+"""A smaller bias on both tokens would not show whether biases are additive."""
 
 
 @dataclass(frozen=True)
 class _ChoiceThreshold:
-    """With a bias above ``high`` a ``token`` is chosen, with one below ``low`` the likeliest one,
-    ``top_token``.
+    """The bias at which another token becomes the chosen one.
+
+    Attributes:
+        top_token: the token that is chosen with a bias below ``low``.
+        token: the token that is chosen with a bias above ``high``.
+        low: lower end of the threshold, nats.
+        high: upper end of the threshold, nats.
     """
 
     top_token: int
@@ -224,16 +253,17 @@ class _ChoiceThreshold:
         drift_check: int = 0,
         vote_pairs: int = _VOTE_PAIRS,
     ) -> bool:
-        """True if biases farther from the threshold than ``distance_nats`` give the expected choices.
+        """Return whether biases that are far enough from the threshold give the expected choices.
 
-        No question is asked twice, since an endpoint may draw the same token each time for the same question.
+        No query is repeated, because an endpoint may draw the same token each time for the same query.
 
         Args:
-            task: the recovery.
-            distance_nats: nats from the threshold.
-            common_bias_nats: added to both tokens.
-            drift_check: number of the drift check that asks.
-            vote_pairs: pairs of questions, from ``distance_nats`` to twice as far.
+            task: the running recovery.
+            distance_nats: minimum distance from the threshold, nats.
+            common_bias_nats: bias that is added to both tokens, nats.
+            drift_check: number of the drift check that sends the queries, counted from 1; 0 outside of
+                drift checks.
+            vote_pairs: number of pairs of queries, at ``distance_nats`` to twice that distance.
         """
         limit = task.limits.max_bias
         common = {self.top_token: common_bias_nats} if common_bias_nats else {}
@@ -248,12 +278,12 @@ class _ChoiceThreshold:
 
 
 def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
-    """Return how far from its threshold a token is chosen only at times, nats; 0: nowhere.
+    """Return the distance from the threshold up to which choices vary, nats; 0 if they do not vary.
 
-    A few questions are asked farther and farther away, until all answers agree. They must also agree with the same
-    bias on both tokens: biases that are rounded or reshaped are refused, and so is a threshold that the shown
-    logprobs contradict. A factor common to all biases, a temperature, shows in no choice, but it shows in
-    logprobs. Raises ``RecoverError``.
+    The distance of the queries is doubled until all choices are as expected. They must also be as expected
+    with the same bias on both tokens, which is not so for biases that are rounded or reshaped. A threshold
+    that the shown logprobs contradict is rejected. A common factor on all biases (a temperature) cannot be
+    noticed in choices, but in logprobs. Raises ``RecoverError``.
     """
     distance_nats = max_error_nats = task.settings.bisection_error_nats
     token, high = threshold.token, threshold.high
@@ -261,8 +291,8 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
         distance_nats *= 2
         if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
             raise RecoverError(
-                f"whether token {token} is chosen with a bias of {high:.4g} differs from call to call: the "
-                f"endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
+                f"the choice of token {token} with a bias of {high:.4g} varies from call to call: the endpoint "
+                f"draws its tokens; bisection needs the most likely token (temperature 0)"
             )
     _compare_with_shown_logprobs(task, threshold, distance_nats)
     max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
@@ -273,13 +303,15 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
         distance_nats *= 2
         if distance_nats > max_distance_nats:
             raise RecoverError(
-                f"biases do not add up: token {token} is chosen from a bias of {high:.4g} on, but not from "
-                f"{common:g} more where the likeliest has {common:g}: the endpoint rounds or reshapes them, or "
-                f"draws its tokens, and bisection would be wrong"
+                f"biases are not additive: token {token} is chosen with a bias of {high:.4g}, but not with "
+                f"{common:g} "
+                f"more if the most likely token has {common:g}; the endpoint rounds or reshapes biases, or "
+                f"draws its "
+                f"tokens, so bisection would be wrong"
             )
     if distance_nats == max_error_nats:
         return 0.0
-    task.notes.append(f"choices differ from call to call within {distance_nats:.1e} nats of a threshold")
+    task.notes.append(f"choices vary from call to call within {distance_nats:.1e} nats of a threshold")
     return distance_nats
 
 
@@ -295,22 +327,22 @@ def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold
         > max(task.unbiased_window.agreement_tolerance_nats, 2 * task.profile.relative_error) + distance_nats
     ):
         raise RecoverError(
-            f"token {threshold.token} is chosen from a bias of {threshold.high:.4g} on, but its logprob lacks "
-            f"{gap_nats:.4g} to the likeliest: biases do not act as asked, and bisection would measure "
-            f"something else"
+            f"token {threshold.token} is chosen with a bias of {threshold.high:.4g}, but its logprob is "
+            f"{gap_nats:.4g} below the most likely one: biases are not added exactly, so bisection would be wrong"
         )
 
 
 def _threshold_shift_nats(
     task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
 ) -> float:
-    """Return how far a threshold has moved since it was found, nats; 0 if not beyond its width.
+    """Return the distance by which a threshold has moved since it was found, nats; 0 if it is still within its
+    width.
 
     Args:
-        task: the recovery.
-        threshold: as it was found.
-        width_nats: how far from it a token was chosen only at times, nats.
-        drift_check: number of the drift check that asks.
+        task: the running recovery.
+        threshold: the threshold that was found.
+        width_nats: distance from the threshold up to which choices vary, nats.
+        drift_check: number of the drift check that sends the queries, counted from 1.
     """
     start = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
     while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not threshold.gives_expected_choices(

@@ -1,4 +1,5 @@
-"""The whole row from about d logprobs, if a basis of the model's logits is known."""
+"""Recovers a complete row from the logprobs of about d tokens, with a basis of the model's logits that has d
+dimensions."""
 
 from __future__ import annotations
 
@@ -11,29 +12,38 @@ from ..errors import RecoverError
 from ..task import PointwiseMethod, RecoveryTask
 
 _HELD_OUT_TOKENS = 60
-"""Tokens that test the solution: their largest error is exceeded by 1 token in 60 of the rest."""
+"""Number of tokens that test the solution. Of the remaining tokens, about 1 in 60 has an error above the tested
+maximum."""
 _SPARE_FRACTION, _MIN_SPARE_TOKENS = 0.25, 20
-"""More logprobs than dimensions are asked for, so that errors average out."""
+"""More logprobs than dimensions are queried, so that errors average out."""
 
 
 def count_queried(basis: Basis) -> int:
-    """Return how many logprobs are asked for: a quarter more than there are dimensions, and those held out."""
+    """Return the number of queried tokens: a quarter more than the basis has dimensions, and the held-out
+    tokens."""
     return basis.rank + max(_MIN_SPARE_TOKENS, int(_SPARE_FRACTION * basis.rank)) + _HELD_OUT_TOKENS
 
 
 def check_basis(basis: Basis, vocab_size: int) -> None:
-    """Raise ``RecoverError`` for a basis of another number of tokens."""
+    """Raise ``RecoverError`` for a basis with another number of tokens."""
     if basis.vocab_size != vocab_size:
         raise RecoverError(
-            f"the basis has {basis.vocab_size:,} tokens and the endpoint {vocab_size:,}: it is of another model"
+            f"the basis has {basis.vocab_size:,} tokens, but the endpoint has {vocab_size:,}; use a basis of "
+            f"the same model"
         )
 
 
 def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> None:
-    """Recover the whole row: some logprobs by another method, the rest by least squares.
+    """Recover a complete row: some tokens by another method, the others by least squares.
 
-    The error is the largest one on random tokens that are held out of the solution; afterwards they join it. Where
-    it exceeds ``tolerance``, the basis is not that of this model: only what was asked for is kept.
+    The error is the largest error on random tokens that are held out of the solution. A final solution
+    includes them. If the error exceeds ``max_held_out_error_nats``, the basis belongs to another model, and
+    only the queried tokens are kept.
+
+    Args:
+        task: the running recovery.
+        basis: the basis of the model's logits.
+        pointwise: the method that recovers the queried tokens.
     """
     estimates = task.estimates
     held_out = _query_tokens(task, basis, pointwise)
@@ -42,19 +52,20 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
     fitted = np.setdiff1d(recovered, tested)
     if len(fitted) < basis.rank or not len(tested):
         task.notes.append(
-            f"{count_noun(len(recovered), 'logprob')} found, too few for a basis of {basis.rank:,} dimensions"
+            f"{count_noun(len(recovered), 'logprob')} recovered, too few for a basis of {basis.rank:,} dimensions"
         )
         return
     row = basis.solve(fitted, estimates.logprobs[fitted])
     max_error_nats = float(np.abs(row[tested] - estimates.logprobs[tested]).max())
     if max_error_nats > task.settings.max_held_out_error_nats:
         task.notes.append(
-            f"the basis does not fit: held-out tokens are off by up to {max_error_nats:.2g} nats, more than "
-            f"{task.settings.max_held_out_error_nats:g}; only what was asked for is kept"
+            f"the basis does not fit the model: the error of held-out tokens is {max_error_nats:.2g} nats, more "
+            f"than "
+            f"{task.settings.max_held_out_error_nats:g}; only the queried tokens are kept"
         )
         return
     task.notes.append(
-        f"{count_noun(len(recovered), 'logprob')} asked for; {len(tested)} held out, off by up to "
+        f"{count_noun(len(recovered), 'logprob')} queried; the largest error of {len(tested)} held-out tokens is "
         f"{max_error_nats:.1e} nats"
     )
     estimates.fill_unknown(basis.solve(recovered, estimates.logprobs[recovered]), max_error_nats)
@@ -62,7 +73,13 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
 
 
 def _query_tokens(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> NDArray[np.intp]:
-    """Ask for the tokens that determine the row, and for random ones, which are returned."""
+    """Recover the tokens that determine the row, and random held-out tokens, whose ids are returned, int (n,).
+
+    Args:
+        task: the running recovery.
+        basis: the basis of the model's logits.
+        pointwise: the method that recovers the tokens.
+    """
     size = task.session.endpoint.vocab_size
     check_basis(basis, size)
     held_out = np.random.default_rng(1).choice(size, min(_HELD_OUT_TOKENS, size), replace=False)

@@ -1,4 +1,4 @@
-"""One token a call, where biases choose the token and do not change the logprobs."""
+"""Recovers one token per call, if biases choose the token without changing the logprobs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from ..task import RecoveryTask
 
 _FIRST_BIAS_NATS = 100.0
-"""Chooses nearly any token, and is OpenAI's largest bias."""
+"""Chooses nearly any token. It is OpenAI's largest bias."""
 _MAX_BIAS_NATS = 1000.0
-"""Larger than differences between logits are, by a wide margin."""
+"""Much larger than any difference between two logits."""
 
 
 def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover tokens one a call: a large bias makes the endpoint choose the token, and it gives its logprob.
+    """Recover one token per call: a large bias makes the endpoint choose the token, and the endpoint reports
+    its logprob.
 
-    A token that is not chosen gets a larger bias; one that is not chosen with the largest stays NaN.
+    A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays
+    NaN.
     """
     max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)

@@ -1,4 +1,5 @@
-"""k tokens a call: as many as the window shows beside one token of known logprob, the anchor."""
+"""Recovers several tokens per call: as many as the endpoint shows in addition to an anchor, a token of known
+logprob."""
 
 from __future__ import annotations
 
@@ -14,27 +15,32 @@ from ..task import RecoveryTask
 from .single import single_each
 
 _FIRST_BIAS_NATS = 40.0
-"""More than almost any two logits differ by."""
+"""More than nearly any difference between two logits."""
 _MAX_ROUNDS = 30
-"""Biases that grow by half each time reach any limit before."""
+"""More rounds than needed: a bias that grows by half in each round reaches any limit earlier."""
 _MIN_REDUCTION_NATS = 0.25
-"""By how much a bias is reduced at least to see that it acts: well above the 0.02 nats of an API's decimals."""
+"""Smallest reduction of a bias that shows its effect, well above the 0.02 nats that decimals of an API hide."""
 _SUPPRESSED_GROWTH = 4
-"""Each time so many times more tokens are pushed down."""
+"""The number of suppressed tokens is multiplied by this factor each time."""
 
 
 def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover tokens, window - 1 a call, by `logprob_from_anchor`; the anchor is the likeliest token.
+    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`. The anchor is the most
+    likely token.
 
-    Tokens and anchor get the same bias, which lifts them above all others. A token that is not shown was too
-    unlikely: it gets a larger bias and is asked for again, together with others like it. If the anchor is not
-    shown, the tokens were too likely beside it: they get a smaller bias.
+    Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown
+    was too unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is
+    not shown, the tokens were too likely: they get a smaller bias.
 
-    Where biases cannot grow, the anchor's is taken away, and then the likeliest known tokens are pushed down, so
-    that others come into the window. That may also be tokens whose own bias is ignored, so each is asked for again
-    with another bias, which must give the same. A token that was seen, but never beside the anchor, or in an
-    answer that cannot be true, is left to `single`. What cannot be brought into the window, or is contradicted,
-    stays NaN.
+    If biases cannot grow, the bias of the anchor is removed. If this is not enough, the most likely known
+    tokens are suppressed, so that other tokens are shown. These may include tokens whose bias the endpoint
+    ignores, so each token is queried again with another bias, and must have the same logprob. Two kinds of
+    tokens are left to `single`: those that were shown, but never together with the anchor, and those of an
+    implausible response. A token that is never shown, or contradicted, stays NaN.
+
+    Args:
+        task: the running recovery.
+        tokens: the token ids to recover.
     """
     first_bias = task.bias_range.round_toward_zero(min(_FIRST_BIAS_NATS, task.bias_range.max_bias_nats))
     rounds = _ParallelRounds(task, first_bias, anchor_bias=first_bias)
@@ -53,8 +59,13 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 @dataclass
 class _AnchoredBiasSearch:
-    """The search for a token's bias: not shown at ``hidden_at_bias``, shown without the anchor at
-    ``anchor_hidden_at_bias``.
+    """The search for a bias with which both a token and the anchor are shown.
+
+    Attributes:
+        bias: the bias to try next, nats.
+        hidden_at_bias: the largest bias at which the token was not shown, nats; -inf: it was always shown.
+        anchor_hidden_at_bias: the smallest bias at which the anchor was not shown, nats; inf: it was always
+            shown.
     """
 
     bias: float
@@ -62,7 +73,7 @@ class _AnchoredBiasSearch:
     anchor_hidden_at_bias: float = inf
 
     def raise_bias(self, max_bias_nats: float) -> None:
-        """The token was not shown."""
+        """Try a larger bias, because the token was not shown."""
         self.hidden_at_bias = self.bias
         larger = (
             max(1.5 * self.bias, self.bias + 1)
@@ -72,7 +83,7 @@ class _AnchoredBiasSearch:
         self.bias = min(larger, max_bias_nats)
 
     def lower_bias(self) -> None:
-        """The token was shown, and the anchor was not."""
+        """Try a smaller bias, because the token was shown without the anchor."""
         self.anchor_hidden_at_bias = self.bias
         self.bias = (
             self.bias / 2
@@ -83,16 +94,16 @@ class _AnchoredBiasSearch:
 
 @dataclass
 class _ParallelRounds:
-    """Rounds of questions, each for all tokens that are still unknown.
+    """Rounds of queries. Each round queries all tokens that are still unknown.
 
     Args:
-        task: the recovery.
-        first_bias: each token's first bias.
-        anchor_bias: the anchor's bias.
-        searches: the search for each token's bias.
-        suppressing_biases: negative biases of known likely tokens.
+        task: the running recovery.
+        first_bias: first bias of each token, nats.
+        anchor_bias: bias of the anchor, nats.
+        searches: the search for the bias of each token.
+        suppressing_biases: negative biases of known likely tokens, nats.
         shown_without_anchor: tokens that were shown without the anchor.
-        implausible: tokens of answers that cannot be true.
+        implausible: tokens of responses that cannot be true.
     """
 
     task: RecoveryTask
@@ -104,7 +115,7 @@ class _ParallelRounds:
     implausible: set[int] = field(default_factory=set)
 
     def send_round(self, tokens: Sequence[int]) -> list[int]:
-        """Ask for each token once; return those that are still unknown."""
+        """Query each token once; return the tokens that are still unknown."""
         estimates, size = self.task.estimates, self._batch_size
         ordered = sorted(tokens, key=lambda token: (self._search(token).bias, token))
         batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
@@ -117,7 +128,13 @@ class _ParallelRounds:
         return [token for token in estimates.unknown_among(tokens) if token not in self.implausible]
 
     def raise_or_suppress_biases(self, unresolved_tokens: Sequence[int], has_progress: bool) -> bool:
-        """Prepare larger biases or a further push. Returns False if neither can help."""
+        """Prepare the next round, with larger biases or with more suppressed tokens. Return False if
+        neither can help.
+
+        Args:
+            unresolved_tokens: the tokens that are still unknown.
+            has_progress: whether the last round recovered a token.
+        """
         if any(
             self._search(token).hidden_at_bias < self.task.bias_range.max_bias_nats for token in unresolved_tokens
         ):
@@ -130,7 +147,8 @@ class _ParallelRounds:
 
     @property
     def _batch_size(self) -> int:
-        """The number of tokens that fit into the window, and into the biases of a call, beside the anchor."""
+        """The number of tokens per call, limited by the shown logprobs and by the allowed biases; the
+        anchor takes one of each."""
         shown_logprob_count, max_biases_per_call = (
             self.task.profile.shown_logprob_count,
             self.task.limits.max_biases_per_call,
@@ -152,15 +170,15 @@ class _ParallelRounds:
         )
 
     def _read_batch(self, batch: Sequence[int], responses: Sequence[EndpointResponse]) -> None:
-        """Take the logprobs of a batch, or another bias for each token that has none."""
+        """Add the logprobs of a batch to the estimates, or prepare another bias for each token without one."""
         task, anchor = self.task, self.task.anchor
         error = 2 * task.profile.relative_error + float(task.estimates.errors[anchor])
         values = self._values(batch, responses)
         if any(
-            token_logprob and task.estimates.exceeds_max_hidden_logprob(float(np.mean(token_logprob)))
-            for token_logprob in values.values()
+            logprobs and task.estimates.exceeds_max_hidden_logprob(float(np.mean(logprobs)))
+            for logprobs in values.values()
         ):
-            # Likelier than a token behind the base window can be: not all biases of this call were added.
+            # More likely than any hidden token can be, so not all biases of this call were added.
             self.implausible.update(batch)
             return
         for token in batch:
@@ -179,7 +197,14 @@ class _ParallelRounds:
     def _values(
         self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction: float = 0.0
     ) -> dict[int, list[float]]:
-        """Return each token's logprob by each answer; none if one of them does not show it beside the anchor."""
+        """Return the logprob of each token according to each response; an empty list if a response lacks
+        the token or the anchor.
+
+        Args:
+            batch: the tokens of the call.
+            responses: the responses to the call.
+            reduction: reduction of the biases in this call, nats.
+        """
         anchor = self.task.anchor
         anchor_logprob = float(self.task.estimates.logprobs[anchor])
         values: dict[int, list[float]] = {}
@@ -203,7 +228,8 @@ class _ParallelRounds:
         return values
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
-        """Ask again with smaller biases: a token that was shown without its bias now gives another logprob."""
+        """Query again with smaller biases, and reject tokens whose logprob changes: they were shown without
+        their bias."""
         task, bias_step_nats, tolerance_nats = (
             self.task,
             self.task.profile.bias_step_nats,
@@ -216,13 +242,14 @@ class _ParallelRounds:
             known_batches, task.send_queries(self._queries(known_batches, reduction)), strict=True
         ):
             for token, values in self._values(batch, responses, reduction).items():
-                if not values:  # asked for again, with others pushed out of its way
+                if not values:  # queried again in the next round, with more tokens suppressed
                     task.estimates.forget(token)
                 elif abs(float(np.mean(values)) - task.estimates.logprobs[token]) > tolerance_nats:
                     task.estimates.mark_contradicted(token)
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:
-        """Push more of the likeliest known tokens down, all but the anchor. Returns False if that cannot help."""
+        """Suppress more of the most likely known tokens, except the anchor. Return False if that cannot
+        help."""
         task, shown_logprob_count = self.task, self.task.profile.shown_logprob_count
         max_biases_per_call = task.limits.max_biases_per_call
         max_suppressed_count = (

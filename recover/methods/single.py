@@ -1,4 +1,4 @@
-"""One token a call, from its own logprob alone: works also where the window shows only one."""
+"""Recovers one token per call, from the token's own logprob. This works even if only one logprob is shown."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from ..numerics import log1mexp, log_odds, logprob_from_single_bias, single_bias
 from ..task import RecoveryTask
 
 _MAX_ERROR_GROWTH = 20.0
-"""The error may grow by this factor in 1 - p'; beyond it the bias was too large."""
+"""Largest accepted growth of the error. If 1 - p' is smaller, the bias was too large."""
 _FIRST_CHUNK_TOKENS, _CHUNK_TOKENS = 32, 1024
-"""Tokens that are asked for before the first bias is adapted to them, and before each further time."""
+"""Tokens per chunk. The starting bias is adapted after each chunk. The first chunk is small, because nothing has
+been measured yet."""
 _MAX_ROUNDS = 60
-"""A search that halves an interval of biases ends long before."""
+"""More rounds than needed: a search that halves an interval of biases ends earlier."""
 _BIAS_STEP_NATS = 10.0
-"""By how much a bias grows until the token is shown."""
+"""Step by which a bias grows until the token is shown."""
 _INITIAL_LIFT_NATS = 8.0
-"""By how much the first bias lifts a token above the window's last one."""
+"""The first bias lifts a token this far above the least likely shown token."""
 _MIN_LOGPROB_SIZE_NATS = 1e-300
-"""Keeps a logprob below 0, where its odds are finite; near the smallest normal float64."""
+"""Keeps a logprob below 0, so that its odds are finite; near the smallest normal float64."""
 
 
 @dataclass
 class _EvenOddsSearch:
     """The search for a bias that brings a token near even odds.
 
-    The token was not shown at ``hidden_at_bias``, and was too close to p' = 1 at ``too_likely_at_bias``.
+    Attributes:
+        token: the token id.
+        bias: the bias to try next, nats.
+        hidden_at_bias: the largest bias at which the token was not shown, nats; -inf: it was always shown.
+        too_likely_at_bias: the smallest bias at which p' was too close to 1, nats; inf: it never was.
     """
 
     token: int
@@ -39,7 +44,7 @@ class _EvenOddsSearch:
     too_likely_at_bias: float = inf
 
     def raise_bias(self, max_bias_nats: float) -> None:
-        """The token was not shown."""
+        """Try a larger bias, because the token was not shown."""
         self.hidden_at_bias = self.bias
         self.bias = min(
             max_bias_nats,
@@ -49,7 +54,7 @@ class _EvenOddsSearch:
         )
 
     def lower_bias(self, bias: float) -> None:
-        """The token left too little for the others: try ``bias`` if nothing speaks against it."""
+        """Try a smaller bias, because the token was too likely: ``bias``, if it is within the interval."""
         self.too_likely_at_bias = self.bias
         is_between = self.hidden_at_bias < bias < self.too_likely_at_bias
         self.bias = (
@@ -59,22 +64,22 @@ class _EvenOddsSearch:
         )
 
     def restart(self, bias: float) -> None:
-        """The endpoint cut the bias: search again below it."""
+        """Search again from a smaller bias, because the endpoint limited the last one."""
         self.hidden_at_bias, self.bias = -inf, bias
 
 
 def single(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover tokens one a call, by `logprob_from_single_bias`.
+    """Recover one token per call, by `logprob_from_single_bias`.
 
-    The bias should bring a token near even odds. It starts at the median of what was found so far. A token that is
-    not shown gets a larger bias, a token near p' = 1 the one that its answer suggests, and both are asked for
-    again.
+    The bias should bring a token near even odds. It starts at the median of the logprobs found so far. A
+    token that is not shown is queried again with a larger bias. A token near p' = 1 is queried again with
+    the bias that its response suggests.
     """
     single_each(task, task.estimates.unknown_among(tokens))
 
 
 def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover tokens as `single`, also known ones, whose values are replaced."""
+    """Recover tokens like `single`, including tokens whose logprob is known, which is replaced."""
     finished_tokens: list[int] = []
     start = 0
     while start < len(tokens):
@@ -92,16 +97,14 @@ def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 def _first_bias(task: RecoveryTask, finished_tokens: Sequence[int]) -> float:
     """Return a bias that should bring the next tokens near even odds."""
-    recovered = [
-        token for token in finished_tokens if task.estimates.is_known(token)
-    ]  # the others are contradicted
+    recovered = [token for token in finished_tokens if task.estimates.is_known(token)]  # not the contradicted ones
     if not recovered:
         return _INITIAL_LIFT_NATS - min(task.unbiased_window.logprobs.values())
     return float(-np.median(task.estimates.logprobs[recovered]))
 
 
 def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list[_EvenOddsSearch]:
-    """Ask for each token once; return the searches that go on."""
+    """Query each token once; return the searches that are not finished."""
     for search in searches:
         search.bias = task.bias_range.round_toward_zero(search.bias)
     queries = [{search.token: search.bias} for search in searches]
@@ -112,12 +115,12 @@ def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list
             search.bias <= task.bias_range.max_confirmed_bias_nats or _confirm_bias(task, search, values)
         ):
             true_logprob = float(np.mean(values))
-            biased_logprobs = min(response.logprobs[search.token] for response in responses)
+            min_biased_logprob = min(response.logprobs[search.token] for response in responses)
             error = hypot(task.profile.relative_error, task.unbiased_window.noise_nats / len(values) ** 0.5)
             task.estimates.add(
                 search.token,
                 values,
-                single_bias_error(biased_logprobs, min(true_logprob, -_MIN_LOGPROB_SIZE_NATS), error),
+                single_bias_error(min_biased_logprob, min(true_logprob, -_MIN_LOGPROB_SIZE_NATS), error),
             )
         else:
             unfinished.append(search)
@@ -127,11 +130,11 @@ def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list
 def _read_logprobs(
     task: RecoveryTask, search: _EvenOddsSearch, responses: Sequence[EndpointResponse]
 ) -> list[float]:
-    """Return the logprob by each answer; if they do not give it, return nothing and choose another bias."""
+    """Return the logprob according to each response. If a response does not show it, return an empty list and
+    choose another bias."""
     if any(not response.logprobs and response.token == search.token for response in responses):
-        search.lower_bias(
-            search.bias - _BIAS_STEP_NATS
-        )  # some servers hide the window behind a token such as this
+        # Some servers show no logprobs if they choose such a token, so it must not be chosen.
+        search.lower_bias(search.bias - _BIAS_STEP_NATS)
         return []
     if not all(search.token in response.logprobs for response in responses):
         search.raise_bias(task.bias_range.max_bias_nats)
@@ -150,9 +153,9 @@ def _read_logprobs(
 
 
 def _confirm_bias(task: RecoveryTask, search: _EvenOddsSearch, values: Sequence[float]) -> bool:
-    """True if a bias larger than any before was added in full: another one must give the same logprob.
+    """Return whether the largest bias so far was added exactly: another bias must give the same logprob.
 
-    If not, the endpoint cuts biases this large, and smaller ones are tried.
+    If it was not, the endpoint limits biases of this size, and smaller ones are tried.
     """
     relative_error = task.profile.relative_error
     for bias in (search.bias - 1, search.bias + 1):

@@ -1,4 +1,4 @@
-"""The n likeliest tokens: known ones are pushed down, so that the next ones come into the window."""
+"""Recovers the most likely tokens: known tokens are suppressed, so that the endpoint shows the next ones."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from ..task import RecoveryTask
 from .single import single_each
 
 _MAX_SUPPRESSING_BIAS_NATS = 100.0
-"""Pushes any token below all others, and is OpenAI's largest bias."""
+"""Suppresses any token below all others. It is OpenAI's largest bias."""
 _ANCHOR_LIFT_NATS = 8.0
-"""Lifts the anchor to where it is drawn nearly always: e^8 is 3000."""
+"""Makes the anchor the chosen token nearly always: e^8 is 3000."""
 _SPARE_NATS = 10.0
-"""How far above the lowest shown logprob the next tokens must stay beside the anchor."""
+"""Next to the anchor, the next tokens must stay this far above the lowest reliable logprob."""
 _MAX_ERROR_GROWTH = 1e3
-"""Where `logprob_from_penalty` makes the error larger than so many times the precision, `single` is used."""
+"""`single` replaces `logprob_from_penalty` where the latter multiplies the relative error by more than this."""
 _AGREEMENT_NATS = 1e-4
-"""Values by `logprob_from_penalty` and by `single` agree if they differ by less."""
+"""Values of `logprob_from_penalty` and of `single` agree if they differ by less."""
 
 
 def top_n(task: RecoveryTask, top_count: int) -> None:
-    """Recover the ``top_count`` likeliest tokens, window - 1 a call.
+    """Recover the ``top_count`` most likely tokens, one token less per call than logprobs are shown.
 
-    All known tokens but an anchor are pushed down as far as the endpoint allows. The anchor stands in the window
-    with the new ones (`logprob_from_anchor`), so that the size of the push does not matter; it is lifted to
-    where it is
-    drawn. It is the likeliest token, as long as the next ones are shown beside it; else the least likely known
-    one.
+    All known tokens except an anchor are suppressed as far as the endpoint allows. The response shows the
+    anchor together with the new tokens (`logprob_from_anchor`), so that the size of the suppression does not
+    matter. The anchor is lifted until it is chosen. It is the most likely token if the next tokens can be
+    shown together with it; otherwise, it is the least likely known token.
 
-    A window of one has no room for an anchor: then `logprob_from_penalty` is used. It is compared with `single`
-    at the
-    first token, and again whenever the remaining probability has halved; `single` replaces it where it loses its
-    digits. Raises ``RecoverError`` if no new token appears.
+    If only one logprob is shown, an anchor cannot be used, and `logprob_from_penalty` is used instead. It is
+    compared with `single` at the first token, and again whenever the remaining probability has halved.
+    `single` replaces it where its digits cancel. Raises ``RecoverError`` if no new token appears.
+
+    Args:
+        task: the running recovery.
+        top_count: number of most likely tokens.
     """
     next_tokens = _NextTokens(task)
     estimates = task.estimates
@@ -47,28 +49,35 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
         next_tokens.query_next(known_tokens, missing_count)
         if estimates.contradicted_ids:
             raise RecoverError(
-                f"token {min(estimates.contradicted_ids)} comes out likelier than the {len(known_tokens):,} "
-                f"before it: "
-                f"the endpoint does not add all biases of a call; ask for at most the {len(known_tokens):,} "
-                f"likeliest"
+                f"token {min(estimates.contradicted_ids)} is more likely than the {len(known_tokens):,} tokens "
+                f"before "
+                f"it: the endpoint does not add all biases of a call; request at most the {len(known_tokens):,} "
+                f"most "
+                f"likely"
             )
         if len(estimates.known_by_logprob()) == len(known_tokens):
             if estimates.unmatched_logprobs:
                 task.notes.append(
-                    f"behind the {len(known_tokens):,} likeliest the window shows only tokens without a name"
+                    f"after the {len(known_tokens):,} most likely tokens, the endpoint shows only tokens that it "
+                    "cannot name"
                 )
                 return
             raise RecoverError(
-                f"the endpoint shows no new token with the {len(known_tokens):,} likeliest biased by "
-                f"-{next_tokens.suppression_nats:g}; it may cut biases: ask for at most the "
-                f"{len(known_tokens):,} likeliest, or for "
-                "all tokens"
+                f"the endpoint shows no new token if the {len(known_tokens):,} most likely have a bias of "
+                f"-{next_tokens.suppression_nats:g}; it may limit biases: request at most the "
+                f"{len(known_tokens):,} "
+                "most likely, or all tokens"
             )
 
 
 class _NextTokens:
-    """Asks for the tokens after the known ones. ``suppression_nats``: the size of the bias that pushes a token
-    down.
+    """Queries the tokens that follow the known ones in order of probability.
+
+    Args:
+        task: the running recovery.
+
+    Attributes:
+        suppression_nats: absolute value of the negative bias of suppressed tokens, nats.
     """
 
     def __init__(self, task: RecoveryTask) -> None:
@@ -80,12 +89,19 @@ class _NextTokens:
         )
         self._task = task
         self._remaining_probability_at_comparison = np.inf
-        """The remaining probability when `logprob_from_penalty` last agreed with `single`."""
+        """The remaining probability at the last comparison of `logprob_from_penalty` with `single`."""
         self._max_suppressed_fraction = np.inf
-        """The part of a probability that a push leaves at most, as that comparison shows."""
+        """Upper limit of the fraction of a probability that suppression leaves, according to the last
+        comparison.
+        """
 
     def query_next(self, known_tokens: Sequence[int], missing_count: int) -> None:
-        """Ask once, with the ``known_tokens`` tokens, likeliest first, pushed down."""
+        """Query once, with the known tokens suppressed.
+
+        Args:
+            known_tokens: the known tokens, most likely first.
+            missing_count: number of tokens that are still to be recovered.
+        """
         task = self._task
         anchor = self._anchor(known_tokens) if task.profile.shown_logprob_count > 1 else None
         bias = {token: -self.suppression_nats for token in known_tokens if token != anchor}
@@ -94,9 +110,8 @@ class _NextTokens:
         max_biases = task.limits.max_biases_per_call
         if max_biases is not None and len(bias) > max_biases:
             raise RecoverError(
-                f"the endpoint takes {max_biases:,} biases a call, too few to look below the {len(bias):,} "
-                f"likeliest "
-                f"tokens; {missing_count:,} are missing: ask for fewer, or for all tokens"
+                f"the endpoint accepts {max_biases:,} biases per call, too few to suppress the {len(bias):,} most "
+                f"likely tokens; {missing_count:,} tokens are missing: request fewer, or all tokens"
             )
         (responses,) = task.send_queries([bias])
         shown_tokens = set.intersection(*(set(response.logprobs) for response in responses))
@@ -111,12 +126,15 @@ class _NextTokens:
             for token in new_tokens:
                 self._add_by_penalty(token, bias, [response.logprobs[token] for response in responses])
         elif anchor not in shown_tokens:
-            raise RecoverError(f"token {anchor} is likelier than the next ones, and was not shown beside them")
+            raise RecoverError(
+                f"token {anchor} is more likely than the next tokens, but was not shown together with them"
+            )
         else:
             self._add_by_anchor(anchor, new_tokens, responses)
 
     def _anchor(self, known_tokens: Sequence[int]) -> int:
-        """Return the likeliest token if the next ones can be shown beside it, else the least likely known one."""
+        """Return the most likely token if the next tokens can be shown together with it, otherwise the
+        least likely known token."""
         task = self._task
         top_token = task.anchor
         gap = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])
@@ -164,8 +182,6 @@ class _NextTokens:
             if not np.isnan(difference):
                 self._remaining_probability_at_comparison = 1 - known_probability
                 self._max_suppressed_fraction = (difference + error + float(estimates.errors[token])) / odds
-            elif (
-                self._max_suppressed_fraction * odds > _AGREEMENT_NATS
-            ):  # no bias brings it to where `single` can read it
+            elif self._max_suppressed_fraction * odds > _AGREEMENT_NATS:  # `single` found no usable bias
                 return
         estimates.add(token, values, error + self._max_suppressed_fraction * odds)
