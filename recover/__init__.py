@@ -1,4 +1,4 @@
-"""Full logprobs from an API that shows only a few: endpoints, methods, checkpoints."""
+"""Recovers all logprobs from an API that shows only a few: endpoints, methods, checkpoints."""
 
 from __future__ import annotations
 

@@ -167,8 +167,7 @@ class Basis:
         if columns is None or _max_residual_nats(stacked[-held_out_count:], columns) > _MAX_RESIDUAL_NATS:
             raise RecoverError(
                 f"{source}: {len(rows):,} rows are too few to predict {held_out_count} held-out rows; give more "
-                f"rows "
-                f"than the model has dimensions"
+                "rows than the model has dimensions"
             )
         all_columns = _row_space(stacked)
         return cls._of_columns(

@@ -127,8 +127,7 @@ class QueryJournal:
             if run_header.get(name) != value:
                 raise RecoverError(
                     f"{self.path}: the checkpoint belongs to another run; {name} is "
-                    f"{_short_json(run_header.get(name))}, "
-                    f"not {_short_json(value)}",
+                    f"{_short_json(run_header.get(name))}, not {_short_json(value)}",
                     advice="delete the file, or give another checkpoint=…",
                 )
 
@@ -349,7 +348,6 @@ def reject_change(path: Path, change_nats: float | None) -> None:
     if change_nats is not None:
         raise RecoverError(
             f"{path}: responses differ by {change_nats:.1g} nats from those in the checkpoint; the endpoint may "
-            f"now "
-            f"serve another model",
+            "now serve another model",
             advice="delete the checkpoint, or give another checkpoint=…",
         )

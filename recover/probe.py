@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.text import count_noun
 from .endpoints.base import Bias, EndpointLimits, EndpointResponse
 from .numerics import log_odds
 from .session import QuerySession
@@ -133,9 +134,7 @@ def _findings(
         if unbiased_window.is_noisy
         else "responses repeat"
     )
-    logprobs = f"{unbiased_window.logprob_count} {
-        'logprob' if unbiased_window.logprob_count == 1 else 'logprobs'
-    } per call"
+    logprobs = f"{count_noun(unbiased_window.logprob_count, 'logprob')} per call"
     return (logprobs, repeatability, *_bias_findings(session, unbiased_window, bias_effect, choice_effect))
 
 

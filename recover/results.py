@@ -201,7 +201,7 @@ def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> li
     if contradicted_count:
         notes.append(
             f"missing: {count_noun(contradicted_count, 'token')}; responses contradict others, as if a bias were "
-            f"ignored"
+            "ignored"
         )
     if hidden_count:
         notes.append(

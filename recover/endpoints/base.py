@@ -1,6 +1,7 @@
-"""The base class of endpoints, which take a prompt and logit biases and show a few logprobs or only a token.
+"""The base class of endpoints. An endpoint receives a prompt and logit biases, and shows a few logprobs or only a
+token.
 
-What an endpoint returns is checked, and any of the allowed forms becomes one `EndpointResponse`.
+Each return value of an endpoint is checked and converted to an `EndpointResponse`.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ from ...common.renamed import supports_old_names
 from ..errors import RecoverError
 
 Bias = Mapping[int, float]
-"""Token id -> what is added to its logit."""
+"""Token id -> number, in nats, that is added to the token's logit."""
 
 
 ClaimCall = Callable[[], object]
-"""Called before each request of an answer but the first; raises where no further call is allowed."""
+"""Called before each request of a response except the first; raises an exception if no more calls are allowed."""
 
 
 MAX_VOCAB_SIZE = 1 << 24
-"""No vocabulary is larger: a larger number is an error of the endpoint."""
+"""No vocabulary is larger, so that a larger number is an error of the endpoint."""
 
 
 @supports_old_names
 class QueryKind(Enum):
-    """What a question asks for."""
+    """The kind of token that a query wants."""
 
     NEXT_TOKEN = auto()
-    """The next token, which may be drawn at random, and its window of logprobs."""
+    """The next token, which may be drawn at random, and the shown logprobs."""
     TOP_TOKEN = auto()
-    """The likeliest token."""
+    """The most likely token."""
 
 
 @supports_old_names
 @dataclass(frozen=True)
 class EndpointLimits:
-    """What an endpoint allows, as far as this is known before it is asked.
+    """The limits of an endpoint, as far as they are known before the first query.
 
     Args:
         window: number of logprobs that a call shows; 0: only the token.
-        max_bias: largest absolute value of a bias.
-        max_biases_per_call: largest number of biased tokens in one call; None: any.
-        relative_error: relative error of an answered probability.
-        min_reliable_logprob: smallest logprob that is shown correctly, nats; smaller ones count as not shown.
+        max_bias: largest absolute value of a bias, nats.
+        max_biases_per_call: maximum number of biased tokens in one call; None: no limit.
+        relative_error: relative error of a shown probability.
+        min_reliable_logprob: smallest logprob that is shown correctly, nats; smaller ones are ignored.
     """
 
     window: int
@@ -61,17 +62,16 @@ class EndpointLimits:
 @supports_old_names
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """One answer of an endpoint. Logprobs are in nats.
+    """One response of an endpoint. Logprobs are in nats.
 
     Args:
-        token: the next token, None if it has no id.
-        logprob: its logprob, None if the endpoint does not give it.
-        logprobs: the window, {id: logprob}.
-        token_bytes: bytes of tokens, where the endpoint names them.
-        calls: number of requests that the answer took.
-        unmatched_logprobs: logprobs of entries of the window whose text is not that of exactly one token (0
-            where the
-            endpoint shows only a token).
+        token: id of the next token; None if its text is not the text of exactly one token.
+        logprob: logprob of the next token; None if the endpoint does not show it.
+        logprobs: the shown logprobs, {id: logprob}.
+        token_bytes: token id -> bytes of the token, where the endpoint shows them.
+        calls: number of requests that the response took.
+        unmatched_logprobs: shown logprobs of texts that are not the text of exactly one token; 0 for such a
+            token without a logprob.
     """
 
     token: int | None = None
@@ -83,24 +83,27 @@ class EndpointResponse:
 
 
 RawResponse = EndpointResponse | Mapping[int, float] | int
-"""What `Endpoint.query` may return: an answer, a window {id: logprob}, or only a token id."""
+"""A value that `Endpoint.query` may return: a response, the shown logprobs {id: logprob}, or only a token id."""
 
 
 @supports_old_names
 class Endpoint(ABC):
-    """Something that says which token follows a prompt, under logit biases.
+    """A source of next tokens under logit biases, such as an API.
 
-    A subclass sets ``vocab_size``, ``limits`` and ``identity`` and defines `query`. All else has a default.
+    A subclass sets ``vocab_size``, ``limits`` and ``identity`` and defines `query`. Everything else has a
+    default.
 
     Attributes:
         vocab_size: number of tokens. It may be a property that asks a server.
-        limits: what a call may ask for.
-        identity: what distinguishes this endpoint from others, stored in checkpoints; holds no secrets.
-        has_top_token_query: True if `query_top_token` asks in another way than `query`, which then may draw its
-            token.
-        token_bytes: the bytes of every token by id (None: no text); empty if they are not known.
+        limits: the limits of a call.
+        identity: JSON values that distinguish this endpoint from others, saved in checkpoints; must contain
+            no secrets.
+        has_top_token_query: whether `query_top_token` differs from `query`, which may then draw its token.
+        token_bytes: the bytes of every token by id, None for a token without text; empty if the bytes are
+            unknown.
         unnameable_ids: ids of tokens that the endpoint has, but cannot name.
-        ids_that_need_bytes: ids of tokens that it can name only if it gives bytes that are not text.
+        ids_that_need_bytes: ids of tokens that the endpoint can name only by bytes, because these are not
+            UTF-8 text.
     """
 
     vocab_size: int
@@ -113,49 +116,51 @@ class Endpoint(ABC):
 
     @abstractmethod
     def query(self, prompt: str, logit_bias: Bias) -> RawResponse:
-        """Return the next token after a prompt, with biases added to the logits. Raises ``RecoverError``."""
+        """Return the next token after a prompt, with the biases added to the logits. Raises
+        ``RecoverError``."""
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> RawResponse:
-        """Return the likeliest next token. Override it and set ``has_top_token_query`` if `query` draws its
-        token.
-        """
+        """Return the most likely next token. Override this, and set ``has_top_token_query``, if `query`
+        draws its token."""
         return self.query(prompt, logit_bias)
 
     def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> RawResponse:
-        """Answer one question. A recovery calls only this method.
+        """Return the response to one query. A recovery calls only this method.
 
-        Override it if an answer may take several requests; then ``EndpointAnswer.calls`` is their number.
+        Override it if a response may take several requests; ``EndpointResponse.calls`` must be their
+        number.
 
         Args:
             prompt: the text before the token.
-            logit_bias: what is added to the logits.
-            kind: whether the likeliest token is asked for.
-            claim_call: to be called before each request but the first.
+            logit_bias: token id -> number that is added to the logit, nats.
+            kind: whether the next token or the most likely token is wanted.
+            claim_call: must be called before each request except the first.
         """
         if kind is QueryKind.TOP_TOKEN:
             return self.query_top_token(prompt, logit_bias)
         return self.query(prompt, logit_bias)
 
     def count_tokens(self, prompt: str) -> int | None:
-        """Return the number of tokens of a prompt; None if the endpoint cannot tell."""
+        """Return the number of tokens of a prompt; None if the endpoint does not know it."""
         return None
 
     def allow_retries(self) -> None:  # noqa: B027 - most endpoints have no retries
-        """Called when a run begins: failed requests may be tried again."""
+        """Allow retries of failed requests. Called when a run starts."""
 
     def stop_retries(self) -> None:  # noqa: B027 - most endpoints have no retries
-        """Called when a run ends early: fail at once instead of trying again."""
+        """Make failed requests raise immediately. Called when a run ends early."""
 
     def close(self) -> None:  # noqa: B027 - most endpoints hold nothing open
         """Release connections and models."""
 
 
 def claim_without_limit() -> None:
-    """Claim a call where no limit holds."""
+    """Accept a call without counting it."""
 
 
 def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointResponse:
-    """Return an endpoint's answer in one form, its window without logprobs below ``limits.lowest``.
+    """Return the response of an endpoint as an `EndpointResponse`, without logprobs below
+    ``min_reliable_logprob``.
 
     Raises ``RecoverError`` for ids outside of the vocabulary and for numbers that are not logprobs.
     """
@@ -188,16 +193,16 @@ def _checked_id(token: object, endpoint: Endpoint) -> int:
     """Return a token's id as an int. Raises ``RecoverError`` if the vocabulary does not have it."""
     size = endpoint.vocab_size
     try:
-        token_id = index(token)  # type: ignore[arg-type] # what has no index is refused
+        token_id = index(token)  # type: ignore[arg-type] # other types raise TypeError
     except TypeError:
-        raise RecoverError(f"the endpoint answers {token!r}, which is no token id") from None
+        raise RecoverError(f"the endpoint returned {token!r}, which is not a token id") from None
     if not 0 <= token_id < size:
-        raise RecoverError(f"the endpoint names token {token_id}, which is not within 0..{size - 1}")
+        raise RecoverError(f"the endpoint returned token {token_id}, which is not within 0..{size - 1}")
     return token_id
 
 
 _MAX_ROUNDED_LOGPROB_NATS = 1e-3
-"""Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
+"""Rounding in float32 and in decimals can make the logprob of a likely token slightly positive."""
 
 
 def _checked_logprob(value: float, token: int) -> float:
@@ -207,14 +212,21 @@ def _checked_logprob(value: float, token: int) -> float:
     except (TypeError, ValueError, OverflowError):
         logprob = inf
     if not logprob <= _MAX_ROUNDED_LOGPROB_NATS:
-        raise RecoverError(f"the endpoint gives token {token} the logprob {value}, which is none")
+        raise RecoverError(f"the endpoint returned {value} for token {token}, which is not a logprob")
     return min(logprob, 0.0)
 
 
 def keep_top_entries(
     logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], size: int
 ) -> ShownLogprobs:
-    """Return the ``size`` likeliest entries of both (0: all): some APIs show the drawn token beside the window."""
+    """Return the most likely entries. This removes a drawn token that an API shows in addition to the most
+    likely ones.
+
+    Args:
+        logprobs: logprobs by token id.
+        unmatched_logprobs: logprobs of texts that are not the text of exactly one token.
+        size: number of entries to keep; 0: all.
+    """
     if not size or len(logprobs) + len(unmatched_logprobs) <= size:
         return ShownLogprobs(dict(logprobs), tuple(unmatched_logprobs))
     min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-size]
@@ -226,7 +238,12 @@ def keep_top_entries(
 
 @dataclass(frozen=True)
 class ShownLogprobs:
-    """The shown logprobs in nats: those of tokens by id, and those of texts that are not exactly one token's."""
+    """The logprobs of one response, in nats.
+
+    Attributes:
+        logprobs: logprobs by token id.
+        unmatched_logprobs: logprobs of texts that are not the text of exactly one token.
+    """
 
     logprobs: dict[int, float]
     unmatched_logprobs: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Endpoints that are called over HTTP: timeouts, retries, a limit of calls per second. No message has a secret."""
+"""Endpoints over HTTP: timeouts, retries, and a limit of calls per second. No message contains a secret."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from .base import Endpoint
 
 
 class HttpEndpoint(Endpoint):
-    """An endpoint with an `ApiClient`, which has the time-outs, the retries and the redaction of keys.
+    """An endpoint with an `ApiClient`, which handles timeouts, retries and the removal of secrets from
+    messages.
 
     Args:
-        url: the API's address.
-        options: how the API is called.
-        transport: replaces httpx's own, for tests.
+        url: the address of the API.
+        options: the options of the HTTP calls.
+        transport: replaces the transport of httpx, for tests; None: the usual one.
     """
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         self._http = ApiClient(url, options, transport)
 
     def allow_retries(self) -> None:
-        """Try failed requests again."""
+        """Allow retries of failed requests."""
         self._http.allow_retries()
 
     def stop_retries(self) -> None:
-        """Fail at once from now on."""
+        """Make failed requests raise immediately from now on."""
         self._http.stop_retries()
 
     def close(self) -> None:
@@ -56,21 +57,20 @@ class HttpEndpoint(Endpoint):
 @supports_old_names
 @dataclass(frozen=True)
 class HttpOptions:
-    """How an API is called.
+    """Options of the HTTP calls to an API.
 
     Args:
-        timeout_seconds: seconds for one try, until its response is complete.
-        max_retries: further tries after status 429 or 5xx, a time-out, a broken connection or a body that is not
-            JSON.
-        first_retry_wait_seconds: seconds before the first retry; each further one waits twice as long.
-        max_retry_wait_seconds: the longest wait between tries, seconds. A response's own Retry-After has
-            precedence, up to ten
-            minutes.
-        max_calls_per_second: calls per second at most; None: no limit.
-        key_env: the environment variable that holds the key.
-        on_retry: called before the wait for each retry.
-        should_wait_for_server: try again also where no connection is made before the first answer: a server that
-            starts.
+        timeout_seconds: maximum time for one try, until its response is complete, seconds.
+        max_retries: maximum number of retries after status 429 or 5xx, a timeout, a broken connection or a
+            body that is not JSON.
+        first_retry_wait_seconds: wait before the first retry, seconds; doubled for each later one.
+        max_retry_wait_seconds: longest wait between tries, seconds. The Retry-After of a response takes
+            precedence, up to ten minutes.
+        max_calls_per_second: maximum number of calls per second; None: no limit.
+        key_env: name of the environment variable that holds the key; None: no key.
+        on_retry: called before the wait for each retry; None: not called.
+        should_wait_for_server: whether to retry if no connection is possible before the first response,
+            because the server may still be starting.
     """
 
     timeout_seconds: float = 60.0
@@ -97,10 +97,13 @@ class HttpOptions:
 @supports_old_names
 @dataclass(frozen=True)
 class Retry:
-    """A call that failed and is repeated after a wait.
+    """A failed call that is repeated after a wait.
 
-    Attributes: ``problem``: what is wrong; ``seconds``: how long is waited; ``attempt``: the number of the coming
-    try, from 2; ``max_attempts``: how many tries there are at most.
+    Attributes:
+        problem: the error of the failed call.
+        wait_seconds: wait before the next try, seconds.
+        attempt_number: number of the next try, counted from 1; 2 for the first retry.
+        max_attempts: maximum number of tries.
     """
 
     problem: str
@@ -110,21 +113,28 @@ class Retry:
 
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-"""Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
+"""Timeouts, conflicts, rate limits and server errors; 520 to 529 are used by Cloudflare and by overloaded models.
+"""
 _MAX_MESSAGE_CHARACTERS = 300
-"""The longest excerpt of an error; an API may answer with a whole page."""
+"""Maximum length of a quoted error, because an API may return a complete page."""
 _MAX_RETRY_AFTER_SECONDS = 600.0
-"""A longer pause that a server asks for is cut to this: ten minutes."""
+"""A longer wait that a server asks for is shortened to this: ten minutes."""
 _MAX_TIMEOUT_SECONDS = 1e6
-"""The system's clocks refuse much larger time-outs."""
+"""The clocks of the system do not support much longer timeouts."""
 _MAX_IDLE_CONNECTIONS = 64
-"""Idle connections that stay open. The calls in flight have no such limit."""
+"""Maximum number of idle connections that stay open. Concurrent calls have no such limit."""
 
 
 class ApiClient:
-    """A client of one API. Threads may share it. Raises ``RecoverError``, whose text never holds the key.
+    """A client of one API. Threads may share it. Raises ``RecoverError``, whose message never contains the key.
 
-    Attributes: ``shown_url``: the base URL without secrets.
+    Args:
+        url: the address of the API.
+        options: the options of the HTTP calls.
+        transport: replaces the transport of httpx, for tests; None: the usual one.
+
+    Attributes:
+        shown_url: the address without secrets.
     """
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
@@ -137,7 +147,7 @@ class ApiClient:
         self._redaction = _Redaction(self._key, parsed)
         self._client = httpx.Client(
             base_url=base,
-            params=parsed.params,  # as a part of the base URL httpx would append the path to them
+            params=parsed.params,  # in the base URL, httpx would append the path to the parameters
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS),
             transport=transport,
@@ -152,19 +162,19 @@ class ApiClient:
         return f"ApiClient({self.shown_url!r})"
 
     def get(self, path: str) -> Any:
-        """Return the JSON value that the API answers."""
+        """Return the JSON value that the API returns for a path."""
         return self._send_with_retries(_HttpRequest("GET", path.lstrip("/")))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON value that the API answers to a body."""
+        """Return the JSON value that the API returns for a path and a body."""
         return self._send_with_retries(_HttpRequest("POST", path.lstrip("/"), body))
 
     def allow_retries(self) -> None:
-        """Try failed requests again."""
+        """Allow retries of failed requests."""
         self._are_retries_stopped.clear()
 
     def stop_retries(self) -> None:
-        """Fail at once from now on, also while waiting for a retry."""
+        """Make failed requests raise immediately from now on, even during a wait for a retry."""
         self._are_retries_stopped.set()
 
     def close(self) -> None:
@@ -186,7 +196,7 @@ class ApiClient:
                     error.retry_after is not None and wait_seconds > self._options.max_retry_wait_seconds
                 )
             if attempt < self._options.max_retries and self._options.on_retry is not None:
-                problem = message + ("; it asks to wait" if asks_for_longer_wait else "")
+                problem = message + ("; the server asks to wait" if asks_for_longer_wait else "")
                 self._options.on_retry(Retry(problem, wait_seconds, attempt + 2, self._options.max_retries + 1))
             if attempt == self._options.max_retries or self._are_retries_stopped.wait(wait_seconds):
                 raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
@@ -199,7 +209,7 @@ class ApiClient:
                 self._client, request, min(self._options.timeout_seconds, _MAX_TIMEOUT_SECONDS)
             )
         except (_ResponseTimeoutError, httpx.TimeoutException):
-            raise _TemporaryError(f"no answer within {self._options.timeout_seconds:g} s") from None
+            raise _TemporaryError(f"no response within {self._options.timeout_seconds:g} s") from None
         except httpx.TransportError as error:
             problem = f"no connection: {without_error_number(str(error))}"
             is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_answered
@@ -224,10 +234,10 @@ class ApiClient:
         try:
             return parse_strict_json(response.body)
         except (ValueError, RecursionError):
-            raise _TemporaryError(f"the answer is no JSON: {response.text}") from None
+            raise _TemporaryError(f"the response is not JSON: {response.text}") from None
 
     def _wait_for_rate_limit(self) -> None:
-        """Wait until the rate allows a call."""
+        """Wait until the rate limit allows a call."""
         if self._options.max_calls_per_second is None:
             return
         with self._lock:
@@ -237,23 +247,31 @@ class ApiClient:
         self._are_retries_stopped.wait(min(start_time - now, _MAX_TIMEOUT_SECONDS))
 
     def _retry_wait_seconds(self, attempt: int, retry_after: float | None) -> float:
-        """Return the seconds before the next try."""
+        """Return the wait before the next try, seconds."""
         if retry_after is not None:
             return min(retry_after, _MAX_RETRY_AFTER_SECONDS)
         max_retry_wait_seconds = min(
             self._options.max_retry_wait_seconds, self._options.first_retry_wait_seconds * 2**attempt
         )
-        return max_retry_wait_seconds * random.uniform(0.5, 1)  # noqa: S311 - so that failed calls are not repeated all at once
+        return max_retry_wait_seconds * random.uniform(0.5, 1)  # noqa: S311 - spreads the retries of concurrent calls
 
     def _safe_message(self, problem: str) -> str:
-        """Return a problem as one line that can be printed, without secrets, shortened."""
+        """Return an error as one printable line without secrets, shortened."""
         line = " ".join(self._redaction.redact(replace_surrogates(problem)).split())
         is_long = len(line) > _MAX_MESSAGE_CHARACTERS
         return f"{self.shown_url}: {line[:_MAX_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 
 
 class _TemporaryError(Exception):
-    """A problem that a retry may solve; ``retry_after``: seconds that the API asks to wait."""
+    """An error that a retry may resolve.
+
+    Args:
+        problem: the message.
+        retry_after: wait that the API asks for, seconds; None if it does not.
+
+    Attributes:
+        retry_after: wait that the API asks for, seconds; None if it does not.
+    """
 
     def __init__(self, problem: str, retry_after: float | None = None) -> None:
         super().__init__(problem)
@@ -265,9 +283,9 @@ def _read_key(name: str | None) -> str | None:
         return None
     key = os.environ.get(name, "").strip()
     if not key:
-        raise RecoverError(f"${name} is not set; it should hold the key of the API")
+        raise RecoverError(f"${name} is not set; set it to the key of the API")
     if not key.isascii() or not key.isprintable():
-        raise RecoverError(f"${name} holds characters that no key has")
+        raise RecoverError(f"${name} contains characters that a key cannot have")
     return key
 
 
@@ -275,15 +293,21 @@ def _parse_url(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise RecoverError(f"the endpoint's URL is none: {error}") from None
+        raise RecoverError(f"the endpoint's URL is not valid: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise RecoverError("the endpoint's URL does not begin with http:// or https:// and a host")
+        raise RecoverError("the endpoint's URL must begin with http:// or https:// and a host")
     return parsed
 
 
 @dataclass(frozen=True)
 class _HttpRequest:
-    """A request: the verb, the path below the base URL, and the body that is sent as JSON (None: no body)."""
+    """A request.
+
+    Attributes:
+        verb: ``GET`` or ``POST``.
+        path: path below the base URL.
+        body: value that is sent as JSON; None: no body.
+    """
 
     verb: str
     path: str
@@ -292,7 +316,14 @@ class _HttpRequest:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A complete response: status and reason, headers, body."""
+    """A complete response.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the reason phrase.
+        headers: the headers; names are not case-sensitive.
+        body: the bytes of the body.
+    """
 
     status: int
     reason: str
@@ -306,10 +337,10 @@ class HttpResponse:
 
     @property
     def summary(self) -> str:
-        """Status and error message, wherever the API puts it; for a redirect, its target."""
+        """Status and error message, from any of the places where APIs put it; for a redirect, its target."""
         target = self.headers.get("location")
         if 300 <= self.status < 400 and target:
-            return f"{self.status} {self.reason}: it sends to {target.partition('?')[0]}; give that URL"
+            return f"{self.status} {self.reason}: redirects to {target.partition('?')[0]}; use that URL"
         try:
             body = json.loads(self.body)
             error = body.get("error", body) if isinstance(body, dict) else body
@@ -321,7 +352,7 @@ class HttpResponse:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds that the API asks to wait, as a number or a date; None if it does not ask."""
+        """Wait that the API asks for, as a number or a date, in seconds; None if it does not ask."""
         text = self.headers.get("retry-after", "")
         try:
             seconds = float(text)
@@ -331,7 +362,7 @@ class HttpResponse:
 
 
 def _seconds_until(text: str) -> float:
-    """Return the seconds until an HTTP date; NaN if the text is none."""
+    """Return the seconds until an HTTP date; NaN if the text is not a date."""
     try:
         date = parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):
@@ -340,10 +371,15 @@ def _seconds_until(text: str) -> float:
 
 
 def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -> HttpResponse:
-    """Send a request and read the complete response within ``seconds``.
+    """Send a request and read the complete response. Raises ``_ResponseTimeoutError``, and the exceptions of
+    httpx.
 
-    httpx's own time-outs apply to each read, and a server that sends byte by byte exceeds none of them. Raises
-    ``_ResponseTimeoutError``, and what httpx raises.
+    The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
+
+    Args:
+        client: the client that sends the request.
+        request: the request.
+        seconds: maximum time until the response is complete, seconds.
     """
     deadline = time.monotonic() + seconds
 
@@ -352,7 +388,7 @@ def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -
             parts = []
             for part in response.iter_bytes():
                 parts.append(part)
-                if time.monotonic() > deadline:  # nobody waits for it any more
+                if time.monotonic() > deadline:  # the caller has stopped waiting
                     raise _ResponseTimeoutError
             return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
 
@@ -367,7 +403,8 @@ _T = TypeVar("_T")
 
 
 def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
-    """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
+    """Return the result of ``function``. After ``seconds``, raise ``_ResponseTimeoutError`` and abandon its
+    thread."""
     future: Future[_T] = Future()
 
     def run() -> None:
@@ -387,11 +424,16 @@ def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
 
 _SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
 _MIN_SECRET_CHARACTERS = 6
-"""Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
+"""A shorter secret may be part of a common word, so only complete words are replaced."""
 
 
 class _Redaction:
-    """Replaces secrets by ***: as they are, as a URL spells them, and as basic authentication sends them."""
+    """Replaces secrets by ***, including their forms in URLs and in basic authentication.
+
+    Args:
+        key: the key of the API; None if there is none.
+        url: the address, which may contain secrets.
+    """
 
     def __init__(self, key: str | None, url: httpx.URL) -> None:
         secrets = [key, url.username, url.password]
@@ -407,12 +449,13 @@ class _Redaction:
         self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
 
     def redact(self, text: str) -> str:
-        """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
+        """Return the text without secrets. Shorten it only afterwards, because a part of a secret is not
+        recognized."""
         return text if self._pattern is None else self._pattern.sub("***", text)
 
 
 def _patterns(secrets: Iterable[str]) -> list[str]:
-    """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
+    """Return a pattern for each secret, longer ones first, because they may contain shorter ones."""
     ordered = sorted(secrets, key=len, reverse=True)
     return [
         re.escape(secret) if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){re.escape(secret)}(?!\w)"

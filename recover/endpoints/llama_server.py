@@ -1,4 +1,4 @@
-"""llama.cpp's server, asked at ``/completion``."""
+"""The endpoint for llama.cpp's server. It uses the path ``/completion``."""
 
 from __future__ import annotations
 
@@ -14,29 +14,34 @@ from .base import MAX_VOCAB_SIZE, Bias, ClaimCall, EndpointLimits, EndpointRespo
 from .http import HttpEndpoint, HttpOptions
 
 _MAX_DRAWS = 20
-"""Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""
+"""Maximum number of draws with different seeds, until a drawn token is complete UTF-8. More would be needed only
+if
+tokens that end inside a character were very likely."""
 _MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
-"""What of `/v1/models` identifies a model."""
+"""The fields of `/v1/models` that identify a model."""
 _UNKNOWN_PATH_STATUS = (404, 405, 501)
-_PRECISION = 4e-6
-"""Relative error of probabilities after the biases: float32, as measured."""
-_PRECISION_BEFORE_BIASES = 2e-4
-"""The same before the biases: the server sums 50,000 float32 one after the other."""
+_RELATIVE_ERROR = 4e-6
+"""Measured relative error of probabilities after the biases, in float32."""
+_RELATIVE_ERROR_BEFORE_BIASES = 2e-4
+"""Measured relative error of probabilities before the biases. It is larger, because the server sums 50,000 float32
+values one after the other."""
 
 
 class LlamaServerEndpoint(HttpEndpoint):
-    """llama.cpp's server: ``n_probs`` = ``window`` logprobs per call, computed after the biases, float32.
+    """llama.cpp's server. It shows ``window`` logprobs per call (``n_probs``), computed in float32 after the
+    biases.
 
     Args:
-        url: the server's address.
-        window: logprobs per call; 0: only the likeliest token is asked for.
-        post_sampling: False for logprobs before the biases, which then only choose the token.
-        slot: the server's slot that all calls use, so that they find the prompt read and are computed alike; None
-            lets the server choose, which is faster with several calls at once on a machine that computes them
-            together, and makes answers differ a little.
-        vocab_size: number of tokens; None: the server is asked.
-        options: how the server is called.
-        transport: replaces httpx's own, for tests.
+        url: the address of the server.
+        window: number of shown logprobs per call; 0: only the most likely token is requested.
+        post_sampling: whether logprobs are computed after the biases; without this, biases only choose the
+            token.
+        slot: the slot of the server that all calls use, so that it keeps the prompt and computes all calls
+            in the same way; None: the server chooses a slot. This is faster for concurrent calls on a
+            machine that computes them together, but responses then differ slightly.
+        vocab_size: number of tokens; None: the server reports it.
+        options: the options of the HTTP calls; None: the defaults.
+        transport: replaces the transport of httpx, for tests; None: the usual one.
     """
 
     has_top_token_query = True
@@ -59,7 +64,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         self._post_sampling = post_sampling
         self._slot = slot
         self._always_reads_prompt = False
-        relative_error = _PRECISION if post_sampling else _PRECISION_BEFORE_BIASES
+        relative_error = _RELATIVE_ERROR if post_sampling else _RELATIVE_ERROR_BEFORE_BIASES
         self.limits = EndpointLimits(window, relative_error=relative_error)
 
     @cached_property
@@ -69,12 +74,15 @@ class LlamaServerEndpoint(HttpEndpoint):
             return self._declared_vocab_size
         size = self._model_facts.get("n_vocab")
         if not isinstance(size, int) or not 0 < size <= MAX_VOCAB_SIZE:
-            raise RecoverError(f"{self._http.shown_url}: it does not say how many tokens it has; give vocab_size")
+            raise RecoverError(
+                f"{self._http.shown_url}: the server does not report the size of its vocabulary; give vocab_size"
+            )
         return size
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set
-        """The URL without secrets, how it is asked, and the model that the server names."""
+        """The URL without secrets, the options that change responses, and the model that the server
+        reports."""
         return {
             "api": "llama-server",
             "url": self._http.shown_url,
@@ -86,7 +94,7 @@ class LlamaServerEndpoint(HttpEndpoint):
 
     @cached_property
     def _model_facts(self) -> Mapping[str, Any]:
-        """What the server says about its model; empty if it does not know the path."""
+        """Facts about the model that the server reports; empty if it does not support the path."""
         try:
             first = self._http.get("v1/models")["data"][0]
             model = {**(first.get("meta") or {}), "id": first.get("id")}
@@ -99,35 +107,36 @@ class LlamaServerEndpoint(HttpEndpoint):
         return {name: model[name] for name in _MODEL_FIELDS if model.get(name) is not None}
 
     def count_tokens(self, prompt: str) -> int:
-        """Ask the server for the number of tokens of a prompt."""
+        """Return the number of tokens of a prompt, as the server counts them."""
         body = self._http.post("tokenize", {"content": prompt, "add_special": True})
         tokens = body.get("tokens") if isinstance(body, dict) else None
         if not isinstance(tokens, list):
-            raise RecoverError(f"{self._http.shown_url}: /tokenize does not answer with a list of tokens")
+            raise RecoverError(f"{self._http.shown_url}: /tokenize did not return a list of tokens")
         return len(tokens)
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
-        """Return one token after the prompt, and its window."""
+        """Return one token after the prompt, with the shown logprobs."""
         return self._query_window(prompt, logit_bias, claim_without_limit)
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
-        """Return the likeliest token after the prompt, without logprobs."""
+        """Return the most likely token after the prompt, without logprobs."""
         return self._query_top_token(prompt, logit_bias, claim_without_limit)
 
     def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> EndpointResponse:
-        """Answer a question; each request but the first is claimed.
+        """Return the response to a query. Each request except the first is claimed.
 
         Args:
             prompt: the text before the token.
-            logit_bias: what is added to the logits.
-            kind: whether the likeliest token is asked for.
-            claim_call: called before each request but the first.
+            logit_bias: token id -> number that is added to the logit, nats.
+            kind: whether the next token or the most likely token is wanted.
+            claim_call: called before each request except the first.
         """
         send_query = self._query_top_token if kind is QueryKind.TOP_TOKEN else self._query_window
         return send_query(prompt, logit_bias, claim_call)
 
     def _query_window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        """Ask for a token and its window, with other seeds until the server shows logprobs."""
+        """Request a token with logprobs. Repeat the request with other seeds until the server shows
+        logprobs."""
         request = self._request(prompt, bias, self.limits.window)
         body, calls = self._complete(request, claim_call)
         for seed in range(2, _MAX_DRAWS + 1):
@@ -138,8 +147,8 @@ class LlamaServerEndpoint(HttpEndpoint):
             calls += 1
         if not bias and self._hides_logprobs(body):
             raise RecoverError(
-                f"{self._http.shown_url}: it hides logprobs behind a token that ends inside a character, and drew "
-                f"one {_MAX_DRAWS} times: the next token is almost surely one; a window of 0 may help"
+                f"{self._http.shown_url}: the server hides the logprobs if its token ends inside a character, "
+                f"and it drew such a token {_MAX_DRAWS} times; a window of 0 may help"
             )
         return self._parse_response(body, calls, self.limits.window)
 
@@ -147,21 +156,26 @@ class LlamaServerEndpoint(HttpEndpoint):
         return self._parse_response(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
 
     def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
-        """Send a request, twice if the server had to read the prompt for it; return the body and the calls.
+        """Send a request, twice if the server had to read the prompt for it. Return the body and the number
+        of calls.
 
-        A prompt that the slot does not hold yet is read in one batch. That gives slightly different logits than
-        reading its last token alone, so the second answer is taken: then all answers are computed alike.
+        The server reads a prompt that is not in its slot in one batch. This gives slightly different
+        logits than reading only its last token. The second response is used, so that all responses are
+        computed in the same way.
         """
         body = self._http.post("completion", request)
         if self._always_reads_prompt or _count_tokens_read(body) <= 1:
             return body, 1
         claim_call()
         body = self._http.post("completion", request)
-        self._always_reads_prompt = _count_tokens_read(body) > 1  # a model whose state cannot be cut back
+        self._always_reads_prompt = (
+            _count_tokens_read(body) > 1
+        )  # a model whose state cannot be truncated reads every prompt
         return body, 2
 
     def _hides_logprobs(self, body: Any) -> bool:
-        """True if the server drew a token that ends inside a character: it shows no logprobs then."""
+        """Return whether the server hides the logprobs, because it drew a token that ends inside a
+        character."""
         is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
         return is_hidden and bool(self.limits.window) and self._post_sampling
 
@@ -178,7 +192,8 @@ class LlamaServerEndpoint(HttpEndpoint):
             "logit_bias": [[token, value] for token, value in bias.items()],
             "cache_prompt": True,
             "return_tokens": True,
-            # Without samplers the probabilities are those of the biased logits; top_k 1 chooses the likeliest.
+            # Without samplers, the probabilities are those of the biased logits.
+            # With top_k 1, the most likely token is chosen.
             "samplers": [] if after_biases else ["top_k"],
             "top_k": 1,
         }
@@ -191,13 +206,13 @@ class LlamaServerEndpoint(HttpEndpoint):
             return _read_completion(body, calls, window)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
-                f"{self._http.shown_url}: the answer has not the shape that llama.cpp's server gives it; "
-                f"is this its address, and does its version know post_sampling_probs?"
+                f"{self._http.shown_url}: the response does not have the format of llama.cpp's server; check the "
+                "address, and that the server's version supports post_sampling_probs"
             ) from None
 
 
 def _count_tokens_read(body: Any) -> int:
-    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
+    """Return the number of prompt tokens that were computed for a response; 1 if the server does not report it."""
     try:
         return int(body["timings"]["prompt_n"])
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -205,9 +220,9 @@ def _count_tokens_read(body: Any) -> int:
 
 
 def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
-    """Return the answer: the token and its window, or without one only the token.
+    """Return the response: the token with the shown logprobs, or only the token if ``window`` is 0.
 
-    Raises ``RecoverError`` for a negative probability, and whatever indexing raises for another shape.
+    Raises ``RecoverError`` for a negative probability, and the exceptions of indexing for another format.
     """
     if not window or "completion_probabilities" not in body:
         return EndpointResponse(int(body["tokens"][0]), calls=calls)
@@ -219,12 +234,12 @@ def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
 
 
 def _logprob(entry: Mapping[str, Any]) -> float | None:
-    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
+    """Return the logprob of an entry, computed from its probability if necessary; None for a probability of 0."""
     if "logprob" in entry:
         return float(entry["logprob"])
     probability = float(entry["prob"])
     if probability < 0:
         raise RecoverError(
-            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
+            f"the endpoint returned {probability} for token {entry.get('id')}, which is not a probability"
         )
     return log(probability) if probability > 0 else None

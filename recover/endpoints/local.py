@@ -1,4 +1,4 @@
-"""A local model behind a window, as an API would show it: for study and for tests."""
+"""An endpoint for a local model, which shows only a few logprobs, as an API would: for study and for tests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,27 @@ from ..errors import RecoverError
 from ..numerics import Float64s, logsumexp
 from .base import Bias, Endpoint, EndpointLimits, EndpointResponse
 
-_PRECISION = 1e-14
-"""float64, with a sum over the vocabulary."""
-_LOWEST_LOGPROB = -700.0
-"""e to a lower power is no normal float64."""
+_RELATIVE_ERROR = 1e-14
+"""Error of float64 with a sum over the vocabulary."""
+_MIN_LOGPROB_NATS = -700.0
+"""e to a lower power is not a normal float64."""
 
 
 class LocalEndpoint(Endpoint):
-    """The next token of a GGUF model: the ``window`` likeliest logprobs after the biases; 0: only the token.
+    """A GGUF model of which only a few logprobs are shown, computed after the biases in float64.
 
-    Answers are float64, from logits that are computed once per prompt. An endpoint that was given a path must be
-    closed, or used in a ``with``; a `Model` stays open.
+    The logits are computed once per prompt. An endpoint that was created from a path must be closed, or used
+    in a ``with`` statement. A `Model` that was passed stays open.
+
+    Args:
+        path_or_model: the path of a GGUF file, or a loaded model.
+        window: number of shown logprobs per call; 0: only the most likely token.
+
+    Attributes:
+        model: the model.
+        vocab_size: number of tokens.
+        limits: the number of shown logprobs, and their accuracy.
+        identity: the path of the model, its LoRA adapters, and the number of shown logprobs.
     """
 
     def __init__(self, path_or_model: str | Path | Model, window: int = 5) -> None:
@@ -35,7 +45,7 @@ class LocalEndpoint(Endpoint):
         vocabulary = self.model.vocabulary
         self.vocab_size = vocabulary.size
         self.limits = EndpointLimits(
-            min(window, vocabulary.size), relative_error=_PRECISION, min_reliable_logprob=_LOWEST_LOGPROB
+            min(window, vocabulary.size), relative_error=_RELATIVE_ERROR, min_reliable_logprob=_MIN_LOGPROB_NATS
         )
         self.identity = {"api": "local", "model": str(self.model.path.resolve()), "window": self.limits.window}
         if self.model.lora:
@@ -53,7 +63,8 @@ class LocalEndpoint(Endpoint):
         return len(self.model.vocabulary.tokenize_prompt(prompt.encode()))
 
     def row(self, prompt: str) -> Float64s:
-        """The model's own logprobs, float64 (V,): what a recovery should give. Raises ``ModelError``."""
+        """Return the model's logprobs, float64 (V,), which a recovery should reproduce. Raises
+        ``ModelError``."""
         with self._lock:
             row = self._rows.get(prompt)
             if row is None:
@@ -63,7 +74,7 @@ class LocalEndpoint(Endpoint):
         return row
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
-        """Return the window after the biases; the token is the likeliest one."""
+        """Return the shown logprobs after the biases. The token is the most likely one."""
         row = self.row(prompt).copy()
         ids = np.fromiter(logit_bias, dtype=np.intp, count=len(logit_bias))
         row[ids] += np.fromiter(logit_bias.values(), dtype=np.float64, count=len(logit_bias))

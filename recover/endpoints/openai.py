@@ -1,6 +1,6 @@
-"""OpenAI's API, and APIs of its shape: completions and chat completions.
+"""The endpoint for OpenAI's API and compatible APIs: completions and chat completions.
 
-They name tokens only by their text, so that the texts of the tokenizer are needed to find the ids.
+These APIs name tokens by their text, so the tokenizer is needed to find the ids.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .http import HttpEndpoint, HttpOptions
 _CHAT_WINDOW, _COMPLETION_WINDOW = 20, 5
 """The largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows."""
 _MAX_BIAS_NATS = 100.0
-"""OpenAI's API reference: biases are from -100 to 100."""
+"""According to OpenAI's API reference, biases are from -100 to 100."""
 _MAX_BIASES_PER_CALL = 300
-"""OpenAI's API refuses more tokens in ``logit_bias``."""
-_PRECISION_NATS = 1e-5
+"""OpenAI's API rejects more tokens in ``logit_bias``."""
+_RELATIVE_ERROR = 1e-5
 """The APIs show logprobs as decimals of float32."""
 _MIN_LOGPROB_NATS = -200.0
 """Lower values, such as OpenAI's -9999, stand for a token without a logprob."""
@@ -35,20 +35,23 @@ _MIN_LOGPROB_NATS = -200.0
 
 @supports_old_names
 class OpenAIEndpoint(HttpEndpoint):
-    """An API of OpenAI's shape, asked for one token.
+    """OpenAI's API or a compatible API, which is queried for one token.
 
-    Tokens that share their bytes with another token cannot be told apart (`unnameable_ids`); they stay NaN.
+    Tokens that share their bytes with another token cannot be distinguished (``unnameable_ids``); they stay
+    NaN.
 
     Args:
-        url: up to and with ``/v1``.
-        model: the model's name.
-        window: logprobs per call; None: the most that OpenAI allows, 20 for chat and 5 for completions; 0: only
-            the likeliest token is asked for.
-        token_bytes: the bytes of each token by id, from the model's tokenizer, since the API names tokens by text.
-        uses_chat_completions: True for chat completions, with the prompt as the user's message; else completions.
-        limits: replaces OpenAI's limits.
-        options: how the API is called; the key comes from ``options.key_env``.
-        transport: replaces httpx's own, for tests.
+        url: the address, including ``/v1``.
+        model: the name of the model.
+        window: number of shown logprobs per call; None: the maximum that OpenAI allows, 20 for chat and 5
+            for completions; 0: only the most likely token is requested.
+        token_bytes: the bytes of each token by id, from the model's tokenizer; None or empty for a token
+            without text.
+        uses_chat_completions: whether to use chat completions, with the prompt as the user's message;
+            without this, completions are used.
+        limits: replaces OpenAI's limits; None: OpenAI's.
+        options: the options of the HTTP calls; None: the defaults, with the key in ``$OPENAI_API_KEY``.
+        transport: replaces the transport of httpx, for tests; None: the usual one.
     """
 
     has_top_token_query = True
@@ -78,12 +81,13 @@ class OpenAIEndpoint(HttpEndpoint):
         self.unnameable_ids = self._token_table.ambiguous_ids | self._token_table.ids_without_bytes
         self.ids_that_need_bytes = self._token_table.ids_that_need_bytes
         self.limits = limits or EndpointLimits(
-            window, _MAX_BIAS_NATS, _MAX_BIASES_PER_CALL, _PRECISION_NATS, _MIN_LOGPROB_NATS
+            window, _MAX_BIAS_NATS, _MAX_BIASES_PER_CALL, _RELATIVE_ERROR, _MIN_LOGPROB_NATS
         )
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set
-        """The URL without secrets, the model, how it is asked, and a hash of the tokenizer."""
+        """The URL without secrets, the model, the options that change responses, and a hash of the
+        tokenizer."""
         return {
             "api": "openai",
             "url": self._http.shown_url,
@@ -95,12 +99,12 @@ class OpenAIEndpoint(HttpEndpoint):
         }
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
-        """Return one token after the prompt, and its window."""
-        # The drawn token does not matter beside logprobs, but temperature 0 changes the logprobs of some servers.
+        """Return one token after the prompt, with the shown logprobs."""
+        # Only the logprobs matter here, and a temperature of 0 would change them on some servers.
         return self._query(prompt, logit_bias, temperature=1 if self.limits.window else 0)
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
-        """Return the likeliest token after the prompt, without logprobs."""
+        """Return the most likely token after the prompt, without logprobs."""
         return _token_only_response(self._query(prompt, logit_bias, temperature=0).token)
 
     def _query(self, prompt: str, bias: Bias, temperature: int) -> EndpointResponse:
@@ -109,7 +113,9 @@ class OpenAIEndpoint(HttpEndpoint):
         try:
             return self._parse_choice(body["choices"][0])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RecoverError(f"{self._http.shown_url}: the answer has not the shape of OpenAI's API") from None
+            raise RecoverError(
+                f"{self._http.shown_url}: the response does not have the format of OpenAI's API"
+            ) from None
 
     def _request(self, prompt: str, bias: Bias) -> dict[str, Any]:
         """Return the body of a request, without its temperature."""
@@ -133,7 +139,7 @@ class OpenAIEndpoint(HttpEndpoint):
         if not logprobs:
             text = choice["message"]["content"] if self._uses_chat_completions else choice["text"]
             return _token_only_response(self._token_table.find_text_id(text or ""))
-        if "content" in logprobs:  # some servers give completions in the shape of chat
+        if "content" in logprobs:  # some servers return completions in the format of chat
             return self._parse_chat_logprobs(logprobs["content"][0])
         return self._parse_completion_logprobs(logprobs)
 
@@ -153,10 +159,11 @@ class OpenAIEndpoint(HttpEndpoint):
         return self._top_response(entries, drawn)
 
     def _top_response(self, entries: Sequence[_Entry], drawn: _Entry) -> EndpointResponse:
-        """Return the likeliest entries. The API also shows the drawn token, even if it is not one of them."""
+        """Return a response with the most likely entries. The API also shows the drawn token, even if it is
+        unlikely."""
         named = {entry.token: entry.logprob for entry in entries if entry.token is not None}
         unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
-        # Equal texts are one entry, so the window may look full although its last entry is only the drawn token.
+        # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
         if (
             unmatched_logprobs
             and drawn.token in named
@@ -172,7 +179,12 @@ class OpenAIEndpoint(HttpEndpoint):
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry of a window: the token, None if the text is not that of exactly one, and its logprob in nats."""
+    """An entry of the shown logprobs.
+
+    Attributes:
+        token: the token id; None if the text is not the text of exactly one token.
+        logprob: the logprob, nats.
+    """
 
     token: int | None
     logprob: float
@@ -192,15 +204,15 @@ def _tokenizer_hash(token_bytes: Sequence[bytes | None]) -> str:
 
 @supports_old_names
 class TokenTextTable:
-    """The ids of a vocabulary by their bytes.
+    """The ids of a vocabulary by their bytes and by their text.
 
     Args:
-        token_bytes: the bytes of each token, by id; None or empty: the id is unused or has no text.
+        token_bytes: the bytes of each token by id; None or empty: the id is unused or has no text.
 
     Attributes:
+        token_bytes: the bytes of each token by id.
         ambiguous_ids: ids that share their bytes with another id.
-        ids_that_need_bytes: ids whose bytes are unique, but become the same text as others' where U+FFFD
-            replaces bytes
+        ids_that_need_bytes: ids whose bytes are unique, but whose text is not, because U+FFFD replaces bytes
             that are not UTF-8.
         ids_without_bytes: ids without bytes.
     """
@@ -223,14 +235,16 @@ class TokenTextTable:
         return len(self.token_bytes)
 
     def find_entry_id(self, entry: Mapping[str, Any]) -> int | None:
-        """Return the id of an entry of chat logprobs, by ``bytes``, else by ``token``; None if no id has it."""
+        """Return the id of an entry of chat logprobs, by its ``bytes``, or by its ``token`` if there are no
+        bytes; None if no id matches."""
         data = entry.get("bytes")
         if isinstance(data, list) and data:
             return self._id_of_bytes.get(bytes(data))
         return self.find_text_id(str(entry["token"]))
 
     def find_text_id(self, text: str) -> int | None:
-        """Return the id of a token's text, or of ``bytes:`` and hexadecimal escapes, as OpenAI's API writes it."""
+        """Return the id of a token's text, or of ``bytes:`` and hexadecimal escapes, which OpenAI's API
+        writes; None if no id matches."""
         if text in self._id_of_text:
             return self._id_of_text[text]
         if text.startswith("bytes:"):
@@ -247,7 +261,7 @@ _T = TypeVar("_T", bytes, str)
 
 
 def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
-    """Return the ids of each name."""
+    """Return the ids of each value."""
     groups: dict[_T, list[int]] = {}
     for token, value in values.items():
         groups.setdefault(value, []).append(token)
@@ -255,11 +269,12 @@ def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
 
 
 _MAX_ID_PER_TOKEN = 10
-"""A ``.tiktoken`` file whose largest id is over so many times the number of its tokens is not a vocabulary."""
+"""A ``.tiktoken`` file is not a vocabulary if its largest id is more than this many times its number of tokens."""
 
 
 def read_tiktoken(path: Path) -> list[bytes | None]:
-    """Return the bytes of each token of a ``.tiktoken`` file: lines of base64 and id. Raises ``RecoverError``."""
+    """Return the bytes of each token of a ``.tiktoken`` file, whose lines are base64 and an id. Raises
+    ``RecoverError``."""
     token_bytes: dict[int, bytes] = {}
     number = 0
     try:
@@ -273,7 +288,9 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
     except OSError as error:
         raise RecoverError(f"{path}: {file_problem(error, path)}") from None
     except ValueError:
-        raise RecoverError(f"{path}: line {number} is not base64 and an id, as in a .tiktoken file") from None
+        raise RecoverError(
+            f"{path}: line {number} is not base64 followed by an id, as in a .tiktoken file"
+        ) from None
     if not token_bytes or min(token_bytes) < 0 or max(token_bytes) > _MAX_ID_PER_TOKEN * len(token_bytes):
-        raise RecoverError(f"{path}: its ids are not those of a vocabulary")
+        raise RecoverError(f"{path}: the ids are not those of a vocabulary")
     return [token_bytes.get(token) for token in range(max(token_bytes) + 1)]

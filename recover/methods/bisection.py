@@ -73,8 +73,7 @@ def ranking(task: RecoveryTask, top_count: int) -> list[int]:
         if max_biases is not None and len(ranked_tokens) > max_biases:
             raise RecoverError(
                 f"the endpoint accepts {max_biases:,} biases per call, too few to find the {top_count:,} most "
-                f"likely "
-                f"tokens"
+                "likely tokens"
             )
         (responses,) = task.send_queries([dict.fromkeys(ranked_tokens, -suppression_nats)], QueryKind.TOP_TOKEN)
         votes = [response.token for response in responses]
@@ -304,10 +303,8 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
         if distance_nats > max_distance_nats:
             raise RecoverError(
                 f"biases are not additive: token {token} is chosen with a bias of {high:.4g}, but not with "
-                f"{common:g} "
-                f"more if the most likely token has {common:g}; the endpoint rounds or reshapes biases, or "
-                f"draws its "
-                f"tokens, so bisection would be wrong"
+                f"{common:g} more if the most likely token has {common:g}; the endpoint rounds or reshapes "
+                "biases, or draws its tokens, so bisection would be wrong"
             )
     if distance_nats == max_error_nats:
         return 0.0

@@ -60,8 +60,7 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
     if max_error_nats > task.settings.max_held_out_error_nats:
         task.notes.append(
             f"the basis does not fit the model: the error of held-out tokens is {max_error_nats:.2g} nats, more "
-            f"than "
-            f"{task.settings.max_held_out_error_nats:g}; only the queried tokens are kept"
+            f"than {task.settings.max_held_out_error_nats:g}; only the queried tokens are kept"
         )
         return
     task.notes.append(

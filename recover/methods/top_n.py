@@ -50,10 +50,8 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
         if estimates.contradicted_ids:
             raise RecoverError(
                 f"token {min(estimates.contradicted_ids)} is more likely than the {len(known_tokens):,} tokens "
-                f"before "
-                f"it: the endpoint does not add all biases of a call; request at most the {len(known_tokens):,} "
-                f"most "
-                f"likely"
+                "before it: the endpoint does not add all biases of a call; request at most the "
+                f"{len(known_tokens):,} most likely"
             )
         if len(estimates.known_by_logprob()) == len(known_tokens):
             if estimates.unmatched_logprobs:
@@ -65,8 +63,7 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
             raise RecoverError(
                 f"the endpoint shows no new token if the {len(known_tokens):,} most likely have a bias of "
                 f"-{next_tokens.suppression_nats:g}; it may limit biases: request at most the "
-                f"{len(known_tokens):,} "
-                "most likely, or all tokens"
+                f"{len(known_tokens):,} most likely, or all tokens"
             )
 
 
