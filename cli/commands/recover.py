@@ -1,6 +1,7 @@
-"""`gen recover`: every logprob out of an API, or a model, that shows only a few.
+"""`gen recover`: recover the logprobs of all tokens from an API, or a local model, that shows only a few.
 
-The flags that only some APIs have name these in their ``required_companions``; `APIS` says how each API is opened.
+A flag that only some APIs have lists them in its ``required_companions``. `APIS` defines how the endpoint of
+each API is created.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from ...recover.results import Recovery
 
 ENDPOINT = "an --endpoint"
-"""What a flag may be only for, as `Api.as_flag`."""
+"""A value of ``required_companions``, like `Api.as_flag`: the flag needs an endpoint."""
 BASIS = "a --basis"
+"""A value of ``required_companions``: the flag needs a basis."""
 
 _endpoint = partial(flag, panel="Endpoint (or a model, -m)")
 _calls = partial(flag, panel="Calls")
@@ -45,68 +47,68 @@ _output = partial(flag, panel="Output")
 
 
 class Api(StrEnum):
-    """Which API an endpoint has; `APIS` says how each is opened."""
+    """The type of an API; `APIS` defines how its endpoint is created."""
 
     llama_server = "llama-server"
     openai = "openai"
 
     @property
     def as_flag(self) -> str:
-        """The flag that names it, as people write it."""
+        """The flag that selects this API, as users type it."""
         return f"--api {self.value}"
 
 
 @options_class
 class EndpointOptions(Options):
-    """Which endpoint is asked."""
+    """Options that select the endpoint."""
 
     endpoint: str | None = _endpoint(
-        "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."
+        "--endpoint", metavar="URL", help="URL of the API; for OpenAI's API, it ends in /v1."
     )
     api: Api | None = _endpoint(
-        "--api", help=f"{' or '.join(api.value for api in Api)}.", required_companions=ENDPOINT
+        "--api", help=f"Type of the API: {' or '.join(api.value for api in Api)}.", required_companions=ENDPOINT
     )
     api_model: str | None = _endpoint(
-        "--api-model", metavar="NAME", help="The model's name there.", required_companions=Api.openai.as_flag
+        "--api-model", metavar="NAME", help="Name of the model at the API.", required_companions=Api.openai.as_flag
     )
     api_chat: bool = _endpoint(
         "--api-chat",
-        help="OpenAI's chat completions, not completions.",
+        help="Use OpenAI's chat completions instead of completions.",
         default=False,
         required_companions=Api.openai.as_flag,
     )
     tokenizer: Path | None = _endpoint(
         "--tokenizer",
         metavar="FILE",
-        help="A .gguf or .tiktoken; OpenAI's API names texts only.",
+        help="Tokenizer of the model, .gguf or .tiktoken; OpenAI's API shows tokens as text.",
         required_companions=Api.openai.as_flag,
     )
     key_env: str | None = _endpoint(
         "--key-env",
         metavar="NAME",
-        help="Variable that holds the key. [OPENAI_API_KEY]",
+        help="Environment variable that holds the API key. [OPENAI_API_KEY]",
         required_companions=ENDPOINT,
     )
     window: int | None = _endpoint(
         "--window",
-        help="Logprobs that a call shows; 0 = only the token. [20; completions, -m: 5]",
+        help="Number of logprobs that a call shows; 0 = only the token. [20; completions, -m: 5]",
         limit=at_least(0),
     )
     pre_sampling: bool = _endpoint(
         "--pre-sampling",
-        help="llama-server: logprobs from before the biases (for study).",
+        help="llama-server: use logprobs from before the biases, for study.",
         default=False,
         required_companions=Api.llama_server.as_flag,
     )
     slot: int | None = _endpoint(
         "--slot",
-        help="llama-server: ask this slot; -1 = any, answers may differ. [0]",
+        help="llama-server: slot that all calls use; -1 = any slot, responses may differ. [0]",
         limit=at_least(-1),
         required_companions=Api.llama_server.as_flag,
     )
     vocab_size: int | None = _endpoint(
         "--vocab-size",
-        help="llama-server: tokens, if it does not say. [asked]",
+        help="llama-server: number of tokens in the vocabulary. [as the server reports]",
         limit=at_least(1),
         required_companions=Api.llama_server.as_flag,
     )
@@ -114,43 +116,48 @@ class EndpointOptions(Options):
 
 @options_class
 class CallOptions(Options):
-    """How often and how fast an endpoint is called, and what that costs."""
+    """Options that limit the number and the rate of calls, and estimate their cost."""
 
-    in_flight: int = _calls("--in-flight", help="Calls at once. [1]", default=1, limit=at_least(1))
+    in_flight: int = _calls("--in-flight", help="Number of concurrent calls. [1]", default=1, limit=at_least(1))
     rate: float | None = _calls(
-        "--rate", help="Calls a second, at most.", limit=POSITIVE, required_companions=ENDPOINT
+        "--rate", help="Maximum number of calls per second.", limit=POSITIVE, required_companions=ENDPOINT
     )
     timeout: float = _calls(
         "--timeout",
-        help="Seconds until an answer must be complete. [60]",
+        help="Seconds until a response must be complete. [60]",
         default=60.0,
         limit=POSITIVE,
         required_companions=ENDPOINT,
     )
     retries: int = _calls(
         "--retries",
-        help="New tries after 429, 5xx, a broken connection. [8]",
+        help="Number of retries after status 429, 5xx, or a broken connection. [8]",
         default=8,
         limit=at_least(0),
         required_companions=ENDPOINT,
     )
     wait: bool = _calls(
         "--wait",
-        help="Retry also where nothing answers yet, such as a server that starts.",
+        help="Retry also if no connection is possible, because the server is starting.",
         default=False,
         required_companions=ENDPOINT,
     )
     max_calls: int | None = _calls(
-        "--max-calls", help="Stop after this many answered calls, those of --verify included.", limit=at_least(1)
+        "--max-calls",
+        help="Stop after this many successful calls, including those of --verify.",
+        limit=at_least(1),
     )
-    dry_run: bool = _calls("--dry-run", help="Print calls, tokens and cost; ask for no token.", default=False)
+    dry_run: bool = _calls(
+        "--dry-run", help="Print the number of calls, tokens and the cost; request no token.", default=False
+    )
     price: str | None = _calls(
-        "--price", metavar="IN[,OUT]", help="Dollars for a million tokens read, and written."
+        "--price", metavar="IN[,OUT]", help="With --dry-run: dollars per million tokens read, and written."
     )
 
     @property
     def prices(self) -> tuple[float, float] | None:
-        """Dollars for a million tokens read and written. Raises ``UsageError``."""
+        """Dollars per million tokens read, and per million tokens written; None without ``--price``. Raises
+        ``UsageError``."""
         if self.price is None:
             return None
         try:
@@ -162,13 +169,13 @@ class CallOptions(Options):
         return numbers[0], numbers[-1]
 
     def check(self) -> None:
-        """Refuse prices that cannot be read, or are not used."""
+        """Reject prices that are invalid, or not used."""
         if self.prices is not None and not self.dry_run:
-            raise UsageError("--price is for --dry-run, which prints what a run costs")
+            raise UsageError("--price needs --dry-run, which prints the cost of a run")
 
 
 class Method(StrEnum):
-    """How logprobs are recovered."""
+    """A method of recovery."""
 
     auto = "auto"
     single = "single"
@@ -181,41 +188,52 @@ class Method(StrEnum):
 
 @options_class
 class RecoverPromptOptions(PromptOptions):
-    """Where the prompt comes from: one of these, or stdin."""
+    """Options for the source of the prompt: an argument, a file, or stdin."""
 
     prompt: str | None = argument(
-        "PROMPT", help="The text whose next token is asked about.", display_name="the prompt", has_escapes=True
+        "PROMPT",
+        help="The text before the token whose logprobs are recovered.",
+        display_name="the prompt",
+        has_escapes=True,
     )
 
 
 @options_class
 class MethodOptions(Options):
-    """What is recovered, and how."""
+    """Options for the requested tokens and the method."""
 
     method: Method = _method(
         "--method",
         metavar="METHOD",
-        help="auto finds out what works, and takes the cheapest. [auto]",
+        help="Method of recovery; auto = the cheapest one that works. [auto]",
         default=Method.auto,
     )
-    top: int | None = _method("--top", metavar="N", help="Only the N likeliest tokens.", limit=at_least(1))
-    ids: str | None = _method("--ids", metavar="ID,ID,…", help="Only these tokens.")
-    basis: Path | None = _method("--basis", metavar="FILE", help="What gen recover-basis made of the same model.")
-    eps: float = _method("--eps", help="Where bisection stops, nats. [0.001]", default=1e-3, limit=POSITIVE)
+    top: int | None = _method(
+        "--top", metavar="N", help="Recover only the N most likely tokens.", limit=at_least(1)
+    )
+    ids: str | None = _method("--ids", metavar="ID,ID,…", help="Recover only these token ids.")
+    basis: Path | None = _method(
+        "--basis", metavar="FILE", help="File that gen recover-basis created from the same model."
+    )
+    eps: float = _method(
+        "--eps", help="Error at which bisection stops, in nats. [0.001]", default=1e-3, limit=POSITIVE
+    )
     tolerance: float = _method(
         "--tolerance",
-        help="Largest error on held-out tokens with which a basis is used. [0.01]",
+        help="Maximum error of held-out tokens up to which a basis is used, in nats. [0.01]",
         default=0.01,
         limit=POSITIVE,
         required_companions=BASIS,
     )
     repeats: int | None = _method(
-        "--repeats", help="Ask this often, and average. [1; 4 if answers differ]", limit=at_least(1)
+        "--repeats",
+        help="Send each query this many times, and average. [1; 4 if responses differ]",
+        limit=at_least(1),
     )
 
     @property
     def token_ids(self) -> list[int] | None:
-        """The ids that ``--ids`` names. Raises ``UsageError``."""
+        """The ids of ``--ids``; None without the flag. Raises ``UsageError``."""
         if self.ids is None:
             return None
         try:
@@ -224,49 +242,59 @@ class MethodOptions(Options):
             raise UsageError(f"--ids: {self.ids!r} is not a list of token ids, such as 5,17") from None
 
     def check(self) -> None:
-        """Refuse what cannot stand together."""
+        """Reject flags that cannot be combined, and missing ones."""
         if self.top is not None and self.token_ids is not None:
-            raise UsageError("--top and --ids both say which tokens; give one")
+            raise UsageError("--top and --ids cannot be combined; give one of them")
         if self.method is Method.top_n and self.top is None:
             raise UsageError("--method top_n needs --top N")
         if self.method is Method.basis and self.basis is None:
-            raise UsageError("--method basis needs --basis FILE, which gen recover-basis makes")
+            raise UsageError("--method basis needs --basis FILE, which gen recover-basis creates")
 
 
 @options_class
 class RecoverOutputOptions(Options):
-    """Where results and answers are kept."""
+    """Options for the files of results and responses."""
 
     output: Path | None = _output(
-        "-o", "--output", metavar="FILE", help=".npz, .json or .jsonl; - prints JSONL. [a table]"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File of the result: .npz, .json or .jsonl; - prints JSONL. [a table]",
     )
-    checkpoint: Path | None = _output("--checkpoint", metavar="FILE", help="Keeps each answer. [FILE.checkpoint]")
-    resume: bool = _output("--resume", help="Go on with the checkpoint, and repeat no call.", default=False)
+    checkpoint: Path | None = _output(
+        "--checkpoint", metavar="FILE", help="File that saves each response during the run. [FILE.checkpoint]"
+    )
+    resume: bool = _output(
+        "--resume", help="Continue from the checkpoint, without repeating calls.", default=False
+    )
     verify: int | None = _output(
-        "--verify", metavar="N", help="Ask for N random tokens again, one by one.", limit=at_least(1)
+        "--verify",
+        metavar="N",
+        help="Recover N random tokens again, one per call, and compare.",
+        limit=at_least(1),
     )
 
     @property
     def prints_lines(self) -> bool:
-        """True if the result goes to stdout as JSONL."""
+        """True if the result is printed to stdout as JSONL."""
         return str(self.output) == "-"
 
     @property
     def file(self) -> Path | None:
-        """The file of the result; None: it is printed."""
+        """The file of the result; None if the result is printed."""
         return None if self.prints_lines else self.output
 
     @property
     def checkpoint_file(self) -> Path | None:
-        """Where answers are kept while the run lasts."""
+        """The file that saves responses during the run; None if there is none."""
         if self.checkpoint is not None or self.file is None:
             return self.checkpoint
         return self.file.with_name(self.file.name + ".checkpoint")
 
     def check(self) -> None:
-        """Refuse to go on with nothing."""
+        """Reject ``--resume`` without a file to continue."""
         if self.resume and self.checkpoint_file is None:
-            raise UsageError("--resume needs the checkpoint: -o FILE or --checkpoint FILE")
+            raise UsageError("--resume needs a checkpoint; give -o FILE or --checkpoint FILE")
 
 
 @options_class
@@ -285,11 +313,11 @@ class RecoverOptions(Options):
 
     @property
     def needs_stdout(self) -> bool:
-        """True unless the result goes to a file; the plan is printed."""
+        """True if something is printed to stdout: the result, unless it is written to a file, or the plan."""
         return self.output.file is None or self.calls.dry_run
 
     def check(self) -> None:
-        """Refuse flags that do not fit the endpoint, and a file that would be written over one that is read."""
+        """Reject flags that the endpoint does not support, and an output file that is also an input file."""
         if self.endpoint.endpoint is None:
             required_companions = [ENDPOINT, *(api.as_flag for api in Api)]
             self.typed_flags.reject(
@@ -311,16 +339,16 @@ class RecoverOptions(Options):
         )
 
     def _check_endpoint(self) -> None:
-        endpoint, given = self.endpoint, self.typed_flags
+        endpoint, typed_flags = self.endpoint, self.typed_flags
         if endpoint.api is None:
             raise UsageError(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
         if self.model.model_reference is not None:
-            raise UsageError("-m and --endpoint both name what is asked; give one")
-        given.reject(ModelOptions, why="is for a model here, not for an --endpoint")
-        given.reject_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
+            raise UsageError("-m and --endpoint cannot be combined; give one of them")
+        typed_flags.reject(ModelOptions, why="is for a local model, not for an --endpoint")
+        typed_flags.reject_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
         command_line = APIS[endpoint.api]
         if not command_line.may_load_model:
-            given.reject(LogOptions, why="is for a model here, not for an --endpoint")
+            typed_flags.reject(LogOptions, why="is for a local model, not for an --endpoint")
         for name, needed in command_line.required.items():
             if getattr(endpoint, name) in (None, ""):
                 raise UsageError(f"{endpoint.api.as_flag} needs {needed}")
@@ -328,9 +356,10 @@ class RecoverOptions(Options):
 
 @takes_options(RecoverOptions)
 def recover(options: RecoverOptions) -> None:
-    """Recover the logprobs of all tokens, or of some, from an API that shows a few per call.
+    """Recover the logprobs of all or some tokens from an API that shows only a few per call.
 
-    The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
+    The API must accept logit biases. Without --endpoint, a local model is used, of which only --window
+    logprobs are shown per call, for study.
     """
     from ...recover.results import check_output_path
 
@@ -348,14 +377,16 @@ def recover(options: RecoverOptions) -> None:
 
 
 def _check_new(file: Path, options: RecoverOptions) -> None:
-    """Raise ``RecoverError`` if the file has a result that would be replaced, as `gen batch` does."""
+    """Raise ``RecoverError`` if the file holds a result, which would be replaced."""
     from ...recover.errors import RecoverError
 
     checkpoint = options.output.checkpoint_file
     if options.output.resume or not _has_content(file):
         return
-    if checkpoint is None or not checkpoint.exists():  # a checkpoint that exists is rejected when it is opened
-        raise RecoverError(f"{file}: the file already exists; --resume continues it, or give another file with -o")
+    if checkpoint is None or not checkpoint.exists():  # an existing checkpoint is rejected when it is opened
+        raise RecoverError(
+            f"{file}: the file already exists; continue it with --resume, or choose another file with -o"
+        )
 
 
 def _has_content(file: Path) -> bool:
@@ -364,19 +395,19 @@ def _has_content(file: Path) -> bool:
 
 @contextmanager
 def _advice() -> Iterator[None]:
-    """Add what to do to the failure of an endpoint where nobody answers."""
+    """Add advice to the error of an endpoint that is unreachable."""
     from ...recover.errors import RecoverError
 
     try:
         yield
     except RecoverError as error:
         if error.is_unreachable:
-            raise RecoverError(f"{error}; --wait waits for a server that starts") from None
+            raise RecoverError(f"{error}; use --wait if the server is still starting") from None
         raise
 
 
 _BYTES_PER_TOKEN = 4
-"""Of English text, about, in the vocabularies of today."""
+"""Approximate average for English text in current vocabularies."""
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
@@ -404,7 +435,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     if output.file is not None and _is_finished(output.file, endpoint, prompt, options, interrupt):
         return
     if checkpoint is not None and output.resume and not checkpoint.exists():
-        print_note(f"{checkpoint}: there is no checkpoint; this begins anew")
+        print_note(f"{checkpoint}: the checkpoint does not exist; the recovery starts from the beginning")
     with recovery_bar() as progress:
         settings = _settings(
             options,
@@ -414,12 +445,14 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             is_interrupted=lambda: interrupt.requested,
         )
         recovery = _recover(endpoint, prompt, options, settings)
-    render.write(recovery, output.output, {} if output.output is None else _about(endpoint, prompt, options))
+    render.write(
+        recovery, output.output, {} if output.output is None else _identifying_facts(endpoint, prompt, options)
+    )
     render.summary(recovery)
     if recovery.stop_reason is not None:
         _end_early(
             recovery.stop_reason,
-            f"after {count_noun(recovery.new_calls, 'call')}; {_how_to_go_on(checkpoint)}",
+            f"after {count_noun(recovery.new_calls, 'call')}; {_continue_hint(checkpoint)}",
             interrupt,
         )
     if checkpoint is not None:
@@ -429,12 +462,14 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
         if verification.stop_reason is not None:
-            _end_early(verification.stop_reason, "while verifying; what was recovered is whole", interrupt)
+            _end_early(
+                verification.stop_reason, "during the verification; the recovery itself is complete", interrupt
+            )
     if not recovery.is_complete:
         raise typer.Exit(FAILED)
 
 
-def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
+def _settings(options: RecoverOptions, **more_settings: Any) -> RecoverySettings:
     from ...recover.basis import Basis
     from ...recover.request import RecoverySettings
 
@@ -446,16 +481,24 @@ def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
         calls_per_query=method.repeats,
         max_calls=options.calls.max_calls,
         max_concurrent_calls=options.calls.in_flight,
-        **others,
+        **more_settings,
     )
 
 
 def _is_finished(
     file: Path, endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt
 ) -> bool:
-    """Return True if the file holds the complete result of this command, which --resume does not repeat.
+    """Return whether the file holds the complete result of this command, so that ``--resume`` has nothing to
+    do.
 
     Raises ``RecoverError`` if the file holds another result.
+
+    Args:
+        file: the file of the result.
+        endpoint: the endpoint of this command.
+        prompt: the prompt of this command.
+        options: the options of this command.
+        interrupt: whether the command was interrupted.
     """
     import json
 
@@ -466,33 +509,37 @@ def _is_finished(
 
     if not options.output.resume or not _has_content(file):
         return False
-    found = read_run_header(file)
+    header = read_run_header(file)
     checkpoint = options.output.checkpoint_file
-    if not found["complete"] and checkpoint is not None and checkpoint.exists():
-        return False  # the checkpoint names its endpoint and prompt, too
+    if not header["complete"] and checkpoint is not None and checkpoint.exists():
+        return False  # endpoint and prompt are compared with those in the checkpoint
     endpoint_identity(endpoint, RecoverySettings(is_interrupted=lambda: interrupt.requested))
-    for name, value in _about(endpoint, prompt, options).items():
-        if name not in found:  # as in files of earlier versions
-            raise RecoverError(f"{file}: the file has no {name} of its run to compare; give another file with -o")
-        if found[name] != value:
-            was, given = (
+    for name, value in _identifying_facts(endpoint, prompt, options).items():
+        if name not in header:  # a file of an earlier version
+            raise RecoverError(
+                f"{file}: the file does not contain the {name} of its run; choose another file with -o"
+            )
+        if header[name] != value:
+            old_text, new_text = (
                 short_repr(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
-                for each in (found[name], value)
+                for each in (header[name], value)
             )
             raise RecoverError(
-                f"{file}: the file holds the result of another run: its {name} is {was}, not {given}; "
-                "give another file with -o"
+                f"{file}: the file contains the result of another run; {name} is {old_text}, not {new_text}; "
+                "choose another file with -o"
             )
-    if not found["complete"]:
+    if not header["complete"]:
         return False
     if options.output.verify is not None:
-        raise RecoverError(f"{file}: the result is complete; to verify a new one, give another file with -o")
-    print_note(f"{file}: the result is complete; no call was made")
+        raise RecoverError(
+            f"{file}: the result is already complete; to verify another one, choose another file with -o"
+        )
+    print_note(f"{file}: the result is already complete; no call was made")
     return True
 
 
-def _about(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> dict[str, Any]:
-    """Return what identifies a result: the endpoint, the prompt, and which tokens are asked for."""
+def _identifying_facts(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> dict[str, Any]:
+    """Return the facts that identify a result: the endpoint, the prompt, and the requested tokens."""
     method = options.method
     return {
         "endpoint": dict(endpoint.identity),
@@ -506,44 +553,51 @@ def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings:
     from ...recover.recovery import recover
     from ...recover.session import endpoint_identity
 
-    if options.output.prints_lines:  # for a file the endpoint is asked anyway; at the end it may be gone
+    if options.output.prints_lines:  # read now, because the server may be unreachable at the end
         endpoint_identity(endpoint, settings)
     method = options.method
     try:
         return recover(endpoint, prompt, method.method.value, method.top, method.token_ids, settings=settings)
     except RecoverError as error:
         if error.has_checkpoint and not options.output.resume:
-            raise RecoverError(f"{error}; what was answered is kept: go on with --resume") from None
+            raise RecoverError(f"{error}; the responses are saved, continue with --resume") from None
         raise
 
 
-def _how_to_go_on(checkpoint: Path | None) -> str:
+def _continue_hint(checkpoint: Path | None) -> str:
     if checkpoint is None:
-        return "nothing is kept, for want of -o or --checkpoint"
+        return "no responses were saved; use -o or --checkpoint to save them"
     if not checkpoint.exists():
-        return "nothing was answered, so that nothing is kept"
-    return f"the answers are kept in {checkpoint}: the same command with --resume goes on"
+        return "there were no responses to save"
+    return f"the responses are saved in {checkpoint}; continue with the same command and --resume"
 
 
-def _end_early(stopped: str, when: str, interrupt: Interrupt) -> NoReturn:
-    """Print why no further call was made, and end the command."""
-    was_interrupted = stopped == "interrupted"
+def _end_early(stop_reason: str, when: str, interrupt: Interrupt) -> NoReturn:
+    """Print why the run ended early, and exit.
+
+    Args:
+        stop_reason: ``max_calls`` or ``interrupted``.
+        when: the end of the message, which says when it ended and how to continue.
+        interrupt: provides the exit code.
+    """
+    was_interrupted = stop_reason == "interrupted"
     print_message(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
     raise typer.Exit(interrupt.exit_code if was_interrupted else FAILED)
 
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
-"""Logprobs that a call shows: of a model here, as OpenAI's completions; of a server, a usual limit."""
+"""Default number of shown logprobs: for a local model, the limit of OpenAI's completions; for a server, a common
+limit."""
 
 
 @contextmanager
 def _open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[Endpoint]:
-    """The endpoint, or a model here; it is closed at the end."""
+    """Open the endpoint, or a local model, and close it at the end."""
     from ...recover.endpoints.local import LocalEndpoint
 
     with ExitStack() as stack:
         window, url, api = options.endpoint.window, options.endpoint.endpoint, options.endpoint.api
-        if url is None or api is None:  # `RecoverOptions` refuses one of them alone
+        if url is None or api is None:  # `RecoverOptions` rejects one without the other
             model = stack.enter_context(load_model(options.model, interrupt))
             yield LocalEndpoint(model, _LOCAL_WINDOW if window is None else window)
             return
@@ -571,20 +625,21 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
     from ...recover.endpoints.openai import OpenAIEndpoint
 
     endpoint = options.endpoint
-    # This API is asked nothing in a dry run, so that it needs no key.
+    # A dry run does not call this API, so it needs no key.
     key_variable = None if options.calls.dry_run else endpoint.key_env or "OPENAI_API_KEY"
     return OpenAIEndpoint(
         url,
         endpoint.api_model or "",
         endpoint.window,
-        token_bytes=_pieces(endpoint.tokenizer or Path()),
+        token_bytes=_read_token_bytes(endpoint.tokenizer or Path()),
         uses_chat_completions=endpoint.api_chat,
         options=_http(options.calls, key_variable),
     )
 
 
-def _pieces(path: Path) -> list[bytes | None]:
-    """The bytes of each token of a tokenizer; control tokens of a GGUF are no text."""
+def _read_token_bytes(path: Path) -> list[bytes | None]:
+    """Return the bytes of each token of a tokenizer by id; None for control tokens of a GGUF, which have no
+    text."""
     from ...engine.model import Model
     from ...recover.endpoints.openai import read_tiktoken
 
@@ -592,7 +647,7 @@ def _pieces(path: Path) -> list[bytes | None]:
         return read_tiktoken(path)
     with Model.load(path, n_ctx=64) as model:
         vocabulary = model.vocabulary
-        return [None if vocabulary.is_control(token) else piece for token, piece in enumerate(vocabulary.pieces)]
+        return [None if vocabulary.is_control(token) else data for token, data in enumerate(vocabulary.pieces)]
 
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
@@ -611,14 +666,14 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
 
 @dataclass(frozen=True)
 class ApiCommandLine:
-    """What the command line of an API needs, and what it opens.
+    """The command line of one API.
 
-    Which flags are for an API alone, their ``required_companions`` says, in `EndpointOptions`.
+    The flags of a single API are in `EndpointOptions`, with a ``required_companions`` that lists the API.
 
     Attributes:
-        open: makes the endpoint of the options and the URL.
-        required: the fields of `EndpointOptions` that must be given, each with the words for it in a message.
-        may_load_model: True if a model file is read here, for its tokenizer.
+        open: creates the endpoint from the options and the URL.
+        required: fields of `EndpointOptions` that must be given -> their flags, as a message shows them.
+        may_load_model: whether a model file may be loaded for its tokenizer.
     """
 
     open: Callable[[RecoverOptions, str], Endpoint]
@@ -632,7 +687,7 @@ APIS: Mapping[Api, ApiCommandLine] = {
         _openai,
         required={
             "api_model": "--api-model NAME",
-            "tokenizer": "--tokenizer: that API names tokens by their text only",
+            "tokenizer": "--tokenizer FILE, because the API shows tokens as text",
         },
         may_load_model=True,
     ),

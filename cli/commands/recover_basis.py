@@ -1,4 +1,4 @@
-"""`gen recover-basis`: what all logprobs of a model have in common, for `gen recover --basis`."""
+"""`gen recover-basis`: compute a basis of a model's logits, for `gen recover --basis`."""
 
 from __future__ import annotations
 
@@ -23,42 +23,43 @@ class BasisOptions(Options):
     """The options of `gen recover-basis`."""
 
     typed_flags: TypedFlags
-    output: Path = flag("-o", "--output", metavar="FILE", help="Where the basis goes, an .npz.", default=REQUIRED)
+    output: Path = flag("-o", "--output", metavar="FILE", help="File of the basis, .npz.", default=REQUIRED)
     rows: int | None = flag(
         "--rows",
         metavar="N",
-        help="Make it of N whole rows of the model, not of its matrix; 0 = enough.",
+        help="Use N logit rows of the model instead of its output matrix; 0 = as many as needed.",
         limit=at_least(0),
     )
     vectors: list[Path] | None = flag(
-        "--vectors", metavar="FILE.npz", help="Make it of whole recoveries; repeat for each."
+        "--vectors", metavar="FILE.npz", help="Use a complete recovery instead of a model; repeat for each file."
     )
     model: ModelOptions
     log: LogOptions
 
     @property
     def needs_stdout(self) -> bool:
-        """False: the basis goes to a file."""
+        """False, because the basis is written to a file."""
         return False
 
     def check(self) -> None:
-        """Refuse what cannot stand together, and a file that would be written over one that is read."""
+        """Reject flags that cannot be combined, and an output file that is also an input file."""
         if self.rows is not None and self.vectors:
-            raise UsageError("--rows and --vectors both say what the basis is made of; give one")
+            raise UsageError("--rows and --vectors cannot be combined; give one of them")
         if self.output.suffix != ".npz":
-            raise UsageError(f"-o: {self.output} does not end in .npz")
+            raise UsageError(f"-o: {self.output} must end in .npz")
         if self.vectors:
-            self.typed_flags.reject(ModelOptions, LogOptions, why="is for a model, and --vectors needs none")
+            self.typed_flags.reject(ModelOptions, LogOptions, why="is for a model, which --vectors does not use")
         vectors = [("--vectors", path) for path in self.vectors or ()]
         reject_same_file(written=[("-o", self.output)], read=[("-m", self.model.model_path), *vectors])
 
 
 @takes_options(BasisOptions)
 def recover_basis(options: BasisOptions) -> None:
-    """Make a basis of a model's logits, by which a few logprobs give the whole row.
+    """Compute a basis of a model's logits, with which a few logprobs determine a complete row.
 
-    It is made of the output matrix in a GGUF of the same model, or of whole rows of logprobs of a few more prompts
-    than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.
+    The source is the output matrix in a GGUF of the same model, or complete rows of logprobs for a few more
+    prompts than the model has dimensions. --rows computes such rows with a local model, --vectors reads them
+    from files of gen recover.
     """
     from ...recover.files import check_writable
 
@@ -68,7 +69,7 @@ def recover_basis(options: BasisOptions) -> None:
         basis = _make_basis(options, interrupt)
         basis.save(options.output)
         print_message(
-            f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, of {basis.source}"
+            f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, from {basis.source}"
         )
 
 
@@ -88,7 +89,7 @@ def _basis_of_model(model: Model, options: BasisOptions, interrupt: Interrupt) -
 
     if options.rows is None:
         return Basis.of_matrix(output_matrix(model.path), model.path.name, model.vocabulary.pieces)
-    with recovery_bar("Reading rows") as progress:
+    with recovery_bar("Computing rows") as progress:
 
         def report(done: int, total: int) -> None:
             interrupt.raise_if_requested()

@@ -1,4 +1,4 @@
-"""A recovery: as a file, as JSONL, or as a short table for people."""
+"""Output of a recovery: a file, JSONL, or a short table."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ if TYPE_CHECKING:
     from ...recover.verification import Verification
 
 _TABLE_ROWS = 10
-"""Tokens that are printed if no output was named: enough to see whether the recovery is right."""
+"""Number of tokens in the table, enough to see whether the recovery is right."""
 
 
-def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> None:
+def write(recovery: Recovery, output: Path | None, run_info: Mapping[str, Any]) -> None:
     """Write a recovery.
 
-    ``output``: a file, whose ending names the format; ``-``: JSONL on stdout; None: a table of the
-    likeliest tokens. ``about`` is written with it: endpoint and prompt.
+    Args:
+        recovery: the result.
+        output: a file, whose ending determines the format; ``-``: JSONL on stdout; None: a table of the most
+            likely tokens.
+        run_info: facts that are written with the result: endpoint, prompt and request.
     """
     from ...recover.results import recovery_lines, save_recovery
 
     if output is None:
         _print_table(recovery)
     elif str(output) == "-":
-        for line in recovery_lines(recovery, about):
+        for line in recovery_lines(recovery, run_info):
             sys.stdout.write(line)
     else:
-        save_recovery(recovery, output, about)
-        count = int((recovery.logprobs == recovery.logprobs).sum())  # NaN, where a token is missing, is not itself
+        save_recovery(recovery, output, run_info)
+        count = int(
+            (recovery.logprobs == recovery.logprobs).sum()
+        )  # NaN marks a missing token and is not equal to itself
         print_message(f"gen: {output}: {count_noun(count, 'logprob')}")
 
 
@@ -47,7 +52,7 @@ def _print_table(recovery: Recovery) -> None:
     for token in top_tokens(recovery, _TABLE_ROWS):
         value = token.logprob or 0.0
         text = repr(token.text) if token.data else "-"
-        # A logprob relative to the likeliest token gives no probability.
+        # A logprob relative to the most likely token gives no probability.
         probability = (f"{exp(value):.6f}",) if recovery.is_normalized else ()
         rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
     heads = ("logprob", "probability") if recovery.is_normalized else ("relative logprob",)
@@ -62,12 +67,12 @@ def summary(recovery: Recovery) -> None:
     if recovery.new_calls != recovery.total_calls:
         calls += f", {recovery.total_calls - recovery.new_calls:,} of them from the checkpoint"
     error = "" if isnan(recovery.max_error_nats) else f", errors up to about {recovery.max_error_nats:.1e} nats"
-    relative = "" if recovery.is_normalized else ", relative to the likeliest token"
+    relative = "" if recovery.is_normalized else ", relative to the most likely token"
     print_message(f"gen: {recovery.method}: {calls}{error}{relative}")
 
 
 def show_verification(verification: Verification) -> None:
-    """Print how far the second answers were from the first, on stderr."""
+    """Print the largest difference between the two measurements on stderr."""
     largest = ""
     if verification.worst_token is not None:
         largest = (
@@ -80,15 +85,15 @@ def show_verification(verification: Verification) -> None:
 
 
 def show_plan(
-    estimates: Sequence[CallEstimate], prompt_tokens: int, guessed: bool, price: tuple[float, float] | None
+    estimates: Sequence[CallEstimate], prompt_tokens: int, is_guessed: bool, price: tuple[float, float] | None
 ) -> None:
     """Print calls, tokens and cost of each method, in the order in which ``auto`` tries them.
 
     Args:
         estimates: the calls of each method.
-        prompt_tokens: tokens of the prompt, which each call reads.
-        guessed: whether that number is a guess.
-        price: dollars for a million tokens, read and written; None: no cost is printed.
+        prompt_tokens: number of tokens of the prompt, which each call reads.
+        is_guessed: whether this number is a guess.
+        price: dollars per million tokens, read and written; None: no cost is printed.
     """
     from .tables import print_table
 
@@ -107,6 +112,6 @@ def show_plan(
     heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
     print_table(heads, rows)
     prompt = count_noun(prompt_tokens, "token")
-    print(f"\nthe prompt has {'about ' if guessed else ''}{prompt}; each call writes one")
+    print(f"\nthe prompt has {'about ' if is_guessed else ''}{prompt}; each call generates one")
     if len(estimates) > 1:
-        print("auto takes the first of these that the endpoint allows; no token was asked for")
+        print("auto uses the first of these methods that works on the endpoint; no token was requested")

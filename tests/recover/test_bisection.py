@@ -43,7 +43,7 @@ def test_it_ranks(window):
 
 
 REFUSED = {
-    "drawn": (Odd(ROW, 5, drawn=True), "bisection", "biases do not act as asked|draws its tokens"),
+    "drawn": (Odd(ROW, 5, drawn=True), "bisection", "biases are not added exactly|draws its tokens"),
     "drawn, a likely one": (Odd(SHARP, 5, drawn=True, raw=True, mute=True), "auto", "draws its tokens"),
     "drawn, not shown": (Odd(ROW, 0, drawn=True), "auto", "draws its tokens"),
     "another each time": (Fake(ROW, 0, noise=3.0), "auto", "draws its tokens"),
@@ -55,9 +55,17 @@ REFUSED = {
         "auto",
         "the endpoint rounds or reshapes them",
     ),
-    "a step of 1": (Odd(ROW, 5, heard=rounded), "bisection", "the bias step is 1.*parallel or auto may"),
-    "deaf": (Fake(ROW, 0, deaf=True), "auto", "nothing can be recovered .*a bias does not change it"),
-    "deaf, with a window": (Fake(ROW, 5, deaf=True), "auto", "nothing can be recovered .*nor the choice"),
+    "a step of 1": (
+        Odd(ROW, 5, heard=rounded),
+        "bisection",
+        "biases are rounded to multiples of 1.*parallel or auto may",
+    ),
+    "deaf": (Fake(ROW, 0, deaf=True), "auto", "nothing can be recovered .*a bias does not change the token"),
+    "deaf, with a window": (
+        Fake(ROW, 5, deaf=True),
+        "auto",
+        "nothing can be recovered .*changes neither the logprobs nor the chosen token",
+    ),
     "deaf, with a window of 1": (Fake(ROW, 1, deaf=True), "bisection", "nothing can be recovered"),
 }
 

@@ -122,7 +122,7 @@ def test_max_calls_and_resume(here, tmp_path):
         done = here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
         assert fake.calls == 20
         assert "--max-calls is reached after 20 calls" in done.err
-        assert "out.json.checkpoint: the same command with --resume goes on" in done.err
+        assert "out.json.checkpoint; continue with the same command and --resume" in done.err
         part = json.loads((tmp_path / "work" / "out.json").read_text())
         assert (part["complete"], part["stopped"]) == (False, "max_calls")
         done = here(*asked(url, "-o", "out.json"), code=1)
@@ -136,7 +136,7 @@ def test_max_calls_and_resume(here, tmp_path):
             "--resume",
             code=1,
         )
-        assert "a checkpoint of another run: its prompt is" in done.err
+        assert "the checkpoint belongs to another run; prompt is" in done.err
         assert fake.calls == 20
         done = here(*asked(url, "-o", "out.json", "--resume"))
         assert f"{fake.calls} calls, 20 of them from the checkpoint" in done.err
@@ -153,11 +153,11 @@ def test_a_result_is_not_replaced(here, tmp_path):
             here(*asked(url, "-o", file.name, "--ids", "1,2"))
             before, calls = file.read_bytes(), fake.calls
             done = here(*asked(url, "-o", file.name, "--ids", "1,2"), code=1)
-            assert f"{file.name}: the file already exists; --resume continues it" in done.err
+            assert f"{file.name}: the file already exists; continue it with --resume" in done.err
             done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume"))
-            assert f"{file.name}: the result is complete; no call was made" in done.err
+            assert f"{file.name}: the result is already complete; no call was made" in done.err
             done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume", "--verify", "2"), code=1)
-            assert "to verify a new one, give another file" in done.err
+            assert "to verify another one, choose another file" in done.err
             done = here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1)
             assert 'its request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}' in done.err
             done = here(
@@ -171,7 +171,7 @@ def test_a_result_is_not_replaced(here, tmp_path):
                 "--resume",
                 code=1,
             )
-            assert "the file holds the result of another run: its prompt is 'x', not 'y'" in done.err
+            assert "the file contains the result of another run; prompt is 'x', not 'y'" in done.err
             assert (file.read_bytes(), fake.calls) == (before, calls)
         here(*asked(url, "-o", "out.json", "--dry-run"))  # a plan replaces nothing
         (folder / "empty.json").touch()
@@ -180,7 +180,9 @@ def test_a_result_is_not_replaced(here, tmp_path):
         del old["request"]  # as earlier versions wrote it
         (folder / "old.json").write_text(json.dumps(old))
         done = here(*asked(url, "-o", "old.json", "--top", "50", "--resume"), code=1)
-        assert "old.json: the file has no request of its run to compare; give another file with -o" in done.err
+        assert (
+            "old.json: the file does not contain the request of its run; choose another file with -o" in done.err
+        )
         assert json.loads((folder / "old.json").read_text()) == old
         (folder / "notes.json").write_text("[1]")
         done = here(*asked(url, "-o", "notes.json", "--ids", "1", "--resume"), code=1)
@@ -211,7 +213,7 @@ def test_a_run_that_is_ended_goes_on(gen, home, environment, number, code):  # n
         assert "Traceback" not in err
         if number == signal.SIGINT:
             assert "interrupted after" in err
-            assert "--resume goes on" in err
+            assert "--resume" in err
         kept = path.read_bytes().count(b"\n") - 1
         before = fake.calls
         done = gen(*asked(url, "-o", "out.json", "--resume"))
@@ -230,7 +232,7 @@ def test_an_endpoint_that_fails_in_mid_run(here, tmp_path):
 
     with api(dying) as url:
         done = here(*asked(url, "-o", "out.json", "--retries", "0"), code=1)
-    assert "500 Internal Server Error: no memory; what was answered is kept: go on with --resume" in done.err
+    assert "500 Internal Server Error: no memory; the responses are saved, continue with --resume" in done.err
     assert not (tmp_path / "work" / "out.json").exists()
 
 
@@ -263,7 +265,7 @@ def test_a_limit_before_the_first_answer_is_no_reason_to_go_on(here, tmp_path):
     """A server that hides its first draw has used up the only call."""
     with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
         done = here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1)
-    assert "--max-calls is reached after 1 call; nothing was answered" in done.err
+    assert "--max-calls is reached after 1 call; there were no responses to save" in done.err
     assert not (tmp_path / "work" / "out.json.checkpoint").exists()
 
 
@@ -284,7 +286,10 @@ def test_a_resume_of_nothing_says_so(here):
     answer, _ = served()
     with api(answer) as url:
         done = here(*asked(url, "-o", "out.json", "--resume", "--ids", "1"))
-    assert "note: out.json.checkpoint: there is no checkpoint; this begins anew" in done.err
+    assert (
+        "note: out.json.checkpoint: the checkpoint does not exist; the recovery starts from the beginning"
+        in done.err
+    )
 
 
 def test_a_resume_with_another_model_is_refused(here, tmp_path):
@@ -298,7 +303,7 @@ def test_a_resume_with_another_model_is_refused(here, tmp_path):
         here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
         models.pop(0)
         done = here(*asked(url, "-o", "out.json", "--resume"), code=1)
-    assert "the endpoint answers otherwise than when this checkpoint was written" in done.err
+    assert "nats from those in the checkpoint; the endpoint may now serve another model" in done.err
     assert (tmp_path / "work" / "out.json.checkpoint").exists()
 
 
@@ -313,7 +318,7 @@ def test_an_interrupted_verification(home, environment):  # noqa: F811
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert "gen: interrupted while verifying" in err
+    assert "gen: interrupted during the verification" in err
     assert json.loads(path.read_text())["complete"]
 
 
@@ -327,7 +332,7 @@ def test_max_calls_holds_for_the_verification_too(here, left):
         rest = ("-o", "out.json", "--ids", "1,2", "--verify", "20", "--max-calls", str(most))
         done = here(*asked(url, *rest), code=1)
     assert fake.calls == most
-    assert "--max-calls is reached while verifying" in done.err
+    assert "--max-calls is reached during the verification" in done.err
 
 
 def test_relative_values_are_no_probabilities(here):
@@ -433,15 +438,15 @@ USAGE = {
     "no model name": (["--endpoint", "http://x", "--api", "openai"], "needs --api-model NAME"),
     "no tokenizer": (["--endpoint", "http://x", "--api", "openai", "--api-model", "m"], "needs --tokenizer"),
     "window": (["--window", "-1"], "--window: -1 is not ≥ 0"),
-    "both": (["--top", "3", "--ids", "1"], "--top and --ids both say which tokens"),
+    "both": (["--top", "3", "--ids", "1"], "--top and --ids cannot be combined"),
     "ids": (["--ids", "1,x"], "'1,x' is not a list of token ids"),
     "top_n": (["--method", "top_n"], "--method top_n needs --top N"),
     "basis": (["--method", "basis"], "--method basis needs --basis FILE"),
-    "nothing to resume": (["--resume"], "--resume needs the checkpoint"),
-    "verify": (["--verify", "0"], "--verify: 0 is not ≥ 1"),
+    "nothing to resume": (["--resume"], "--resume needs a checkpoint"),
+    "verify": (["--verify", "0"], "--token_count: 0 is not ≥ 1"),
     "price": (["--price", "much"], "'much' is not one or two numbers"),
     "three prices": (["--price", "1,2,3"], "'1,2,3' is not one or two numbers"),
-    "a price of nothing": (["--price", "1"], "--price is for --dry-run"),
+    "a price of nothing": (["--price", "1"], "--price needs --dry-run"),
     "method": (["--method", "magic"], "'magic' is not auto"),
     "two prompts": (["-p", "y"], "the prompt is given twice"),
     "a tolerance of nothing": (["--tolerance", "0.1"], "--tolerance is for a --basis"),
@@ -478,8 +483,8 @@ SERVER = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server"]
 OPENAI = [*SERVER[:2], "--api", "openai", "--api-model", "m", "--tokenizer", "t"]
 MEANINGLESS = {
     **{f"{flag}, a model": (flag, [], "is for an --endpoint") for flag in LOCAL},
-    **{f"{flag}, a server": (flag, SERVER, "is for a model here") for flag in (*HERE, "-v")},
-    **{f"{flag}, an API": (flag, OPENAI, "is for a model here") for flag in HERE},
+    **{f"{flag}, a server": (flag, SERVER, "is for a local model") for flag in (*HERE, "-v")},
+    **{f"{flag}, an API": (flag, OPENAI, "is for a local model") for flag in HERE},
     **{
         f"{flag}, a server": (flag, SERVER, "is for --api openai")
         for flag in ("--api-chat", "--api-model m", "--tokenizer t")
@@ -506,13 +511,13 @@ def test_flags_that_mean_nothing_are_refused(name):
 NOBODY = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server", "--retries", "0", "--vocab-size", "10"]
 FAILURES = {
     "no such basis": (["--basis", "no.npz"], "no.npz: there is no such file"),
-    "output of no kind": (["-o", "x.txt"], "x.txt: the name ends in none of .npz, .json, .jsonl"),
-    "no such folder": (["-o", "no/x.json"], "there is no folder no"),
-    "a folder": (["-o", "folder.json"], "folder.json: it is a folder"),
+    "output of no kind": (["-o", "x.txt"], "x.txt: the file name must end in one of .npz, .json, .jsonl"),
+    "no such folder": (["-o", "no/x.json"], "the folder no does not exist"),
+    "a folder": (["-o", "folder.json"], "folder.json: this is a folder, not a file"),
     "top of more": (["--top", "11"], "top_count: 11 is not within 1..10"),
     "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
     "nobody there": ([], "http://127.0.0.1:9/: no connection"),
-    "not a URL": (["--endpoint", "x"], "does not begin with http:// or https://"),
+    "not a URL": (["--endpoint", "x"], "must begin with http:// or https://"),
 }
 
 
@@ -557,12 +562,18 @@ def test_failures(name, tmp_path, monkeypatch):
 
 
 BASIS_USAGE = {
-    "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors both say"),
+    "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors cannot be combined"),
     "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
     "ending": (["-o", "b.txt"], "b.txt does not end in .npz"),
     "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are one file"),
-    "a model for nothing": (["--vectors", "a.npz", "-m", "m.gguf"], "-m is for a model, and --vectors needs none"),
-    "a context for nothing": (["--vectors", "a.npz", "-c", "9"], "-c is for a model, and --vectors needs none"),
+    "a model for nothing": (
+        ["--vectors", "a.npz", "-m", "m.gguf"],
+        "-m is for a model, which --vectors does not use",
+    ),
+    "a context for nothing": (
+        ["--vectors", "a.npz", "-c", "9"],
+        "-c is for a model, which --vectors does not use",
+    ),
 }
 
 
@@ -574,10 +585,13 @@ def test_bad_usage_of_basis(name):
 
 
 BASIS_FAILURES = {
-    "no such folder": (["-o", "no/b.npz"], "there is no folder no"),
-    "a folder": (["-o", "folder.npz"], "folder.npz: it is a folder"),
+    "no such folder": (["-o", "no/b.npz"], "the folder no does not exist"),
+    "a folder": (["-o", "folder.npz"], "folder.npz: this is a folder, not a file"),
     "one recovery": (["--vectors", "a.npz"], "1 recovery is too few"),
-    "two sizes": (["--vectors", "a.npz", "--vectors", "c.npz"], "c.npz: it has 30 tokens, and a.npz has 40"),
+    "two sizes": (
+        ["--vectors", "a.npz", "--vectors", "c.npz"],
+        "c.npz: the recovery has 30 tokens, but a.npz has 40",
+    ),
     "a .npy": (["--vectors", "a.npz", "--vectors", "y.npz"], "y.npz: not a recovery"),
 }
 

@@ -101,7 +101,7 @@ def test_time_outs_are_told():
 
     with api(answer) as url:
         http = ApiClient(url, HttpOptions(timeout_seconds=0.05, max_retries=1, **QUICK))
-        with pytest.raises(RecoverError, match=r"no answer within 0.05 s \(try 2\)"):
+        with pytest.raises(RecoverError, match=r"no response within 0.05 s \(try 2\)"):
             http.get("x")
         http.close()
 
@@ -137,9 +137,9 @@ def test_stop_ends_the_waiting():
 
 
 WRONG = {
-    "no scheme": ("localhost:8080", {}, "does not begin with http"),
-    "another scheme": ("ftp://x", {}, "does not begin with http"),
-    "no URL": ("http://x:port", {}, "URL is none"),
+    "no scheme": ("localhost:8080", {}, "must begin with http"),
+    "another scheme": ("ftp://x", {}, "must begin with http"),
+    "no URL": ("http://x:port", {}, "URL is not valid"),
     "no time": ("http://x", {"timeout_seconds": 0}, "timeout_seconds: 0 is not a number > 0"),
     "no rate": ("http://x", {"max_calls_per_second": -1}, "max_calls_per_second: -1 is not a number > 0"),
     "retries": ("http://x", {"max_retries": -1}, "max_retries: -1 is not ≥ 0"),
@@ -156,7 +156,7 @@ def test_refusals(name):
 
 def test_a_key_of_no_use_is_not_shown(monkeypatch):
     monkeypatch.setenv("K", "sk-\u00e4secret")
-    with pytest.raises(RecoverError, match="holds characters that no key has") as failure:
+    with pytest.raises(RecoverError, match="contains characters that a key cannot have") as failure:
         ApiClient("http://x", HttpOptions(key_env="K"))
     assert "secret" not in str(failure.value)
 
@@ -271,7 +271,7 @@ def test_a_server_that_drips_runs_out_of_time(part):
             f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout_seconds=0.4, max_retries=0)
         )
         began = time.monotonic()
-        with pytest.raises(RecoverError, match=r"no answer within 0.4 s"):
+        with pytest.raises(RecoverError, match=r"no response within 0.4 s"):
             http.get("x")
         assert time.monotonic() - began < 1.5
         http.close()
@@ -281,7 +281,7 @@ def test_a_redirect_says_where_to():
     answer, _ = scripted((302, b"", {"Location": "https://other.test/v1?token=abc"}))
     with api(answer) as url:
         http = ApiClient(url, HttpOptions())
-        with pytest.raises(RecoverError, match=r"302 Found: it sends to https://other.test/v1; give that URL"):
+        with pytest.raises(RecoverError, match=r"302 Found: redirects to https://other.test/v1; use that URL"):
             http.get("x")
         http.close()
 
@@ -325,7 +325,7 @@ def test_how_long_is_waited(name):
         http.close()
     assert waited == [pytest.approx(seconds, abs=2)] == [told[0].wait_seconds]
     assert (told[0].attempt_number, told[0].max_attempts) == (2, HttpOptions().max_retries + 1)
-    assert ("it asks to wait" in told[0].problem) == (seconds > 30)
+    assert ("the server asks to wait" in told[0].problem) == (seconds > 30)
 
 
 @pytest.mark.parametrize("text", ["soon", "nan", ""])
@@ -357,7 +357,7 @@ SHAPES = {
 def test_answers_of_another_shape(name):
     with api(lambda *_: (200, SHAPES[name], {})) as url:
         endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
-        with pytest.raises(RecoverError, match="has not the shape"):
+        with pytest.raises(RecoverError, match="does not have the format"):
             endpoint.query("x", {})
         endpoint.close()
 
@@ -365,7 +365,7 @@ def test_answers_of_another_shape(name):
 def test_a_server_that_hides_every_draw():
     with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
         endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
-        with pytest.raises(RecoverError, match="hides logprobs behind a token that ends inside a character"):
+        with pytest.raises(RecoverError, match="hides the logprobs if its token ends inside a character"):
             endpoint.query("x", {})
         assert endpoint.query("x", {1: 50.0}).logprobs == {}
         endpoint.close()
@@ -396,7 +396,7 @@ def test_further_draws_are_calls_that_must_be_allowed(draws):
 def test_a_server_that_counts_tokens_otherwise(said):
     with api(lambda *_: (200, said, {})) as url:
         endpoint = LlamaServerEndpoint(url, 5)
-        with pytest.raises(RecoverError, match="/tokenize does not answer with a list"):
+        with pytest.raises(RecoverError, match="/tokenize did not return a list"):
             endpoint.count_tokens("x")
         endpoint.close()
 

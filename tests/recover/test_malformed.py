@@ -23,16 +23,19 @@ def server(step, size=50):
 
 GOOD = '{"id": 1, "prob": 0.5, "top_probs": [{"id": 1, "bytes": [65], "prob": 0.5}]}'
 STEPS = {
-    "an id beyond all": (GOOD.replace('"id": 1,', '"id": 1e999,'), "has not the shape"),
-    "an id in the window": ('{"id": 1, "prob": 0.5, "top_probs": [{"id": 1e999}]}', "has not the shape"),
-    "bytes without end": (GOOD.replace("[65]", str(10**13)), "has not the shape"),
-    "bytes that are none": (GOOD.replace("[65]", "[300]"), "has not the shape"),
+    "an id beyond all": (GOOD.replace('"id": 1,', '"id": 1e999,'), "does not have the format"),
+    "an id in the window": ('{"id": 1, "prob": 0.5, "top_probs": [{"id": 1e999}]}', "does not have the format"),
+    "bytes without end": (GOOD.replace("[65]", str(10**13)), "does not have the format"),
+    "bytes that are none": (GOOD.replace("[65]", "[300]"), "does not have the format"),
     "a negative probability": (
         GOOD.replace('"prob": 0.5}]', '"prob": -0.1}]'),
-        "the probability -0.1, which is none",
+        "returned -0.1 for token .*, which is not a probability",
     ),
-    "more than all": (GOOD.replace('"prob": 0.5}]', '"prob": 1e999}]'), "the logprob inf, which is none"),
-    "what was computed": ('{"timings": {"prompt_n": 1e999}}', "has not the shape"),
+    "more than all": (
+        GOOD.replace('"prob": 0.5}]', '"prob": 1e999}]'),
+        "returned inf for token .*, which is not a logprob",
+    ),
+    "what was computed": ('{"timings": {"prompt_n": 1e999}}', "does not have the format"),
 }
 
 
@@ -45,7 +48,7 @@ def test_a_servers_answers(name):
 
 @pytest.mark.parametrize("size", ["1e999", "-5", "0", "10000000000000000", '"many"', "null"])
 def test_a_servers_vocabulary(size):
-    with pytest.raises(RecoverError, match="does not say how many tokens it has"):
+    with pytest.raises(RecoverError, match="does not report the size of its vocabulary"):
         recover(server(GOOD, size), "x")
 
 
@@ -53,7 +56,7 @@ def test_a_servers_vocabulary(size):
 def test_a_vocabulary_that_is_none(size):
     endpoint = Fake(ROW, 5)
     endpoint.vocab_size = size
-    with pytest.raises(RecoverError, match=f"says that it has {size} tokens"):
+    with pytest.raises(RecoverError, match=f"reports {size} tokens in its vocabulary"):
         recover(endpoint, "x")
 
 
@@ -61,9 +64,9 @@ TOKENS = {
     "an array": (np.array([7, 3]), None),
     "numbers of NumPy": ([np.int64(7), np.uint16(3)], None),
     "a range": (range(3, 8), None),
-    "numbers": (np.array([1.5]), "tokens: .*1.5.* is no token id"),
-    "text": (["a"], "tokens: 'a' is no token id"),
-    "none": (np.array([], dtype=int), "tokens: there are none"),
+    "numbers": (np.array([1.5]), "tokens: .*1.5.* is not a token id"),
+    "text": (["a"], "tokens: 'a' is not a token id"),
+    "none": (np.array([], dtype=int), "tokens: the list is empty"),
     "outside": (np.array([300]), "token id 300 is not within"),
 }
 
@@ -100,11 +103,11 @@ def test_an_endpoint_that_answers_with_numbers_of_numpy(window, tmp_path):
 
 
 ANSWERS = {
-    "a list": ([1, 2], "answers .1, 2., which is no token id"),
-    "a number": (1.5, "answers 1.5, which is no token id"),
-    "nothing": (None, "answers None, which is no token id"),
-    "text for a logprob": ({1: "high"}, "the logprob high, which is none"),
-    "text for an id": ({"a": -1.0}, "answers 'a', which is no token id"),
+    "a list": ([1, 2], "returned .1, 2., which is not a token id"),
+    "a number": (1.5, "returned 1.5, which is not a token id"),
+    "nothing": (None, "returned None, which is not a token id"),
+    "text for a logprob": ({1: "high"}, "returned high for token .*, which is not a logprob"),
+    "text for an id": ({"a": -1.0}, "returned 'a', which is not a token id"),
 }
 
 

@@ -83,7 +83,7 @@ def test_top_n_with_a_sharp_distribution_keeps_its_digits():
 
 
 def test_top_n_refuses_what_would_be_wrong():
-    with pytest.raises(RecoverError, match="takes 10 biases a call"):
+    with pytest.raises(RecoverError, match="accepts 10 biases per call"):
         recover(Fake(ROW, 3, max_biases_per_call=10), "x", top_count=30)
     with pytest.raises(RecoverError, match="may cut biases"):
         recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
@@ -128,7 +128,7 @@ def test_rounded_logprobs_stay_as_good_as_they_are():
 def test_noise_is_measured_averaged_and_told():
     endpoint = Fake(ROW, 20, noise=1e-3, relative_error=1e-6)
     found = recover(endpoint, "x", settings=RecoverySettings(calls_per_query=16))
-    assert any("answers differ by up to" in note for note in found.notes)
+    assert any("responses differ by up to" in note for note in found.notes)
     off = np.abs(found.logprobs - ROW)
     assert off.max() < 5e-3
     assert 0.5 < np.median(found.errors) / (1e-3 / 4) < 4
@@ -137,13 +137,13 @@ def test_noise_is_measured_averaged_and_told():
 
 
 REFUSED = {
-    "unknown method": ({"method": "magic"}, "'magic' is none of auto, single"),
+    "unknown method": ({"method": "magic"}, "'magic' is not one of auto, single"),
     "empty prompt": ({"prompt": ""}, "the prompt is empty"),
     "both": ({"top_count": 3, "tokens": [1]}, "not both"),
     "n of none": ({"top_count": 0}, "top_count: 0 is not within 1..300"),
     "n too large": ({"top_count": 301}, "top_count: 301 is not within 1..300"),
     "no n": ({"method": "top_n"}, "top_n needs top_count"),
-    "no tokens": ({"tokens": []}, "there are none"),
+    "no tokens": ({"tokens": []}, "the list is empty"),
     "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
     "no basis": ({"method": "basis"}, "needs a basis"),
     "no such eps": (
@@ -193,9 +193,9 @@ class Plain(Endpoint):
 
 
 STRANGE = {
-    "an id outside": ({999: -1.0}, "names token 999"),
-    "nan": ({1: float("nan")}, "the logprob nan, which is none"),
-    "positive": ({1: 0.5}, "the logprob 0.5, which is none"),
+    "an id outside": ({999: -1.0}, "returned token 999"),
+    "nan": ({1: float("nan")}, "returned nan for token .*, which is not a logprob"),
+    "positive": ({1: 0.5}, "returned 0.5 for token .*, which is not a logprob"),
     "nothing": ({}, "neither logprobs nor a token"),
 }
 

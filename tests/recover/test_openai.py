@@ -104,7 +104,7 @@ def test_tokens_that_share_their_bytes_are_missing_and_never_wrong(chat):
 
 @pytest.mark.parametrize("change", [{"logprobs": {"content": []}}, {"logprobs": {"content": [{"token": 1}]}}])
 def test_another_shape(change):
-    with pytest.raises(RecoverError, match="has not the shape of OpenAI's API"):
+    with pytest.raises(RecoverError, match="does not have the format of OpenAI's API"):
         endpoint(True, **change).query("x", {})
 
 

@@ -81,7 +81,7 @@ def test_npz(tmp_path):
         assert data["bytes"][start:end].tobytes() == b"\xff"
         assert np.array_equal(data["logprobs"], ROW[data["ids"]] * (data["ids"] != 5))
         assert json.loads(str(data["head"]))["calls"] == 9
-    with pytest.raises(RecoverError, match="it lacks tokens; a basis needs whole rows"):
+    with pytest.raises(RecoverError, match="tokens are missing; a basis needs complete recoveries"):
         read_row(path)
     save_recovery(recover(Fake(ROW, 5), "x"), path, ABOUT)
     assert np.abs(read_row(path) - ROW).max() < 1e-12
@@ -94,11 +94,11 @@ def test_no_half_files(tmp_path):
         save_recovery(recovery(), path, {"endpoint": float("nan")})
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
-    for name, message in (("r.txt", "ends in none of"), ("no/r.json", "there is no folder")):
+    for name, message in (("r.txt", "must end in one of"), ("no/r.json", "the folder .* does not exist")):
         with pytest.raises(RecoverError, match=message):
             save_recovery(recovery(), tmp_path / name, ABOUT)
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(RecoverError, match=r"folder.json: it is a folder"):
+    with pytest.raises(RecoverError, match=r"folder.json: this is a folder, not a file"):
         save_recovery(recovery(), tmp_path / "folder.json", ABOUT)
 
 
@@ -140,7 +140,7 @@ def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
         save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
     a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
     assert [len(row) for row in read_rows([a, b])] == [50, 50]
-    with pytest.raises(RecoverError, match=r"c.npz: it has 40 tokens, and .*a.npz has 50"):
+    with pytest.raises(RecoverError, match=r"c.npz: the recovery has 40 tokens, but .*a.npz has 50"):
         read_rows([a, b, c])
     with pytest.raises(RecoverError, match="1 recovery is too few"):
         read_rows([a])

@@ -118,9 +118,11 @@ def test_a_method_says_that_the_first_window_showed_everything(method):
     used = "top_n" if method == "auto" else method
     assert recovery.method == used
     assert recovery.is_complete
-    assert f"the first window already shows all that was asked for; {used} had nothing to do" in recovery.notes
+    assert (
+        f"the response without a bias already shows everything requested; {used} was not needed" in recovery.notes
+    )
     more = recover(fake, "x", method, 9, settings=RecoverySettings()) if method in ("auto", "top_n") else None
-    assert more is None or not any("first window" in note for note in more.notes)
+    assert more is None or not any("without a bias already" in note for note in more.notes)
 
 
 def test_a_refused_connection_names_the_flag_that_waits(environment):  # noqa: F811 - the fixture
@@ -129,6 +131,6 @@ def test_a_refused_connection_names_the_flag_that_waits(environment):  # noqa: F
     done = subprocess.run(command(url), env=environment, capture_output=True, text=True, check=False, input="")
     assert done.returncode == 1
     assert done.stderr == (
-        f"gen: {url}/: no connection: Connection refused; --wait waits for a server that starts\n"
+        f"gen: {url}/: no connection: Connection refused; use --wait if the server is still starting\n"
     )
     assert time.monotonic() - began < 60  # eight retries alone would take 70 s and more

@@ -53,8 +53,8 @@ def test_an_interrupted_look_says_so():
 
 
 REFUSED = {
-    "none": (Fake(ROW, 5), {"tokens": [3]}, 0, "verify: 0 is not"),
-    "relative": (Fake(ROW, 0), {"tokens": [3]}, 5, "relative to the likeliest token"),
+    "none": (Fake(ROW, 5), {"tokens": [3]}, 0, "token_count: 0 is not"),
+    "relative": (Fake(ROW, 0), {"tokens": [3]}, 5, "relative to the most likely token"),
     "no logprobs": (Fake(ROW, 0), {}, 5, "single does not work on this endpoint"),
 }
 
