@@ -1,4 +1,4 @@
-"""One loaded model, one real server, and an API in a thread that can be as bad as wanted."""
+"""Fixtures: a loaded model, a real server, and an API in a thread whose responses a test chooses."""
 
 import json
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ def llama(server):
 
 @contextmanager
 def api(answer):
-    """An API at a URL; ``answer(path, body, headers)`` gives status, body (an object, or bytes) and headers."""
+    """An API at a URL; ``answer(path, body, headers)`` returns status, body (an object, or bytes) and headers."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

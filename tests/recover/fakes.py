@@ -1,4 +1,4 @@
-"""Endpoints out of a row of logits, with the habits of APIs: windows, cuts, rounding, noise."""
+"""Endpoints that compute responses from a row of logits, with limits, rounding and noise as APIs have them."""
 
 import numpy as np
 from logitsmith.recover import Endpoint, EndpointLimits, EndpointResponse
@@ -18,7 +18,8 @@ def log_softmax(logits):
 
 
 class Fake(Endpoint):
-    """Answers out of a row. ``raw``: the bias only chooses; ``cut``: silently limits biases; ``noise``: nats."""
+    """Computes responses from a row. ``raw``: the bias only chooses; ``cut``: limit to which biases are
+    silently reduced; ``noise``: nats; ``deaf``: biases are ignored."""
 
     def __init__(self, row, window, *, raw=False, cut=None, noise=0.0, digits=None, deaf=False, **limits):
         self.row = np.asarray(row, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Endpoints that do with biases, or with what they show, what one would not expect."""
+"""Endpoints that treat biases, or shown logprobs, in unexpected ways."""
 
 import numpy as np
 from logitsmith.recover import EndpointResponse
@@ -7,14 +7,15 @@ from .fakes import Fake, log_softmax
 
 
 class Odd(Fake):
-    """A `Fake` with habits.
+    """A `Fake` with unusual behavior.
 
-    ``heard(bias)``: the biases that are added, out of those that were asked for; ``shaped(row)``: the logprobs
-    that are shown, of those after the biases; ``mute``: the token's own logprob is not told; ``drawn``: the token
-    is drawn, the same one for the same question; ``chooser``: with ``drawn``, the likeliest can be asked for;
-    ``own_after``: the token's own logprob is that after the biases, also where the others are ``raw``;
-    ``sampled``: the token that was drawn is shown beside the window; ``nameless``: ids that have no name;
-    ``moved``: from this call on all logits have other noise, of 0.01 nats.
+    ``heard(bias)``: the biases that are added, out of all biases of the query; ``shaped(row)``: the shown
+    logprobs, computed from the biased ones; ``mute``: the logprob of the chosen token is not shown;
+    ``drawn``: the token is drawn, the same token for the same query; ``chooser``: with ``drawn``, the most
+    likely token can be queried too; ``own_after``: the logprob of the chosen token is the biased one, even
+    if the others are ``raw``; ``sampled``: the drawn token is shown in addition to the most likely ones;
+    ``nameless``: ids that are shown without a name; ``moved``: from this call on, all logits have additional
+    noise of 0.01 nats.
     """
 
     def __init__(self, row, window, *, heard=dict, shaped=None, moved=None, nameless=(), **habits):
@@ -74,7 +75,7 @@ def rounded(bias):
 
 
 def nucleus(mass):
-    """Shaped as by top_p: what is behind ``mass`` has no probability, and the others have all."""
+    """Shape like top_p: tokens after ``mass`` have no probability, and the others share all of it."""
 
     def shaped(row):
         order = np.argsort(-row)

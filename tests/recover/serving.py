@@ -1,6 +1,6 @@
-"""llama.cpp's real server, of the package xllamacpp, with the bundled model: a process that can be killed.
+"""llama.cpp's real server, from the package xllamacpp, with the bundled model, as a process that can be killed.
 
-python -m tests.recover.serving PORT SLOTS prints its address once it answers.
+python -m tests.recover.serving PORT SLOTS prints the address once the server is ready.
 """
 
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def start(port=0, slots=1):
-    """Start a server; returns the process and its URL."""
+    """Start a server; return the process and its URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.recover.serving", str(port), str(slots)],
         cwd=ROOT,
@@ -28,7 +28,7 @@ def start(port=0, slots=1):
 
 
 def stop(process):
-    """Kill it, as a crash would."""
+    """Kill the server, as a crash would."""
     process.kill()
     process.wait()
     process.stdout.close()

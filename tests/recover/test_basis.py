@@ -1,4 +1,4 @@
-"""A basis: made of a matrix or of rows, solved, saved, and refused where it does not fit."""
+"""A basis: computed from a matrix or from rows, solved, saved, and rejected if it does not fit."""
 
 import numpy as np
 import pytest
@@ -52,13 +52,13 @@ def test_recovers_a_whole_row(kind, window):
         assert endpoint.calls <= 3 + -(-(25 + 20 + 60) // 4)
 
 
-def test_forced_answers_do_too():
+def test_forced_responses_recover_a_row_too():
     found = recover(Fake(row(), 5, raw=True), "x", settings=RecoverySettings(basis=BASES["matrix"]))
     assert found.method == "basis"
     assert np.abs(found.logprobs - row()).max() < 1e-4
 
 
-def test_a_basis_of_another_model_is_not_believed():
+def test_a_basis_of_another_model_is_rejected():
     other = Basis.of_matrix(RANDOM.normal(0, 0.5, (SIZE, WIDTH)).astype(np.float32), "other")
     found = recover(Fake(row(), 5), "x", settings=RecoverySettings(basis=other))
     assert not found.is_complete
@@ -99,7 +99,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("start", range(0, 400, 80))
-def test_rows_are_enough_where_they_give_others_too(name, start):
+def test_rows_are_enough_if_they_reproduce_held_out_rows(name, start):
     made, count, rank = ROWS[name]
     rows = [made(start + number) for number in range(count)]
     if rank is None:
@@ -110,7 +110,8 @@ def test_rows_are_enough_where_they_give_others_too(name, start):
 
 
 def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
-    """A basis that fits all that it is given is told by them alone: as many columns as logprobs asked for."""
+    """A solution with as many columns as queried logprobs fits all of them, so only held-out tokens show its
+    error."""
     from logitsmith.recover.methods.by_basis import count_queried
 
     wide = Basis.of_matrix(np.random.default_rng(5).normal(size=(SIZE, 79)).astype(np.float32), "noise")
@@ -129,8 +130,8 @@ def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
 NEAR = Basis.of_matrix(MATRIX + RANDOM.normal(0, 2e-4, MATRIX.shape).astype(np.float32), "almost it")
 
 
-def test_tokens_that_tell_most_come_first():
-    """Tokens in the order of the pivots give a solution that errors grow less in than in the order of the draw."""
+def test_the_best_determining_tokens_are_first():
+    """A solution from tokens in pivot order amplifies errors less than one from tokens in drawn order."""
     basis = BASES["matrix"]
     count = basis.rank
     grown = [
@@ -163,14 +164,14 @@ def test_files(tmp_path):
         basis.save(tmp_path / "no" / "b.npz")
 
 
-def test_a_matrix_that_is_none():
+def test_an_invalid_matrix():
     with pytest.raises(RecoverError, match="no matrix of finite numbers"):
         Basis.of_matrix(np.full((4, 2), np.nan, dtype=np.float32), "m")
 
 
 @pytest.mark.slow
 def test_the_bundled_models_rows_and_matrix(model):
-    """Both bases of the real model, on prompts that neither has seen."""
+    """Both bases of the real model, on prompts that were used for neither."""
     endpoint = LocalEndpoint(model, 20)
     for basis in (
         Basis.of_matrix(output_matrix(model.path), "matrix"),

@@ -1,4 +1,4 @@
-"""Bisection: with windows and without, behind noise, and refused where it would measure something else."""
+"""Bisection: with and without shown logprobs, with noise, and rejected where it would measure something else."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SHARP = row_of(top=3.0)
 
 
 def off(found, row=ROW):
-    """The largest error, by the scale that was told."""
+    """Return the largest error, on the scale of the result."""
     return np.nanmax(np.abs(found.logprobs - (row if found.is_normalized else row - row.max())))
 
 
@@ -26,7 +26,7 @@ def off(found, row=ROW):
         ("auto", {"raw": True, "mute": True, "drawn": True, "chooser": True}),
     ],
 )
-def test_what_a_window_shows_does_not_join_in(window, method, habits):
+def test_bisection_ignores_shown_logprobs(window, method, habits):
     found = recover(Odd(ROW, window, **habits), "x", method)
     assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
     assert off(found) <= found.max_error_nats <= 1.1e-3
@@ -36,7 +36,7 @@ def test_what_a_window_shows_does_not_join_in(window, method, habits):
 
 
 @pytest.mark.parametrize("window", [0, 2, 5, 20])
-def test_it_ranks(window):
+def test_bisection_ranks_tokens(window):
     found = recover(Odd(ROW, window), "x", "bisection", top_count=30)
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:30])
     assert off(found) <= 5e-4
@@ -71,7 +71,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_before_it_costs(name):
+def test_rejected_before_many_calls(name):
     endpoint, method, message = REFUSED[name]
     before = endpoint.calls
     with pytest.raises(RecoverError, match=message):
@@ -79,7 +79,7 @@ def test_refused_before_it_costs(name):
     assert endpoint.calls - before < 200
 
 
-def test_what_the_base_window_has_needs_no_bias():
+def test_tokens_of_the_unbiased_window_need_no_query():
     found = recover(Fake(ROW, 5, deaf=True), "x", top_count=4)
     assert (found.is_complete, found.total_calls) == (True, 4)
     assert off(found) < 1e-12
@@ -93,7 +93,7 @@ def test_noise_widens_the_interval(repeats):
     assert any("choices differ from call to call" in note for note in found.notes)
 
 
-def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
+def test_each_query_is_repeated_and_the_majority_counts():
     noise = {"noise": 1e-2, "tokens": list(range(100))}
     worst = {}
     for repeats in (1, 25):
@@ -105,7 +105,7 @@ def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
     assert worst[25] < 0.6 * worst[1]
 
 
-def test_a_threshold_that_moves_in_the_course_of_the_run_is_noticed():
+def test_a_threshold_that_moves_during_the_run_is_noticed():
     found = recover(Odd(ROW, 0, moved=500), "x")
     assert found.max_error_nats > 4e-3
     assert any("changed by up to" in note for note in found.notes)

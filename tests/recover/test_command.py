@@ -1,4 +1,4 @@
-"""`gen recover` and `gen recover-basis` as processes: output, checkpoints, plans, refusals."""
+"""`gen recover` and `gen recover-basis` as processes: output, checkpoints, plans, errors."""
 
 import base64
 import json
@@ -29,7 +29,8 @@ KEY = "sk-very-secret-0123456789"
 
 
 def served(window=8, seconds=0.0, fake=None, **habits):
-    """llama.cpp's server in shape, over a `Fake`; returns what `api` takes, and the fake."""
+    """Return the response function of an API like llama.cpp's server, for `api`, and the `Fake` that computes
+    its responses."""
     fake = fake or Fake(ROW, window, **habits)
 
     def answer(path, body, headers):
@@ -67,7 +68,7 @@ def here(tmp_path, monkeypatch):
     return run
 
 
-def test_a_model_behind_a_window(gen):  # noqa: F811
+def test_a_local_model(gen):  # noqa: F811
     done = gen("recover", "The sea was", "--window", "5", "--top", "12", "-t", "1", "-o", "-")
     head, *tokens = done.lines
     assert (head["method"], head["complete"], head["endpoint"]["api"]) == ("top_n", True, "local")
@@ -99,7 +100,7 @@ def test_files(here, tmp_path, ending):
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
 
 
-def test_the_plan_asks_for_no_token(here):
+def test_the_plan_requests_no_token(here):
     answer, fake = served()
     with api(answer) as url:
         done = here(*asked(url, "--dry-run", "--price", "0.5,1.5", "--top", "50"))
@@ -201,7 +202,7 @@ def wait_for_answers(path, count):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_run_that_is_ended_goes_on(gen, home, environment, number, code):  # noqa: F811
+def test_a_run_that_a_signal_ended_is_resumed(gen, home, environment, number, code):  # noqa: F811
     answer, fake = served(seconds=0.01)
     path = home / "work" / "out.json.checkpoint"
     with api(answer) as url:
@@ -224,7 +225,7 @@ def test_a_run_that_is_ended_goes_on(gen, home, environment, number, code):  # n
     assert json.loads((home / "work" / "out.json").read_text())["complete"]
 
 
-def test_an_endpoint_that_fails_in_mid_run(here, tmp_path):
+def test_an_endpoint_that_fails_during_the_run(here, tmp_path):
     answer, fake = served()
 
     def dying(path, body, headers):
@@ -243,7 +244,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_no_advice_to_go_on_where_that_does_not_help(here, tmp_path, name):
+def test_no_advice_to_resume_if_that_does_not_help(here, tmp_path, name):
     rest, most, message = REFUSALS[name]
     answer, fake = served()
 
@@ -257,19 +258,19 @@ def test_no_advice_to_go_on_where_that_does_not_help(here, tmp_path, name):
         assert message in done.err
         assert "--resume" not in done.err
         assert (tmp_path / "work" / "out.json.checkpoint").exists() == (most is None)
-        if most is None:  # another method goes on with what was answered
+        if most is None:  # another method continues with the saved responses
             here(*asked(url, "-o", "out.json", "--resume"))
 
 
-def test_a_limit_before_the_first_answer_is_no_reason_to_go_on(here, tmp_path):
-    """A server that hides its first draw has used up the only call."""
+def test_a_limit_before_the_first_response_gives_no_advice_to_resume(here, tmp_path):
+    """A server that hides its first draw uses up the only call."""
     with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
         done = here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1)
     assert "--max-calls is reached after 1 call; there were no responses to save" in done.err
     assert not (tmp_path / "work" / "out.json.checkpoint").exists()
 
 
-def test_a_file_that_a_run_writes_is_not_told_to_be_deleted(here, tmp_path):
+def test_no_advice_to_delete_a_file_that_another_run_writes(here, tmp_path):
     from logitsmith.recover.journal import QueryJournal
 
     answer, fake = served()
@@ -282,7 +283,7 @@ def test_a_file_that_a_run_writes_is_not_told_to_be_deleted(here, tmp_path):
     assert fake.calls == 0
 
 
-def test_a_resume_of_nothing_says_so(here):
+def test_a_resume_without_a_checkpoint_is_noted(here):
     answer, _ = served()
     with api(answer) as url:
         done = here(*asked(url, "-o", "out.json", "--resume", "--ids", "1"))
@@ -292,8 +293,8 @@ def test_a_resume_of_nothing_says_so(here):
     )
 
 
-def test_a_resume_with_another_model_is_refused(here, tmp_path):
-    """Behind the same URL, and its server says nothing of its model."""
+def test_a_resume_with_another_model_is_rejected(here, tmp_path):
+    """It has the same URL, and its server does not report its model."""
     models = [served()[0], served(fake=Fake(row_of(SIZE, seed=1), 8))[0]]
 
     def answer(path, body, headers):
@@ -335,7 +336,7 @@ def test_max_calls_holds_for_the_verification_too(here, left):
     assert "--max-calls is reached during the verification" in done.err
 
 
-def test_relative_values_are_no_probabilities(here):
+def test_relative_values_have_no_probabilities(here):
     answer, _ = served(window=0)
     with api(answer) as url:
         done = here("recover", "--endpoint", url, *SERVER[2:], "-p", "x", "--window", "0", "--ids", "3,4")
@@ -501,7 +502,7 @@ MEANINGLESS = {
 
 
 @pytest.mark.parametrize("name", MEANINGLESS)
-def test_flags_that_mean_nothing_are_refused(name):
+def test_flags_without_effect_are_rejected(name):
     flag, arguments, message = MEANINGLESS[name]
     code, said = invoked("recover", "x", *arguments, *flag.split())
     assert (code, message in said) == (2, True), said
@@ -516,20 +517,20 @@ FAILURES = {
     "a folder": (["-o", "folder.json"], "folder.json: this is a folder, not a file"),
     "top of more": (["--top", "11"], "top_count: 11 is not within 1..10"),
     "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
-    "nobody there": ([], "http://127.0.0.1:9/: no connection"),
+    "no server": ([], "http://127.0.0.1:9/: no connection"),
     "not a URL": (["--endpoint", "x"], "must begin with http:// or https://"),
 }
 
 
 def invoked(*arguments):
-    """The command in this process, which starts faster; its exit code, and all that it said on one line."""
+    """Run the command in this process, which starts faster; return its exit code and its output on one line."""
     said = StringIO()
     with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as end:
         main(list(arguments))
     return end.value.code, " ".join(said.getvalue().split())
 
 
-def test_a_refused_connection_ends_at_once_unless_the_server_is_waited_for():
+def test_a_refused_connection_ends_the_command_unless_it_waits():
     retries = NOBODY.index("--retries") + 1
     often = [*NOBODY[:retries], "8", *NOBODY[retries + 1 :]]
     started_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Files of `gen recover` that were damaged, or written by somebody else."""
+"""Files of `gen recover` that are damaged, or that another program wrote."""
 
 import contextlib
 import io
@@ -30,14 +30,14 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(("line", "complaint"), ODD.values(), ids=ODD)
-def test_an_odd_line_of_a_checkpoint_is_named(tmp_path, line, complaint):
+@pytest.mark.parametrize(("line", "problem"), ODD.values(), ids=ODD)
+def test_an_invalid_line_of_a_checkpoint_is_named(tmp_path, line, problem):
     path = tmp_path / "c"
     content = f"{json.dumps({'recover': 1, **RUN})}\n{json.dumps(ANSWER)}\n{line}\n"
     path.write_text(content)
     with pytest.raises(RecoverError, match=r"c: line 3 is not a response \(.*\); the file is damaged$") as caught:
         QueryJournal(path, RUN, resume=True)
-    assert complaint in str(caught.value)
+    assert problem in str(caught.value)
     assert path.read_text() == content
 
 

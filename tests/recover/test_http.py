@@ -1,4 +1,4 @@
-"""APIs that fail: new tries where they help, a sentence where they do not, and no key in any of it."""
+"""APIs that fail: retries where they help, one sentence where they do not, and no key in any message."""
 
 import base64
 import contextlib
@@ -30,7 +30,7 @@ KEY = "sk-very-secret-0123456789"
 
 
 def scripted(*steps):
-    """An API that answers by a script, then always with {"ok": 1}; keeps what it was asked."""
+    """An API that responds by a script, then always with {"ok": 1}; it records the requests."""
     left = list(steps)
     seen = []
 
@@ -74,7 +74,7 @@ def test_gives_up_with_a_sentence(name):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_no_new_try_can_help(status):
+def test_no_retry_where_it_cannot_help(status):
     answer, seen = scripted((status, {"error": {"message": "no such thing"}}, {}))
     with api(answer) as url:
         http = ApiClient(url, HttpOptions(**QUICK))
@@ -94,7 +94,7 @@ def test_retry_after_is_kept():
         http.close()
 
 
-def test_time_outs_are_told():
+def test_timeouts_are_reported():
     def answer(path, body, headers):
         time.sleep(0.5)
         return 200, {}, {}
@@ -106,7 +106,7 @@ def test_time_outs_are_told():
         http.close()
 
 
-def test_nobody_there():
+def test_a_refused_connection():
     http = ApiClient("http://127.0.0.1:9", HttpOptions(max_retries=1, **QUICK))
     with pytest.raises(RecoverError, match="no connection: "):
         http.get("x")
@@ -154,7 +154,7 @@ def test_refusals(name):
         ApiClient(url, HttpOptions(**options))
 
 
-def test_a_key_of_no_use_is_not_shown(monkeypatch):
+def test_an_invalid_key_is_not_shown(monkeypatch):
     monkeypatch.setenv("K", "sk-\u00e4secret")
     with pytest.raises(RecoverError, match="contains characters that a key cannot have") as failure:
         ApiClient("http://x", HttpOptions(key_env="K"))
@@ -252,7 +252,7 @@ def test_urls(name):
 
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_a_server_that_drips_runs_out_of_time(part):
-    """Each byte comes in time, the whole does not."""
+    """Each byte arrives in time, but the complete response does not."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip():
@@ -329,7 +329,7 @@ def test_how_long_is_waited(name):
 
 
 @pytest.mark.parametrize("text", ["soon", "nan", ""])
-def test_a_retry_after_that_is_none(text):
+def test_an_invalid_retry_after(text):
     waited = []
     answer, _ = scripted((429, {}, {"Retry-After": text}))
     with api(answer) as url:
@@ -354,7 +354,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_answers_of_another_shape(name):
+def test_responses_of_another_format(name):
     with api(lambda *_: (200, SHAPES[name], {})) as url:
         endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
         with pytest.raises(RecoverError, match="does not have the format"):
@@ -375,8 +375,8 @@ def test_a_server_that_hides_every_draw():
 
 
 @pytest.mark.parametrize("draws", [1, 2, 6])
-def test_further_draws_are_calls_that_must_be_allowed(draws):
-    """A server that hides the logprobs is asked with other seeds, up to the limit and not beyond it."""
+def test_repeated_draws_count_as_calls(draws):
+    """A server that hides the logprobs is queried with other seeds, up to the limit of calls."""
     seen = []
 
     def answer(path, body, headers):
@@ -393,7 +393,7 @@ def test_further_draws_are_calls_that_must_be_allowed(draws):
 
 
 @pytest.mark.parametrize("said", [[1, 2], {"tokens": 3}, {}, "x", None])
-def test_a_server_that_counts_tokens_otherwise(said):
+def test_a_server_with_another_token_count_format(said):
     with api(lambda *_: (200, said, {})) as url:
         endpoint = LlamaServerEndpoint(url, 5)
         with pytest.raises(RecoverError, match="/tokenize did not return a list"):
@@ -412,7 +412,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_what_tells_a_server_from_others(name):
+def test_the_identity_of_a_server(name):
     said, model = SAID[name]
     with api(lambda *_: said) as url:
         endpoint = LlamaServerEndpoint(url, 5, slot=3)
@@ -430,7 +430,7 @@ def test_a_server_that_does_not_say_how_many_tokens():
 
 
 def test_a_recovery_through_all_kinds_of_faults():
-    """Every third answer is a fault; the result is as if there were none."""
+    """Every third response is a fault; the result is the same as without faults."""
     fake = Fake(row_of(100), 8)
     count = [0]
 

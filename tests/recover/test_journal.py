@@ -1,4 +1,5 @@
-"""Checkpoints: nothing is asked twice, nothing of another run is believed, and a torn line is mended."""
+"""Checkpoints: no query is sent twice, the responses of another run are rejected, and an incomplete line is
+removed."""
 
 import os
 import shutil
@@ -25,7 +26,7 @@ def settings(path, **rest):
     return RecoverySettings(checkpoint=path, **rest)
 
 
-def test_a_run_that_was_stopped_goes_on_and_repeats_no_call(tmp_path):
+def test_a_stopped_run_is_resumed_without_repeating_calls(tmp_path):
     path = tmp_path / "c"
     first = Fake(ROW, 5)
     part = recover(first, "x", settings=settings(path, max_calls=30))
@@ -45,7 +46,7 @@ def test_a_run_that_was_stopped_goes_on_and_repeats_no_call(tmp_path):
 
 
 @pytest.mark.parametrize(("window", "noise"), [(1, 0.0), (0, 0.0), (5, 1e-3)])
-def test_every_method_replays_its_questions(tmp_path, window, noise):
+def test_every_method_repeats_its_queries(tmp_path, window, noise):
     path = tmp_path / "c"
     endpoint = Fake(row_of(24), window, noise=noise, relative_error=1e-6)
     stopped = 0
@@ -59,7 +60,7 @@ def test_every_method_replays_its_questions(tmp_path, window, noise):
     assert found.total_calls == endpoint.calls - (stopped - 1)  # each start asks one question again
 
 
-def test_a_torn_last_line_is_cut_off(tmp_path):
+def test_an_incomplete_last_line_is_removed(tmp_path):
     path = tmp_path / "c"
     recover(Fake(ROW, 5), "x", settings=settings(path, max_calls=30))
     whole = path.read_bytes()
@@ -74,7 +75,7 @@ VERSION_1 = {
     "next-token": (lambda: Fake(row_of(10), 4), "auto", 1e-3, 5),
     "top-token": (lambda: Odd(row_of(10), 2, drawn=True, chooser=True), "bisection", 2e-3, 149),
 }
-"""Complete checkpoints that an earlier version wrote, with drift checks and both kinds of questions."""
+"""Complete checkpoints that an earlier version wrote, with drift checks and both kinds of queries."""
 
 
 @pytest.mark.parametrize("name", VERSION_1)
@@ -89,7 +90,7 @@ def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path, name):
     assert path.read_bytes() == before
 
 
-def test_what_is_not_of_this_run_is_refused(tmp_path):
+def test_a_checkpoint_of_another_run_is_rejected(tmp_path):
     path = tmp_path / "c"
     recover(Fake(ROW, 5), "x", settings=settings(path, max_calls=5))
     kept = path.read_bytes()
@@ -108,8 +109,8 @@ def test_what_is_not_of_this_run_is_refused(tmp_path):
     assert path.read_bytes() == kept
 
 
-def test_another_method_goes_on_with_the_same_answers(tmp_path):
-    """Answers are the endpoint's, whatever asked for them; so a method that is refused costs nothing."""
+def test_another_method_continues_with_the_same_responses(tmp_path):
+    """Responses belong to the endpoint, not to a method, so a method that is rejected costs nothing."""
     path = tmp_path / "c"
     with pytest.raises(RecoverError, match="forced does not work"):
         recover(Fake(ROW, 5), "x", "forced", settings=settings(path))
@@ -141,7 +142,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path, name, resume):
 
 
 @pytest.mark.parametrize("cut", [1, 10, 1000])
-def test_a_head_that_a_killed_run_was_writing_is_written_anew(tmp_path, cut):
+def test_an_incomplete_header_is_rewritten(tmp_path, cut):
     about = {"endpoint": {}, "prompt": "x"}
     journal = QueryJournal(tmp_path / "c", about, False)
     whole = (tmp_path / "c").read_bytes()
@@ -161,7 +162,7 @@ ANOTHER_MODEL = {
 
 
 @pytest.mark.parametrize("name", ANOTHER_MODEL)
-def test_answers_of_two_models_are_not_mixed(tmp_path, name):
+def test_responses_of_two_models_are_not_mixed(tmp_path, name):
     path = tmp_path / "c"
     habits = {"window": 5, **ANOTHER_MODEL[name]}
     other = row_of(**{what: habits.pop(what) for what in ("seed", "spread") if what in habits})
@@ -175,7 +176,7 @@ def test_answers_of_two_models_are_not_mixed(tmp_path, name):
     assert path.read_bytes() == kept
 
 
-def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
+def test_a_response_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
     from logitsmith.common import files as append_only_file
 
     forced = []
@@ -191,13 +192,13 @@ def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
 
 
 FAULTS = {
-    "at once": (0, False),
+    "immediately": (0, False),
     "behind some answers": (7, True),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_checkpoint_stays_only_if_there_is_an_answer_in_it(tmp_path, name):
+def test_a_checkpoint_without_a_response_is_removed(tmp_path, name):
     path = tmp_path / "c"
     count, kept = FAULTS[name]
     endpoint = Fake(ROW, 5)
@@ -215,8 +216,8 @@ def test_a_checkpoint_stays_only_if_there_is_an_answer_in_it(tmp_path, name):
 
 
 @pytest.mark.parametrize("late", range(4))
-def test_the_real_failure_is_told_whichever_call_meets_it(late):
-    """Calls that begin once another one failed say the same as that one, also where they are asked about first."""
+def test_all_calls_report_the_first_failure(late):
+    """Calls that start after a failure raise the same error, even if their results are read first."""
     endpoint = Fake(ROW, 5)
     ask = endpoint.query
     begun = []
@@ -234,7 +235,7 @@ def test_the_real_failure_is_told_whichever_call_meets_it(late):
         recover(endpoint, "x", settings=RecoverySettings(max_concurrent_calls=4))
 
 
-def test_a_call_that_begins_behind_a_failure_tells_of_it():
+def test_a_call_that_starts_after_a_failure_reports_it():
     asker = QuerySession(Fake(ROW, 5), "x", RecoverySettings())
     asker.endpoint.query = lambda *_: 10**9
     for _ in range(2):
@@ -243,7 +244,7 @@ def test_a_call_that_begins_behind_a_failure_tells_of_it():
 
 
 class Costly(Fake):
-    """Each answer takes three requests, each of which but the first is claimed."""
+    """Each response takes three requests, and each request except the first is claimed."""
 
     requests = 0
 
@@ -256,16 +257,16 @@ class Costly(Fake):
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])
-@pytest.mark.parametrize("most", [1, 2, 3, 20])
-def test_max_calls_holds_where_an_answer_takes_several(tmp_path, most, in_flight):
+@pytest.mark.parametrize("max_calls", [1, 2, 3, 20])
+def test_max_calls_holds_if_a_response_takes_several(tmp_path, max_calls, in_flight):
     endpoint = Costly(ROW, 5)
     found = recover(
-        endpoint, "x", settings=settings(tmp_path / "c", max_calls=most, max_concurrent_calls=in_flight)
+        endpoint, "x", settings=settings(tmp_path / "c", max_calls=max_calls, max_concurrent_calls=in_flight)
     )
-    assert (found.stop_reason, found.new_calls, endpoint.requests) == ("max_calls", most, most)
+    assert (found.stop_reason, found.new_calls, endpoint.requests) == ("max_calls", max_calls, max_calls)
 
 
-def test_a_line_in_the_middle_that_is_damaged_is_told_of(tmp_path):
+def test_a_damaged_line_in_the_middle_is_reported(tmp_path):
     path = tmp_path / "c"
     recover(Fake(ROW, 5), "x", settings=settings(path, max_calls=5))
     lines = path.read_bytes().splitlines(keepends=True)
@@ -284,7 +285,7 @@ def test_two_runs_do_not_share_a_checkpoint(tmp_path):
 
 
 def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
-    """Else answers would go into a file that no name leads to."""
+    """Without this check, responses would be written to a file that has no name."""
     from logitsmith.common import files as append_only_file
 
     monkeypatch.setattr(append_only_file, "flock", lambda *_: (tmp_path / "c").unlink())
@@ -292,12 +293,12 @@ def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypat
         QueryJournal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_a_missing_folder(tmp_path):
     with pytest.raises(RecoverError, match="cannot be written: No such file"):
         recover(Fake(ROW, 5), "x", settings=settings(tmp_path / "no" / "c"))
 
 
-def test_an_answer_comes_back_as_it_was(tmp_path):
+def test_a_response_is_read_as_it_was_written(tmp_path):
     about = {"endpoint": {}, "prompt": "x"}
     answer = EndpointResponse(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
     with_none = EndpointResponse(None, None, {1: -2.0}, {}, 1)
@@ -330,7 +331,7 @@ recover(endpoint, "x", settings=RecoverySettings(checkpoint=Path(sys.argv[1]), m
 """
 
 
-def test_a_run_that_was_killed_goes_on(tmp_path):
+def test_a_killed_run_is_resumed(tmp_path):
     path = tmp_path / "c"
     process = subprocess.Popen([sys.executable, "-c", SLOW, str(path)], cwd=os.getcwd())  # noqa: PTH109
     while not path.exists() or path.read_bytes().count(b"\n") < 10:

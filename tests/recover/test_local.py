@@ -1,4 +1,4 @@
-"""The bundled model behind a window, against its own log-softmax."""
+"""The bundled model with a few shown logprobs, compared with its log-softmax."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_the_window(model):
         LocalEndpoint(model, -1)
 
 
-def test_adapters_tell_a_model_from_itself(model, monkeypatch):
+def test_adapters_are_part_of_the_identity(model, monkeypatch):
     plain = LocalEndpoint(model, 5).identity
     monkeypatch.setattr(model, "lora", ((Path("a.gguf"), 0.5),))
     assert LocalEndpoint(model, 5).identity == {**plain, "lora": [[str(Path("a.gguf").resolve()), 0.5]]}

@@ -1,4 +1,5 @@
-"""Answers and files that no sound endpoint gives: a sentence of what is wrong, and no other error."""
+"""Responses and files that no correct endpoint produces: a sentence names the problem, and no other exception is
+raised."""
 
 import httpx
 import numpy as np
@@ -53,7 +54,7 @@ def test_a_servers_vocabulary(size):
 
 
 @pytest.mark.parametrize("size", [-5, 0, 10**15])
-def test_a_vocabulary_that_is_none(size):
+def test_an_invalid_vocabulary_size(size):
     endpoint = Fake(ROW, 5)
     endpoint.vocab_size = size
     with pytest.raises(RecoverError, match=f"reports {size} tokens in its vocabulary"):
@@ -112,7 +113,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_no_answer(name):
+def test_invalid_responses(name):
     said, message = ANSWERS[name]
     endpoint = Fake(ROW, 5)
     endpoint.query = lambda prompt, bias: said
@@ -134,7 +135,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_basis_that_is_none(name, tmp_path):
+def test_an_invalid_basis(name, tmp_path):
     path = tmp_path / "b.npz"
     Basis.of_matrix(MATRIX, "m").save(path)
     with np.load(path) as data:

@@ -1,4 +1,4 @@
-"""Each method against the row that the endpoint hides."""
+"""Each method, compared with the row that the endpoint hides."""
 
 import numpy as np
 import pytest
@@ -89,14 +89,14 @@ def test_top_n_refuses_what_would_be_wrong():
         recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
 
 
-def test_bisection_finds_all_to_its_eps():
+def test_bisection_of_a_vocabulary():
     found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(bisection_error_nats=1e-4))
     assert (found.method, found.is_complete, found.is_normalized) == ("bisection", True, True)
     assert worst(found) <= 1e-4
     assert found.max_error_nats == pytest.approx(1e-4)
 
 
-def test_bisection_of_some_is_relative_to_the_likeliest():
+def test_bisection_of_a_part_is_relative_to_the_top_token():
     found = recover(Fake(ROW, 0), "x", tokens=[1, 2, 3])
     assert not found.is_normalized
     assert worst(found, ROW - ROW.max()) <= 1e-3
@@ -125,7 +125,7 @@ def test_rounded_logprobs_stay_as_good_as_they_are():
         assert worst(found) < 3 * found.max_error_nats
 
 
-def test_noise_is_measured_averaged_and_told():
+def test_noise_is_measured_averaged_and_reported():
     endpoint = Fake(ROW, 20, noise=1e-3, relative_error=1e-6)
     found = recover(endpoint, "x", settings=RecoverySettings(calls_per_query=16))
     assert any("responses differ by up to" in note for note in found.notes)
@@ -151,7 +151,7 @@ REFUSED = {
         "bisection_error_nats: 0 is not a number > 0",
     ),
     "no calls": ({"settings": RecoverySettings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
-    "nothing to go on with": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
+    "nothing to continue": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
 }
 
 
@@ -201,7 +201,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_strange_answers(name):
+def test_strange_responses(name):
     answer, message = STRANGE[name]
     with pytest.raises(RecoverError, match=message):
         recover(Plain(answer), "x")
@@ -213,7 +213,7 @@ def test_a_batch_has_no_more_biases_than_the_endpoint_takes():
     assert np.abs(found.logprobs - ROW).max() < 1e-9
 
 
-def test_a_first_bias_is_a_number_where_pilots_are_contradicted():
+def test_a_first_bias_is_a_number_if_first_tokens_are_contradicted():
     row = row_of(80)
     likely = set(np.argsort(-row)[1:60].tolist())
     endpoint = Odd(row, 1, heard=lambda bias: {t: v + 20 * (t in likely) for t, v in bias.items()})
@@ -228,6 +228,6 @@ def test_a_bisection_that_stopped_says_that_its_values_are_relative():
     assert np.nanmax(found.logprobs) == 0
 
 
-def test_what_is_no_endpoint_is_refused():
+def test_another_object_than_an_endpoint_is_rejected():
     with pytest.raises(RecoverError, match="endpoint: str is not a subclass of"):
         recover("http://127.0.0.1:8080", "x")

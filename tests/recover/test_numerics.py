@@ -1,4 +1,4 @@
-"""The formulas, against a softmax with a bias."""
+"""The formulas, compared with a softmax of biased logits."""
 
 import numpy as np
 import pytest
@@ -87,6 +87,6 @@ def test_odds_and_sums():
     assert logsumexp(np.array([-1000.0, -1000.0])) == pytest.approx(-1000 + np.log(2))
 
 
-def test_a_saturated_answer_has_a_large_error():
+def test_a_saturated_response_has_a_large_error():
     assert single_bias_error(-1e-9, np.log(0.5), 1e-6) > 100
     assert single_bias_error(np.log(0.5), np.log(0.5), 1e-6) == pytest.approx(1e-6)

@@ -1,4 +1,4 @@
-"""Endpoints with odd habits: a number is right within its error, or it is missing, or the whole is refused."""
+"""Endpoints with unusual behavior: a logprob is right within its error or missing, or the run is rejected."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_biases_that_are_not_added(name, window):
 
 @pytest.mark.parametrize("window", [1, 5])
 @pytest.mark.parametrize("n", [None, 30])
-def test_biases_in_whole_numbers(window, n):
+def test_biases_that_are_rounded_to_integers(window, n):
     endpoint = Odd(ROW, window, heard=rounded)
     found = recover(endpoint, "x", top_count=n)
     assert found.is_complete
@@ -68,7 +68,7 @@ NOT_AS_ASKED = {
 
 @pytest.mark.parametrize("name", NOT_AS_ASKED)
 @pytest.mark.parametrize("method", ["auto", "parallel", "single", "bisection"])
-def test_biases_that_are_added_otherwise(name, method):
+def test_biases_with_an_unexpected_effect(name, method):
     window, heard, message = NOT_AS_ASKED[name]
     with pytest.raises(RecoverError, match=message):
         recover(Odd(ROW, window, heard=heard), "x", method)
@@ -81,7 +81,7 @@ def test_a_bias_that_is_larger_than_asked_gives_no_number():
     assert not found.is_complete
 
 
-def test_small_values_that_are_not_told_truly():
+def test_small_logprobs_that_are_shown_wrongly():
     endpoint = Odd(ROW, 10, min_reliable_logprob=-7.0, shaped=lambda row: np.where(row < -7, -7.5, row))
     found = recover(endpoint, "x")
     assert found.is_complete
@@ -97,7 +97,7 @@ def test_a_chosen_tokens_own_logprob_may_be_that_after_the_biases():
 
 @pytest.mark.parametrize("cut", [6, 8, 9, 10, 11, 12, 30])
 @pytest.mark.parametrize("n", [20, 40, 120])
-def test_pushes_that_are_cut_are_compared_with_single_again_and_again(cut, n):
+def test_limited_suppression_is_compared_with_single_repeatedly(cut, n):
     endpoint = Fake(ROW, 1, cut=float(cut))
     try:
         found = recover(endpoint, "x", top_count=n)
@@ -138,7 +138,7 @@ def test_a_sampler_that_cuts_off_is_refused(name):
         recover(Odd(ROW, window, shaped=shaped), "x")
 
 
-def test_a_full_window_that_has_all_probability_is_told_of():
+def test_shown_logprobs_with_all_probability_are_noted():
     found = recover(Odd(ROW, 3, shaped=nucleus(0.7)), "x", top_count=3)
     assert any("if the endpoint truncates its tokens" in note for note in found.notes)
     assert not any("truncates" in note for note in recover(Fake(row_of(top=30.0), 10), "x", top_count=3).notes)
@@ -164,7 +164,7 @@ NAMELESS = {
 
 
 @pytest.mark.parametrize("name", NAMELESS)
-def test_likely_tokens_without_a_name(name):
+def test_likely_tokens_that_cannot_be_named(name):
     window, ranks, complete = NAMELESS[name]
     found = recover(Odd(ROW, window, nameless=ORDER[ranks]), "x", top_count=10)
     assert found.is_complete == complete
@@ -173,7 +173,7 @@ def test_likely_tokens_without_a_name(name):
 
 
 @pytest.mark.parametrize(("window", "method"), [(20, "parallel"), (20, "single"), (1, "single")])
-def test_noise_has_an_error_also_where_each_question_is_asked_once(window, method):
+def test_noise_has_an_error_even_if_each_query_is_sent_once(window, method):
     endpoint = Odd(ROW, window, noise=1e-3, relative_error=1e-6)
     found = recover(endpoint, "x", method, settings=RecoverySettings(calls_per_query=1))
     off = np.abs(found.logprobs - ROW)
@@ -182,7 +182,7 @@ def test_noise_has_an_error_also_where_each_question_is_asked_once(window, metho
 
 
 @pytest.mark.parametrize("repeats", [None, 3])
-def test_an_endpoint_that_changes_in_the_course_of_the_run(repeats):
+def test_an_endpoint_that_changes_during_the_run(repeats):
     found = recover(
         Odd(ROW, 2, moved=50, relative_error=1e-6), "x", settings=RecoverySettings(calls_per_query=repeats)
     )
@@ -191,14 +191,14 @@ def test_an_endpoint_that_changes_in_the_course_of_the_run(repeats):
 
 
 @pytest.mark.parametrize("digits", [2, 3, 5])
-def test_digits_that_are_not_told_are_an_error(digits):
+def test_hidden_digits_are_an_error(digits):
     found = recover(Fake(ROW, 10, digits=digits, relative_error=1e-14), "x")
     off = np.abs(found.logprobs - ROW).max()
     assert 0.3 * 10.0**-digits < off < 3 * found.max_error_nats < 10 * 10.0**-digits
     assert (np.abs(found.logprobs - ROW) <= 2 * found.errors).all()
 
 
-def test_a_precision_that_is_declared_too_well_is_measured():
+def test_a_relative_error_that_is_declared_too_small_is_measured():
     random = np.random.default_rng(0)
     added = 1e-4 * random.normal(size=300)
     found = recover(Odd(ROW, 10, shaped=lambda row: row + added * (row > -3)), "x")

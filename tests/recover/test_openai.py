@@ -1,4 +1,4 @@
-"""OpenAI's shapes, completions and chat, out of an API that takes biases; tokens are named by text."""
+"""Completions and chat in OpenAI's format, from an API that accepts biases and names tokens by text."""
 
 import json
 
@@ -23,7 +23,7 @@ PIECES = [f" t{i}".encode() for i in range(SIZE - 6)] + [
 
 
 def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
-    """An API in OpenAI's shape over a `Fake`; ``plain``: bytes that are no text are shown as U+FFFD."""
+    """An API in OpenAI's shape over a `Fake`; ``plain``: bytes that are not UTF-8 are shown as U+FFFD."""
     plain = change.pop("plain", False)
     fake = change.pop("fake", None) or Fake(ROW, window, raw=raw)
 
@@ -103,12 +103,12 @@ def test_tokens_that_share_their_bytes_are_missing_and_never_wrong(chat):
 
 
 @pytest.mark.parametrize("change", [{"logprobs": {"content": []}}, {"logprobs": {"content": [{"token": 1}]}}])
-def test_another_shape(change):
+def test_another_format(change):
     with pytest.raises(RecoverError, match="does not have the format of OpenAI's API"):
         endpoint(True, **change).query("x", {})
 
 
-def test_what_tells_an_api_from_others():
+def test_the_identity_of_an_api():
     others = ([*PIECES[:-1], b"x"], [*PIECES[:-1], None], [*PIECES[:-2], PIECES[-2] + b"s", b"ame"])
     told, again, *rest = (endpoint(pieces=pieces).identity for pieces in (PIECES, list(PIECES), *others))
     assert told == again
@@ -122,12 +122,12 @@ def test_the_window_is_the_most_that_openai_allows(chat, window):
 
 
 def alike(count):
-    """A vocabulary in which so many tokens are U+FFFD where bytes are not told."""
+    """A vocabulary in which this many tokens are U+FFFD if bytes are not shown."""
     return [*PIECES[: SIZE - count], *(bytes([0x80 + i]) for i in range(count))]
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_tokens_that_look_alike_are_not_asked_for_in_vain(chat):
+def test_tokens_that_need_bytes_cost_no_calls(chat):
     made = endpoint(chat, pieces=alike(9), plain=True)
     assert (len(made.ids_that_need_bytes), made.unnameable_ids) == (9, frozenset())
     found = recover(made, "x")
@@ -164,7 +164,7 @@ def test_a_tokenizer_of_another_model(window):
         recover(other, "x", tokens=[1])
 
 
-def test_the_token_that_was_drawn_stands_beside_the_window():
+def test_the_drawn_token_is_not_one_of_the_top_entries():
     """OpenAI's completions: "up to logprobs + 1 elements"."""
     made = endpoint(fake=Odd(ROW, 5, sampled=True, drawn=True))
     drawn = [made.query("x", {int(np.argmin(ROW)): 0.01 * number}) for number in range(40)]
@@ -176,7 +176,7 @@ def test_the_token_that_was_drawn_stands_beside_the_window():
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_bisection_asks_for_the_likeliest_token(chat):
+def test_bisection_queries_the_top_token(chat):
     made = endpoint(chat, raw=True)
     asked = []
     post = made._http.post
@@ -226,7 +226,7 @@ def test_tiktoken_files(tmp_path):
 
 
 def test_the_real_servers_own_chat_and_completions(server, model):
-    """llama.cpp's logprobs there are from before the biases: auto finds out, and forces."""
+    """llama.cpp's logprobs are those before the biases, so ``auto`` uses ``forced``."""
     pieces = [None if model.vocabulary.is_control(i) else piece for i, piece in enumerate(model.vocabulary.pieces)]
     for chat in (False, True):
         made = OpenAIEndpoint(

@@ -1,4 +1,4 @@
-"""Files of a recovery: strict JSON, NumPy without pickles, whole or not at all; and what a run will cost."""
+"""Files of a recovery: strict JSON, NumPy without pickles, written atomically; and the plan of a run."""
 
 import io
 import json
@@ -23,8 +23,8 @@ ROW = row_of(50)
 
 
 def strict(text):
-    """JSON without the numbers that JSON has not."""
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    """JSON without numbers that JSON does not allow."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 ABOUT = {"endpoint": {"api": "fake"}, "prompt": "x"}
@@ -87,7 +87,7 @@ def test_npz(tmp_path):
     assert np.abs(read_row(path) - ROW).max() < 1e-12
 
 
-def test_no_half_files(tmp_path):
+def test_files_are_written_atomically(tmp_path):
     path = tmp_path / "r.json"
     path.write_text("before")
     with pytest.raises(ValueError, match="JSON"):
@@ -117,7 +117,7 @@ def as_npy():
 NO_RECOVERIES = {
     "nothing": b"",
     "text": b"hello",
-    "a torn zip": b"PK\x03\x04",
+    "an incomplete zip": b"PK\x03\x04",
     "a .npy": as_npy(),
     "another .npz": as_npz(x=ROW),
     "another shape": as_npz(ids=np.zeros((2, 2)), logprobs=np.zeros((2, 2))),
@@ -128,7 +128,7 @@ NO_RECOVERIES = {
 
 
 @pytest.mark.parametrize("name", NO_RECOVERIES)
-def test_files_that_are_no_recoveries(tmp_path, name):
+def test_files_that_are_not_recoveries(tmp_path, name):
     path = tmp_path / "r.npz"
     path.write_bytes(NO_RECOVERIES[name])
     with pytest.raises(RecoverError, match="not a recovery"):
@@ -148,7 +148,7 @@ def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
 
 @pytest.mark.parametrize("window", [2, 5, 20])
 @pytest.mark.parametrize("method", ["parallel", "forced", "top_n"])
-def test_the_plan_is_what_it_takes(window, method):
+def test_the_plan_is_exact(window, method):
     n = 30 if method == "top_n" else None
     for repeats in (1, 3):
         settings = RecoverySettings(calls_per_query=repeats)
@@ -161,7 +161,7 @@ def test_the_plan_is_what_it_takes(window, method):
 
 
 @pytest.mark.parametrize(("window", "method"), [(20, "single"), (0, "bisection")])
-def test_the_plan_is_about_what_it_takes(window, method):
+def test_the_plan_is_approximate(window, method):
     endpoint = Fake(row_of(500), window)
     (told,) = estimate_calls(endpoint, "x", method)
     assert told.is_approximate
@@ -176,18 +176,18 @@ TAKEN = {
     "named": ({"tokens": [5, 6, 6]}, 20, 4),
     "named, a window of one": ({"tokens": [5, 6, 7, 8]}, 1, 9),
     "named, no window": ({"tokens": [5, 6, 7, 8]}, 0, 62),
-    "likeliest": ({"top_count": 50}, 20, 5),
-    "likeliest within the window": ({"top_count": 20}, 20, 3),
+    "top tokens": ({"top_count": 50}, 20, 5),
+    "top tokens that are all shown": ({"top_count": 20}, 20, 3),
     "all by a basis": ({"settings": RecoverySettings(basis=BASIS)}, 20, 8),
     "by a basis, a window of one": ({"settings": RecoverySettings(basis=BASIS)}, 1, 138),
     "by a basis, no window": ({"settings": RecoverySettings(basis=BASIS)}, 0, 1350),
     "few named, so not by a basis": ({"tokens": [5, 6], "settings": RecoverySettings(basis=BASIS)}, 20, 4),
-    "likeliest by a basis, as was said": (
+    "top tokens by a basis, as requested": (
         {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=BASIS)},
         20,
         8,
     ),
-    "likeliest, beside a basis of another model": (
+    "top tokens, with a basis of another model": (
         {"top_count": 50, "settings": RecoverySettings(basis=SMALL)},
         20,
         5,
@@ -196,7 +196,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_the_plan_puts_first_is_what_is_taken(name):
+def test_the_first_planned_method_is_used(name):
     arguments, window, calls = TAKEN[name]
     endpoint = Fake(log_softmax(MATRIX @ np.random.default_rng(1).normal(0, 2, 8)), window)
     told = estimate_calls(endpoint, "x", **arguments)[0]
@@ -219,13 +219,13 @@ REFUSED = {
     "no number for top_n": (20, {"method": "top_n"}),
     "no basis": (20, {"method": "basis"}),
     "a basis of another model": (20, {"settings": RecoverySettings(basis=SMALL)}),
-    "the same, likeliest": (20, {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=SMALL)}),
+    "the same, top tokens": (20, {"method": "basis", "top_count": 10, "settings": RecoverySettings(basis=SMALL)}),
     "no prompt": (20, {"prompt": ""}),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_plan_refuses_what_the_run_does(name):
+def test_the_plan_rejects_what_the_run_rejects(name):
     window, arguments = REFUSED[name]
     prompt = arguments.get("prompt", "x")
     rest = {what: value for what, value in arguments.items() if what != "prompt"}
@@ -247,7 +247,7 @@ def test_the_plan_refuses_a_method_without_its_window(method, window, n):
         estimate_calls(Fake(row_of(300), window), "x", method, n)
 
 
-def test_the_plan_of_auto_stands_in_its_order():
+def test_the_plan_lists_methods_in_the_order_of_auto():
     settings = RecoverySettings(basis=BASIS)
     endpoint = Fake(row_of(300), 20)
     names = [one.method for one in estimate_calls(endpoint, "x", settings=settings)]

@@ -1,4 +1,4 @@
-"""Retries as a person sees them: a line in a log, a countdown on a terminal."""
+"""Retries as the user sees them: a line in a log, a countdown on a terminal."""
 
 import os
 import pty
@@ -52,7 +52,7 @@ def test_the_seconds_until_the_next_try(display):
 
 
 def busy_at_first(seconds):
-    """A server that refuses its first question and asks to wait."""
+    """A server that rejects its first request and asks to wait."""
     answer, _ = served()
     refused = []
 
@@ -112,7 +112,7 @@ METHODS = ("auto", "single", "parallel", "top_n", "forced", "bisection")
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_says_that_the_first_window_showed_everything(method):
+def test_a_method_notes_that_the_first_response_shows_everything(method):
     fake = Fake(row_of(60), 8)
     recovery = recover(fake, "x", method, 3)
     used = "top_n" if method == "auto" else method

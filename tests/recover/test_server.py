@@ -1,4 +1,4 @@
-"""llama.cpp's real server over HTTP, against its own whole row (`n_probs` = the vocabulary's size)."""
+"""llama.cpp's real server over HTTP, compared with its complete row (`n_probs` = size of the vocabulary)."""
 
 import threading
 from math import exp, log
@@ -23,7 +23,7 @@ SIZE = 49152
 
 
 def whole_row(url, prompt, post=True):
-    """The server's own logprobs of all tokens, the prompt's beginning read before as in every call."""
+    """Return the server's logprobs of all tokens; the prompt is read before, as in every other call."""
     body = {
         "prompt": prompt,
         "n_predict": 1,
@@ -32,7 +32,7 @@ def whole_row(url, prompt, post=True):
         "samplers": [],
         "seed": 1,
     }
-    for seed in range(30):  # behind some draws the server hides logprobs
+    for seed in range(30):  # the server hides logprobs after some draws
         asked = {**body, "temperature": 1, "id_slot": 0, "seed": seed}
         said = httpx.post(f"{url}/completion", json=asked, timeout=120).json()
         if seed and "completion_probabilities" in said:
@@ -83,7 +83,7 @@ def test_top_n_is_exact_in_ids_and_values(llama, row):
 
 
 def test_next_tokens_that_end_inside_a_character(llama):
-    """Behind such a token this server hides logprobs; so others are lifted to be drawn."""
+    """The server hides logprobs if it draws such a token, so other tokens are lifted."""
     found = recover(llama(), "今天天气很", top_count=60)
     assert found.is_complete
     assert any(len(piece) == 1 and piece[0] >= 0xC0 for piece in found.token_bytes.values())
@@ -101,7 +101,7 @@ def test_a_window_of_one(llama, row):
 
 @pytest.mark.parametrize("window", [0, 20, pytest.param(2, marks=pytest.mark.slow)])
 def test_bisection_to_its_eps(llama, row, window):
-    """Beside a window the server draws its token; it is asked for the likeliest one."""
+    """With shown logprobs the server draws its token, so the most likely one is queried separately."""
     found = recover(
         llama(window),
         PROMPT,
@@ -143,7 +143,7 @@ def test_the_prompts_tokens_are_counted(llama):
     assert llama().vocab_size == SIZE
 
 
-def test_answers_are_alike_whatever_was_asked_before(llama):
+def test_responses_do_not_depend_on_earlier_queries(llama):
     endpoint = llama()
     first = endpoint.query(PROMPT, {}).logprobs
     assert endpoint.query("Something else entirely", {}).calls >= 2
@@ -152,7 +152,7 @@ def test_answers_are_alike_whatever_was_asked_before(llama):
 
 
 def test_a_server_that_is_killed_and_started_again(tmp_path, row):
-    """In mid-run: the calls are tried again until it is back, and the run goes on."""
+    """Calls are retried until the server is back, and the run continues."""
     process, url = start()
     port = int(url.rsplit(":", 1)[1])
     tokens = np.random.default_rng(2).choice(SIZE, 400, replace=False).tolist()
@@ -177,8 +177,8 @@ def test_a_server_that_is_killed_and_started_again(tmp_path, row):
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
-def test_a_run_goes_on_behind_other_prompts(llama, row, tmp_path):
-    """The question that is asked again is answered as before, whatever was read in between."""
+def test_a_run_is_resumed_after_other_prompts(llama, row, tmp_path):
+    """The repeated query gets the same response, whatever was read in between."""
     tokens = np.random.default_rng(4).choice(SIZE, 200, replace=False).tolist()
     kept = {"checkpoint": tmp_path / "c"}
     part = recover(llama(), PROMPT, tokens=tokens, settings=RecoverySettings(**kept, max_calls=9))
@@ -206,7 +206,7 @@ def test_the_whole_vocabulary(llama, row):
 
 @pytest.mark.slow
 def test_other_prompts(server, llama, basis):
-    """Long ones, code, another language, and one whose next token is almost sure."""
+    """A long prompt, code, another language, and a prompt whose next token is almost certain."""
     prompts = (
         "one two three four one two three four one two three",
         "def add(a, b):\n    return",
@@ -222,7 +222,7 @@ def test_other_prompts(server, llama, basis):
         whole = recover(endpoint, prompt, settings=RecoverySettings(basis=basis))
         off = np.abs(whole.logprobs - own)
         print(
-            f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
+            f"\nserver, {prompt[:20]!r}, top token {exp(own.max()):.4f}: top 50 error "
             f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.total_calls} calls, basis {off.max():.1e} "
             f"in {whole.total_calls}, told {whole.max_error_nats:.1e}"
         )
@@ -232,7 +232,7 @@ def test_other_prompts(server, llama, basis):
 
 @pytest.mark.slow
 def test_several_slots_differ_and_are_measured():
-    """With any slot, calls in flight are computed together, and answers differ by what is told."""
+    """With any slot, concurrent calls are computed together, and the reported error covers their differences."""
     process, url = start(slots=4)
     try:
         own = whole_row(url, PROMPT)

@@ -1,4 +1,4 @@
-"""A second look: each token is really asked for again, within the same limit of calls."""
+"""Verification: each token is really queried again, within the same limit of calls."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ TOP = np.argsort(-ROW)
 
 
 @pytest.mark.parametrize(("raw", "method"), [(False, "single"), (True, "forced")])
-def test_tokens_of_the_window_are_asked_for_again(raw, method):
-    """They are wrong in what was recovered, and right in the window: only a bias on each itself tells."""
+def test_shown_tokens_are_queried_again(raw, method):
+    """Recovered logprobs that are wrong are noticed even for shown tokens, because each one is queried with a
+    bias."""
     found = recover(Fake(ROW, 5, raw=raw), "x", top_count=5)
     endpoint = Fake(ROW, 5, raw=raw)
     seen = verify(endpoint, "x", found, 5)
@@ -43,7 +44,7 @@ def test_the_limit_of_calls_is_that_of_both(left):
     assert (seen.worst_token is None) == np.isnan(seen.max_difference_nats) == (not seen.compared_token_count)
 
 
-def test_an_interrupted_look_says_so():
+def test_an_interrupted_verification():
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x")
     before = endpoint.calls
