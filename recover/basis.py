@@ -197,8 +197,10 @@ _MIN_SQUARED_RATIO = 1e-15
 
 
 def _row_space(rows: Float64s) -> Float64s | None:
-    """Return orthonormal columns, (V, r), that span the rows except for rounding errors; None if no gap shows
-    r."""
+    """Return orthonormal columns, (V, r), that span the rows except for rounding errors.
+
+    Return None if no gap in the singular values shows r.
+    """
     if len(rows) < 2:
         return None
     values, vectors = np.linalg.eigh(rows @ rows.T)
@@ -255,8 +257,10 @@ def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s)
 
 
 def _pivots(rows: Float64s) -> list[int]:
-    """Return the indices of as many rows as there are columns; each row is the farthest from the span of those
-    before it."""
+    """Return indices of rows: each row is the farthest from the span of the rows before it.
+
+    There are as many indices as the rows have columns.
+    """
     count = min(rows.shape)
     chosen: list[int] = []
     span = np.zeros((count, rows.shape[1]))
@@ -273,10 +277,10 @@ def _pivots(rows: Float64s) -> list[int]:
 
 
 def output_matrix(path: Path) -> NDArray[np.float32]:
-    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if the model
-    shares it.
+    """Return a GGUF file's output matrix, float32 (V, d).
 
-    Needs the package gguf, which supports all quantization types. Raises ``RecoverError``.
+    This is ``output.weight``, or the embedding if the model shares it. Needs the package gguf, which
+    supports all quantization types. Raises ``RecoverError``.
     """
     try:
         from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an optional package that only this function needs

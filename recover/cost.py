@@ -159,8 +159,10 @@ class _CallEstimator:
         return max(0, self.vocab_size - self.window)
 
     def _may_use(self, basis: Basis) -> bool:
-        """Return whether ``auto`` may use the basis. With ``top_count`` a basis of another model is
-        ignored, not rejected."""
+        """Return whether ``auto`` may use the basis.
+
+        With ``top_count`` a basis of another model is ignored, not rejected.
+        """
         fits = self.request.top_count is None or basis.vocab_size == self.vocab_size
         return fits and is_basis_cheaper(basis, self.request.requested_id_count)
 

@@ -74,8 +74,11 @@ def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
 
 
 class _SizedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of an archive by name. Reading an array whose shape needs more bytes than the file has is an
-    error, so that a damaged shape cannot exhaust the memory."""
+    """The arrays of an archive by name.
+
+    Reading an array whose shape needs more bytes than the file has is an error, so that a damaged shape
+    cannot exhaust the memory.
+    """
 
     def __init__(self, data: Mapping[str, NDArray[Any]], archive: zipfile.ZipFile) -> None:
         self._data, self._archive = data, archive

@@ -70,8 +70,10 @@ class QueryJournal:
         return self._responses.get(query_key.digest)
 
     def add(self, query_key: QueryKey, response: EndpointResponse) -> None:
-        """Save a response; it is on disk when this returns. Raises ``RecoverError`` if it cannot be
-        written."""
+        """Save a response; it is on disk when this returns.
+
+        Raises ``RecoverError`` if it cannot be written.
+        """
         key = query_key.digest
         self._append(_record(key, response))
         self._responses[key] = response
@@ -84,8 +86,10 @@ class QueryJournal:
         self._file.close()
 
     def _read(self, resume: bool) -> None:
-        """Read the file. An incomplete last line is removed, but only from a file that proves to be a
-        journal."""
+        """Read the file.
+
+        An incomplete last line is removed, but only from a file that proves to be a journal.
+        """
         try:
             self._read_lines(self._file.lines(), resume)
         except InputTooLargeError as error:
@@ -260,11 +264,11 @@ class QueryKey:
 
     @property
     def digest(self) -> str:
-        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits of a SHA-256
-        of JSON.
+        """The identifier of the query in a checkpoint file of version 1: 32 hexadecimal digits.
 
-        The JSON holds the biases and one number. For queries for the most likely token the number counts
-        down from -1, so that different queries have different digests.
+        They are the beginning of a SHA-256 of JSON, which holds the biases and one number. For queries
+        for the most likely token the number counts down from -1, so that different queries have
+        different digests.
         """
         number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
         if self.kind is QueryKind.TOP_TOKEN:
@@ -314,8 +318,9 @@ def response_change(
 def _unexplained_difference_nats(
     stored: Sequence[EndpointResponse], new: Sequence[EndpointResponse], relative_error: float
 ) -> float | None:
-    """Return the smallest difference of a saved and a new response, nats; None if rounding or spread explains
-    it.
+    """Return the smallest difference of a saved and a new response, nats.
+
+    Return None if rounding or spread explains the difference.
 
     Args:
         stored: the responses in the journal.
@@ -332,8 +337,10 @@ def _unexplained_difference_nats(
 
 
 def _difference_nats(first: EndpointResponse, second: EndpointResponse) -> float:
-    """Return the largest difference of a logprob that both responses show; inf if they show mostly other
-    tokens."""
+    """Return the largest difference of a logprob that both responses show, nats.
+
+    Return inf if the responses show mostly different tokens.
+    """
     shown = max(len(first.logprobs), len(second.logprobs))
     if not shown:
         return 0.0 if first.token == second.token else inf

@@ -171,8 +171,10 @@ def _bias_findings(
 
 
 def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozenset[int]:
-    """Return the requested ids that need bytes to be named, if the endpoint shows no bytes. One query tests
-    this."""
+    """Return the requested ids that cannot be named without bytes, if the endpoint shows no bytes.
+
+    One query tests this.
+    """
     ids_that_need_bytes = session.endpoint.ids_that_need_bytes & set(tokens.tolist())
     if not ids_that_need_bytes:
         return frozenset()
@@ -293,8 +295,10 @@ class _BiasProbe:
         self._limits = session.endpoint.limits
 
     def measure(self) -> _MeasuredBiasEffect:
-        """Return the effect of biases. Tries arbitrary biases first, then integers, then a single bias per
-        call."""
+        """Return the effect of biases.
+
+        Tries arbitrary biases first, then integers, then a single bias per call.
+        """
         bias_effect = _MeasuredBiasEffect()
         for bias_step_nats in _BIAS_STEPS_NATS:
             measured = (
@@ -321,8 +325,10 @@ class _BiasProbe:
         )
 
     def _measure_one_bias(self) -> _MeasuredBiasEffect | None:
-        """Query with one bias, for an endpoint that does not add two. Return None if one bias is not added
-        exactly."""
+        """Query with one bias, for an endpoint that does not add two.
+
+        Return None if one bias is not added exactly.
+        """
         pair, max_exact_bias_nats = self._pair(), _max_useful_bias_nats(self._limits)
         bias = min(max_exact_bias_nats, self._gap_nats(pair))
         response = self._query_pair(pair, {pair.token: bias})
@@ -385,14 +391,17 @@ class _BiasProbe:
         return max_shift_nats <= self._tolerance_nats
 
     def _find_bias_limit(self, pair: _TokenPair, bias: float) -> float:
-        """Return the bias to which the endpoint limits ``2 * bias``. One token of the pair gets 2 * bias,
-        the other one ``bias``."""
+        """Return the bias to which the endpoint limits ``2 * bias``.
+
+        One token of the pair gets 2 * bias, the other one ``bias``.
+        """
         response = self._query_pair(pair, {pair.token: 2 * bias, pair.top_token: bias})
         return bias if response is None else bias + max(0.0, min(bias, self._pair_shift_nats(pair, response)))
 
     def _measure_odds(self, bias_step_nats: float) -> _MeasuredBiasEffect:
-        """Measure whether a bias shifts the odds of the only shown token. If it does, all biases count as
-        exact.
+        """Measure whether a bias shifts the odds of the only shown token.
+
+        If it does, all biases count as exact.
 
         A single response cannot show that large biases are added exactly; `single` tests each bias that
         it uses.

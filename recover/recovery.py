@@ -43,8 +43,7 @@ def recover(  # noqa: PLR0913 - each is set by name
     *,
     settings: RecoverySettings | None = None,
 ) -> Recovery:
-    """Recover logprobs of the token after a prompt, in nats: of all tokens, of the most likely ones, or of
-    given ids.
+    """Recover logprobs of the token after a prompt, in nats.
 
     Raises ``RecoverError``, and ``KeyboardInterrupt`` if the run is interrupted before the first query.
 
@@ -105,8 +104,10 @@ class _RecoveryRun:
         self._drift_monitor: DriftMonitor | None = None
 
     def carry_out(self) -> str | None:
-        """Measure the endpoint and run the method. Return ``max_calls`` or ``interrupted`` if the run ended
-        early."""
+        """Measure the endpoint and run the method.
+
+        Return ``max_calls`` or ``interrupted`` if the run ended early.
+        """
         try:
             unbiased_window = measure_unbiased_window(self._session, self._settings.calls_per_query)
             self._estimates.apply_unbiased_limits(unbiased_window)
@@ -193,8 +194,9 @@ class _RecoveryRun:
 
 
 def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
-    """Return whether ``auto`` uses the basis: the basis method queries at least as many tokens as the basis has
-    dimensions.
+    """Return whether ``auto`` uses the basis.
+
+    The basis method queries at least as many tokens as the basis has dimensions.
 
     Args:
         basis: the basis of the settings; None if there is none.

@@ -72,8 +72,10 @@ class RecoveryRequest:
                 raise RecoverError(f"token id {token} is not within 0..{vocab_size - 1}")
 
     def tokens(self, vocab_size: int) -> NDArray[np.intp]:
-        """Return the ids that may be part of the result, sorted, int (n,); all ids if none are requested by
-        id."""
+        """Return the ids that may be part of the result, sorted, int (n,).
+
+        These are all ids of the vocabulary if none are requested by id.
+        """
         if self.ids is None:
             return np.arange(vocab_size)
         return np.unique(np.asarray(self.ids, dtype=np.intp))

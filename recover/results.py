@@ -262,8 +262,10 @@ def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any])
 
 
 def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of ``.jsonl``: first `run_header`, then each token by id, with ``id, token, bytes,
-    logprob, error``."""
+    """Yield the lines of ``.jsonl``: first `run_header`, then one line for each token.
+
+    A token has the fields ``id``, ``token``, ``bytes``, ``logprob`` and ``error``.
+    """
     yield encode_json({"event": "recovery", **run_header(recovery, run_info)}) + "\n"
     for token in _tokens(recovery):
         yield encode_json({"event": "token", **token}) + "\n"
@@ -307,8 +309,9 @@ def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
 
 
 def read_run_header(path: Path) -> dict[str, Any]:
-    """Return the `run_header` of a file that `save_recovery` wrote. The ending of the file name determines the
-    format.
+    """Return the `run_header` of a file that `save_recovery` wrote.
+
+    The ending of the file name determines the format.
 
     Raises ``RecoverError`` for a file that is not a recovery.
     """
@@ -334,8 +337,10 @@ def read_run_header(path: Path) -> dict[str, Any]:
 
 
 def read_rows(paths: Sequence[Path]) -> list[Float64s]:
-    """Return the logprobs of several complete recoveries of one model, float64 (V,) each. Raises
-    ``RecoverError``."""
+    """Return the logprobs of several complete recoveries of one model, float64 (V,) each.
+
+    Raises ``RecoverError``.
+    """
     if len(paths) < 2:
         raise RecoverError(
             f"{len(paths)} recovery is too few for a basis; give more recoveries than the model has dimensions"

@@ -113,13 +113,17 @@ class QuerySession:
             pool.shutdown(wait=True, cancel_futures=early_stop is None)
 
     def vocab_size(self) -> int:
-        """Return the size of the vocabulary; the endpoint may ask its server. Raises the exceptions of
-        `send_queries`."""
+        """Return the size of the vocabulary; the endpoint may ask its server.
+
+        Raises the exceptions of `send_queries`.
+        """
         return self._run_interruptibly(lambda: self.endpoint.vocab_size)
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the endpoint's identity; the endpoint may ask its server. Raises the exceptions of
-        `send_queries`."""
+        """Return the endpoint's identity; the endpoint may ask its server.
+
+        Raises the exceptions of `send_queries`.
+        """
         return self._run_interruptibly(lambda: dict(self.endpoint.identity))
 
     def prefer_complete_utf8(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -187,8 +191,10 @@ class QuerySession:
         return response
 
     def _check_resumed_endpoint(self, pool: ThreadPoolExecutor) -> None:
-        """Before the first new query of a resumed run, repeat a saved one. Raises ``RecoverError`` if its
-        response has changed."""
+        """Before the first new query of a resumed run, repeat a saved one.
+
+        Raises ``RecoverError`` if its response has changed.
+        """
         journal = self._journal
         if self._is_resumed_endpoint_checked or journal is None or not journal.resumed_response_count:
             return
@@ -236,8 +242,10 @@ class QuerySession:
 
 
 def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
-    """Return an endpoint's identity; the endpoint may ask its server. Raises ``RecoverError``,
-    ``KeyboardInterrupt``."""
+    """Return an endpoint's identity; the endpoint may ask its server.
+
+    Raises ``RecoverError``, ``KeyboardInterrupt``.
+    """
     try:
         return QuerySession(endpoint, "", settings).identity()
     except RecoveryStoppedError:

@@ -56,8 +56,10 @@ class RecoveryTask:
     def send_queries(
         self, biases: Iterable[Bias], kind: QueryKind = QueryKind.NEXT_TOKEN
     ) -> Iterator[list[EndpointResponse]]:
-        """Yield the responses to each query. A query is sent as often as the probe found necessary for an
-        average."""
+        """Yield the responses to each query.
+
+        A query is sent as often as the probe found necessary for an average.
+        """
         for responses in self.session.send_queries(biases, self.unbiased_window.calls_per_query, kind=kind):
             yield responses
             self.drift_monitor.count_query()
@@ -155,8 +157,10 @@ class LogprobEstimates:
         self.contradicted_ids.add(token)
 
     def record_unmatched_logprobs(self, logprobs: Sequence[float]) -> None:
-        """Keep logprobs of texts without a token. All responses show the same ones, so the longest list is
-        kept."""
+        """Keep logprobs of texts without a token.
+
+        All responses show the same ones, so the longest list is kept.
+        """
         if len(logprobs) > len(self.unmatched_logprobs):
             self.unmatched_logprobs = tuple(logprobs)
 
@@ -208,8 +212,9 @@ class LogprobEstimates:
             self.errors += float(np.exp(self.logprobs) @ self.errors)
 
     def fill_unknown(self, row: Float64s, error: float) -> None:
-        """Set all unknown logprobs from a complete row. Relative values are first made absolute with the
-        sum of the row.
+        """Set all unknown logprobs from a complete row.
+
+        Relative values are first made absolute with the sum of the row.
 
         Args:
             row: values of all tokens, float64 (V,), nats; logprobs, or relative values.

@@ -120,16 +120,16 @@ class _UnbiasedResponses:
         ]
 
 
-def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> UnbiasedWindow:
+def _mean_window(session: QuerySession, unbiased_responses: _UnbiasedResponses) -> UnbiasedWindow:
     """Return the unbiased window as the mean of the responses."""
-    (first, second), averaged_responses = unbiased.responses[:2], unbiased.averaged_responses
+    (first, second), averaged_responses = unbiased_responses.responses[:2], unbiased_responses.averaged_responses
     common = set.intersection(*(set(response.logprobs) for response in averaged_responses))
     if not common:
         raise RecoverError(
             "without a bias, each response shows other tokens; the endpoint draws them, so none can be compared"
         )
     spread_nats, noise_nats = _difference(first, second), 0.0
-    if unbiased.is_noisy:
+    if unbiased_responses.is_noisy:
         rows = [[response.logprobs[token] for response in averaged_responses] for token in common]
         noise_nats = float(np.sqrt(2 * np.mean(np.var(rows, axis=1, ddof=1))))
         spread_nats = float(np.ptp(rows, axis=1).max())
@@ -150,7 +150,7 @@ def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> Unbiase
     unbiased_window = UnbiasedWindow(
         first_two_tokens=(first.token, second.token),
         logprob_count=min(len(first.logprobs), len(second.logprobs)),
-        calls_per_query=unbiased.calls_per_query,
+        calls_per_query=unbiased_responses.calls_per_query,
         logprobs=logprobs,
         errors={token: mean.error for token, mean in means.items()},
         unmatched_logprobs=averaged_responses[0].unmatched_logprobs,
@@ -159,7 +159,7 @@ def _mean_window(session: QuerySession, unbiased: _UnbiasedResponses) -> Unbiase
         relative_error=relative_error,
         max_hidden_logprob=max([min(logprobs.values()), *partly_shown_logprobs])
         + _agreement_tolerance_nats(spread_nats),
-        is_noisy=unbiased.is_noisy,
+        is_noisy=unbiased_responses.is_noisy,
     )
     note = _cut_off_note(
         unbiased_window, len(first.logprobs) + len(unbiased_window.unmatched_logprobs), session.endpoint
@@ -191,8 +191,7 @@ _DECIMAL_TOLERANCE = 1e-12
 
 
 def _rounding_error(response: EndpointResponse) -> float:
-    """Return half a unit of the last decimal to which the logprobs are rounded, nats; 0 if they are not
-    rounded."""
+    """Return half a unit of the last decimal of the logprobs, nats; 0 if they are not rounded."""
     logprobs = [value for value in response.logprobs.values() if value]
     for decimals in range(_MAX_DECIMALS if len(logprobs) > 1 else 0):
         if all(abs(round(value, decimals) - value) <= _DECIMAL_TOLERANCE for value in logprobs):
@@ -267,8 +266,10 @@ class DriftMonitor:
         self._measure: Callable[[int], float] = self._unbiased_window_change
 
     def measure_with(self, measure: Callable[[int], float]) -> None:
-        """Replace the check. ``measure`` receives the number of the check, counted from 1, and returns the
-        change in nats."""
+        """Replace the check.
+
+        ``measure`` receives the number of the check, counted from 1, and returns the change in nats.
+        """
         self._measure = measure
 
     def count_query(self) -> None:

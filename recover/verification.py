@@ -134,8 +134,9 @@ def _recover_again(
 def _with_differences(
     tokens: NDArray[np.intp], differences: Float64s, without_differences: Verification
 ) -> Verification:
-    """Return the verification with its largest difference. Raises ``RecoverError`` if no token was recovered
-    again.
+    """Return the verification with its largest difference.
+
+    Raises ``RecoverError`` if no token was recovered again.
 
     Args:
         tokens: token ids, int (n,).

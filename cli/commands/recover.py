@@ -156,8 +156,10 @@ class CallOptions(Options):
 
     @property
     def prices(self) -> tuple[float, float] | None:
-        """Dollars per million tokens read, and per million tokens written; None without ``--price``. Raises
-        ``UsageError``."""
+        """Dollars per million tokens read, and per million tokens written; None without ``--price``.
+
+        Raises ``UsageError``.
+        """
         if self.price is None:
             return None
         try:
@@ -488,10 +490,9 @@ def _settings(options: RecoverOptions, **more_settings: Any) -> RecoverySettings
 def _is_finished(
     file: Path, endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt
 ) -> bool:
-    """Return whether the file holds the complete result of this command, so that ``--resume`` has nothing to
-    do.
+    """Return whether the file holds the complete result of this command.
 
-    Raises ``RecoverError`` if the file holds another result.
+    Then ``--resume`` has nothing to do. Raises ``RecoverError`` if the file holds another result.
 
     Args:
         file: the file of the result.
@@ -638,8 +639,10 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
 
 
 def _read_token_bytes(path: Path) -> list[bytes | None]:
-    """Return the bytes of each token of a tokenizer by id; None for control tokens of a GGUF, which have no
-    text."""
+    """Return the bytes of each token of a tokenizer by id.
+
+    Control tokens of a GGUF have None, because they have no text.
+    """
     from ...engine.model import Model
     from ...recover.endpoints.openai import read_tiktoken
 

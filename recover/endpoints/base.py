@@ -116,12 +116,16 @@ class Endpoint(ABC):
 
     @abstractmethod
     def query(self, prompt: str, logit_bias: Bias) -> RawResponse:
-        """Return the next token after a prompt, with the biases added to the logits. Raises
-        ``RecoverError``."""
+        """Return the next token after a prompt, with the biases added to the logits.
+
+        Raises ``RecoverError``.
+        """
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> RawResponse:
-        """Return the most likely next token. Override this, and set ``has_top_token_query``, if `query`
-        draws its token."""
+        """Return the most likely next token.
+
+        Override this, and set ``has_top_token_query``, if `query` draws its token.
+        """
         return self.query(prompt, logit_bias)
 
     def answer(self, prompt: str, logit_bias: Bias, kind: QueryKind, claim_call: ClaimCall) -> RawResponse:
@@ -159,10 +163,10 @@ def claim_without_limit() -> None:
 
 
 def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointResponse:
-    """Return the response of an endpoint as an `EndpointResponse`, without logprobs below
-    ``min_reliable_logprob``.
+    """Return the response of an endpoint, checked, as an `EndpointResponse`.
 
-    Raises ``RecoverError`` for ids outside of the vocabulary and for numbers that are not logprobs.
+    Logprobs below ``min_reliable_logprob`` are removed. Raises ``RecoverError`` for ids outside of the
+    vocabulary and for numbers that are not logprobs.
     """
     if isinstance(raw_response, Mapping):
         raw_response = EndpointResponse(logprobs=raw_response)
@@ -219,8 +223,9 @@ def _checked_logprob(value: float, token: int) -> float:
 def keep_top_entries(
     logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], size: int
 ) -> ShownLogprobs:
-    """Return the most likely entries. This removes a drawn token that an API shows in addition to the most
-    likely ones.
+    """Return the most likely entries.
+
+    This removes a drawn token that an API shows in addition to the most likely ones.
 
     Args:
         logprobs: logprobs by token id.

@@ -29,8 +29,7 @@ from .base import Endpoint
 
 
 class HttpEndpoint(Endpoint):
-    """An endpoint with an `ApiClient`, which handles timeouts, retries and the removal of secrets from
-    messages.
+    """An endpoint whose `ApiClient` handles timeouts, retries and the removal of secrets from messages.
 
     Args:
         url: the address of the API.
@@ -371,8 +370,9 @@ def _seconds_until(text: str) -> float:
 
 
 def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -> HttpResponse:
-    """Send a request and read the complete response. Raises ``_ResponseTimeoutError``, and the exceptions of
-    httpx.
+    """Send a request and read the complete response.
+
+    Raises ``_ResponseTimeoutError``, and the exceptions of httpx.
 
     The timeouts of httpx apply to each read, so that a server that sends byte by byte never exceeds them.
 
@@ -403,8 +403,10 @@ _T = TypeVar("_T")
 
 
 def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
-    """Return the result of ``function``. After ``seconds``, raise ``_ResponseTimeoutError`` and abandon its
-    thread."""
+    """Return the result of ``function``.
+
+    After ``seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
+    """
     future: Future[_T] = Future()
 
     def run() -> None:
@@ -449,8 +451,10 @@ class _Redaction:
         self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
 
     def redact(self, text: str) -> str:
-        """Return the text without secrets. Shorten it only afterwards, because a part of a secret is not
-        recognized."""
+        """Return the text without secrets.
+
+        Shorten it only afterwards, because a part of a secret is not recognized.
+        """
         return text if self._pattern is None else self._pattern.sub("***", text)
 
 

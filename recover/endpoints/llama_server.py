@@ -28,8 +28,9 @@ values one after the other."""
 
 
 class LlamaServerEndpoint(HttpEndpoint):
-    """llama.cpp's server. It shows ``window`` logprobs per call (``n_probs``), computed in float32 after the
-    biases.
+    """llama.cpp's server.
+
+    It shows ``window`` logprobs per call (``n_probs``), computed in float32 after the biases.
 
     Args:
         url: the address of the server.
@@ -81,8 +82,7 @@ class LlamaServerEndpoint(HttpEndpoint):
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set
-        """The URL without secrets, the options that change responses, and the model that the server
-        reports."""
+        """The URL without secrets, the options that change responses, and facts about the model."""
         return {
             "api": "llama-server",
             "url": self._http.shown_url,
@@ -135,8 +135,10 @@ class LlamaServerEndpoint(HttpEndpoint):
         return send_query(prompt, logit_bias, claim_call)
 
     def _query_window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        """Request a token with logprobs. Repeat the request with other seeds until the server shows
-        logprobs."""
+        """Request a token with logprobs.
+
+        Repeat the request with other seeds until the server shows logprobs.
+        """
         request = self._request(prompt, bias, self.limits.window)
         body, calls = self._complete(request, claim_call)
         for seed in range(2, _MAX_DRAWS + 1):
@@ -156,8 +158,9 @@ class LlamaServerEndpoint(HttpEndpoint):
         return self._parse_response(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
 
     def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
-        """Send a request, twice if the server had to read the prompt for it. Return the body and the number
-        of calls.
+        """Send a request, twice if the server had to read the prompt for it.
+
+        Return the body and the number of calls.
 
         The server reads a prompt that is not in its slot in one batch. This gives slightly different
         logits than reading only its last token. The second response is used, so that all responses are
@@ -174,8 +177,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         return body, 2
 
     def _hides_logprobs(self, body: Any) -> bool:
-        """Return whether the server hides the logprobs, because it drew a token that ends inside a
-        character."""
+        """Return whether the server hides the logprobs: it does if its token ends inside a character."""
         is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
         return is_hidden and bool(self.limits.window) and self._post_sampling
 

@@ -63,8 +63,10 @@ class LocalEndpoint(Endpoint):
         return len(self.model.vocabulary.tokenize_prompt(prompt.encode()))
 
     def row(self, prompt: str) -> Float64s:
-        """Return the model's logprobs, float64 (V,), which a recovery should reproduce. Raises
-        ``ModelError``."""
+        """Return the model's logprobs, float64 (V,), which a recovery should reproduce.
+
+        Raises ``ModelError``.
+        """
         with self._lock:
             row = self._rows.get(prompt)
             if row is None:

@@ -86,8 +86,7 @@ class OpenAIEndpoint(HttpEndpoint):
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set
-        """The URL without secrets, the model, the options that change responses, and a hash of the
-        tokenizer."""
+        """The URL without secrets, the model, the options that change responses, and a tokenizer hash."""
         return {
             "api": "openai",
             "url": self._http.shown_url,
@@ -159,8 +158,10 @@ class OpenAIEndpoint(HttpEndpoint):
         return self._top_response(entries, drawn)
 
     def _top_response(self, entries: Sequence[_Entry], drawn: _Entry) -> EndpointResponse:
-        """Return a response with the most likely entries. The API also shows the drawn token, even if it is
-        unlikely."""
+        """Return a response with the most likely entries.
+
+        The API also shows the drawn token, even if it is unlikely.
+        """
         named = {entry.token: entry.logprob for entry in entries if entry.token is not None}
         unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
@@ -235,16 +236,20 @@ class TokenTextTable:
         return len(self.token_bytes)
 
     def find_entry_id(self, entry: Mapping[str, Any]) -> int | None:
-        """Return the id of an entry of chat logprobs, by its ``bytes``, or by its ``token`` if there are no
-        bytes; None if no id matches."""
+        """Return the id of an entry of chat logprobs, by its ``bytes`` or its ``token``.
+
+        Return None if no id matches.
+        """
         data = entry.get("bytes")
         if isinstance(data, list) and data:
             return self._id_of_bytes.get(bytes(data))
         return self.find_text_id(str(entry["token"]))
 
     def find_text_id(self, text: str) -> int | None:
-        """Return the id of a token's text, or of ``bytes:`` and hexadecimal escapes, which OpenAI's API
-        writes; None if no id matches."""
+        """Return the id of a token's text; None if no id matches.
+
+        The text may also be ``bytes:`` with hexadecimal escapes, which OpenAI's API writes.
+        """
         if text in self._id_of_text:
             return self._id_of_text[text]
         if text.startswith("bytes:"):
@@ -273,8 +278,10 @@ _MAX_ID_PER_TOKEN = 10
 
 
 def read_tiktoken(path: Path) -> list[bytes | None]:
-    """Return the bytes of each token of a ``.tiktoken`` file, whose lines are base64 and an id. Raises
-    ``RecoverError``."""
+    """Return the bytes of each token of a ``.tiktoken`` file, whose lines are base64 and an id.
+
+    Raises ``RecoverError``.
+    """
     token_bytes: dict[int, bytes] = {}
     number = 0
     try:

@@ -64,8 +64,10 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 
 def ranking(task: RecoveryTask, top_count: int) -> list[int]:
-    """Return the ``top_count`` most likely tokens in order. Each token is chosen once all tokens before it are
-    suppressed."""
+    """Return the ``top_count`` most likely tokens in order.
+
+    Each token is chosen once all tokens before it are suppressed.
+    """
     suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias)
     max_biases = task.limits.max_biases_per_call
     ranked_tokens = [_find_top_token(task)]
@@ -158,16 +160,17 @@ class _BiasInterval:
             self.max_bias_without_vote = max(self.max_bias_without_vote, bias)
 
     def error(self, middle: float) -> float:
-        """Return the largest distance, in nats, between ``middle`` and a threshold that the responses
-        allow."""
+        """Return the largest distance, nats, of ``middle`` to a threshold that the responses allow."""
         return max(
             max(self.high, self.max_bias_without_vote) - middle, middle - min(self.low, self.min_bias_with_vote)
         )
 
 
 def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
-    """Return an interval of at most ``bisection_error_nats`` for each token that a bias can make the chosen
-    one."""
+    """Return a narrow interval for each token that a bias can make the chosen one.
+
+    An interval is at most ``bisection_error_nats`` wide.
+    """
     intervals = _find_intervals(task, tokens)
     max_error_nats = task.settings.bisection_error_nats
     max_width_nats = max((interval.high - interval.low for interval in intervals.values()), default=0.0)
@@ -332,8 +335,7 @@ def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold
 def _threshold_shift_nats(
     task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
 ) -> float:
-    """Return the distance by which a threshold has moved since it was found, nats; 0 if it is still within its
-    width.
+    """Return the distance by which a threshold has moved since it was found, nats; 0 if within its width.
 
     Args:
         task: the running recovery.

@@ -19,8 +19,10 @@ _SPARE_FRACTION, _MIN_SPARE_TOKENS = 0.25, 20
 
 
 def count_queried(basis: Basis) -> int:
-    """Return the number of queried tokens: a quarter more than the basis has dimensions, and the held-out
-    tokens."""
+    """Return the number of queried tokens.
+
+    These are a quarter more tokens than the basis has dimensions, and the held-out tokens.
+    """
     return basis.rank + max(_MIN_SPARE_TOKENS, int(_SPARE_FRACTION * basis.rank)) + _HELD_OUT_TOKENS
 
 

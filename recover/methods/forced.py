@@ -13,8 +13,7 @@ _MAX_BIAS_NATS = 1000.0
 
 
 def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token per call: a large bias makes the endpoint choose the token, and the endpoint reports
-    its logprob.
+    """Recover one token per call: a large bias makes the endpoint choose the token and report its logprob.
 
     A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays
     NaN.

@@ -25,8 +25,9 @@ _SUPPRESSED_GROWTH = 4
 
 
 def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
-    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`. The anchor is the most
-    likely token.
+    """Recover one token less per call than logprobs are shown, by `logprob_from_anchor`.
+
+    The anchor is the most likely token.
 
     Tokens and anchor get the same bias, which lifts them above all other tokens. A token that is not shown
     was too unlikely: it is queried again with a larger bias, together with similar tokens. If the anchor is
@@ -128,8 +129,9 @@ class _ParallelRounds:
         return [token for token in estimates.unknown_among(tokens) if token not in self.implausible]
 
     def raise_or_suppress_biases(self, unresolved_tokens: Sequence[int], has_progress: bool) -> bool:
-        """Prepare the next round, with larger biases or with more suppressed tokens. Return False if
-        neither can help.
+        """Prepare the next round, with larger biases or with more suppressed tokens.
+
+        Return False if neither can help.
 
         Args:
             unresolved_tokens: the tokens that are still unknown.
@@ -147,8 +149,10 @@ class _ParallelRounds:
 
     @property
     def _batch_size(self) -> int:
-        """The number of tokens per call, limited by the shown logprobs and by the allowed biases; the
-        anchor takes one of each."""
+        """The number of tokens per call, limited by the shown logprobs and by the allowed biases.
+
+        The anchor takes one of each.
+        """
         shown_logprob_count, max_biases_per_call = (
             self.task.profile.shown_logprob_count,
             self.task.limits.max_biases_per_call,
@@ -197,8 +201,9 @@ class _ParallelRounds:
     def _values(
         self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction: float = 0.0
     ) -> dict[int, list[float]]:
-        """Return the logprob of each token according to each response; an empty list if a response lacks
-        the token or the anchor.
+        """Return the logprob of each token according to each response.
+
+        A token has an empty list if a response lacks the token or the anchor.
 
         Args:
             batch: the tokens of the call.
@@ -228,8 +233,10 @@ class _ParallelRounds:
         return values
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
-        """Query again with smaller biases, and reject tokens whose logprob changes: they were shown without
-        their bias."""
+        """Query again with smaller biases, and reject tokens whose logprob changes.
+
+        Such a token was shown without its bias.
+        """
         task, bias_step_nats, tolerance_nats = (
             self.task,
             self.task.profile.bias_step_nats,
@@ -248,8 +255,10 @@ class _ParallelRounds:
                     task.estimates.mark_contradicted(token)
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:
-        """Suppress more of the most likely known tokens, except the anchor. Return False if that cannot
-        help."""
+        """Suppress more of the most likely known tokens, except the anchor.
+
+        Return False if that cannot help.
+        """
         task, shown_logprob_count = self.task, self.task.profile.shown_logprob_count
         max_biases_per_call = task.limits.max_biases_per_call
         max_suppressed_count = (

@@ -130,8 +130,10 @@ def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list
 def _read_logprobs(
     task: RecoveryTask, search: _EvenOddsSearch, responses: Sequence[EndpointResponse]
 ) -> list[float]:
-    """Return the logprob according to each response. If a response does not show it, return an empty list and
-    choose another bias."""
+    """Return the logprob according to each response.
+
+    If a response does not show it, return an empty list and choose another bias.
+    """
     if any(not response.logprobs and response.token == search.token for response in responses):
         # Some servers show no logprobs if they choose such a token, so it must not be chosen.
         search.lower_bias(search.bias - _BIAS_STEP_NATS)

@@ -130,8 +130,10 @@ class _NextTokens:
             self._add_by_anchor(anchor, new_tokens, responses)
 
     def _anchor(self, known_tokens: Sequence[int]) -> int:
-        """Return the most likely token if the next tokens can be shown together with it, otherwise the
-        least likely known token."""
+        """Return the most likely token if the next tokens can be shown with it.
+
+        Otherwise, return the least likely known token.
+        """
         task = self._task
         top_token = task.anchor
         gap = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])
