@@ -66,7 +66,7 @@ def test_a_basis_of_another_model_is_rejected():
     known = ~np.isnan(found.logprobs)
     assert 80 < known.sum() < 130
     assert np.abs(found.logprobs[known] - row()[known]).max() < 1e-9
-    with pytest.raises(RecoverError, match="600 tokens and the endpoint 300: it is of another model"):
+    with pytest.raises(RecoverError, match="600 tokens, but the endpoint has 300; use a basis of the same model"):
         recover(Fake(row()[:300], 5), "x", settings=RecoverySettings(basis=BASES["matrix"]))
 
 
@@ -165,7 +165,7 @@ def test_files(tmp_path):
 
 
 def test_an_invalid_matrix():
-    with pytest.raises(RecoverError, match="no matrix of finite numbers"):
+    with pytest.raises(RecoverError, match="does not consist of finite numbers"):
         Basis.of_matrix(np.full((4, 2), np.nan, dtype=np.float32), "m")
 
 

@@ -47,13 +47,13 @@ REFUSED = {
     "drawn, a likely one": (Odd(SHARP, 5, drawn=True, raw=True, mute=True), "auto", "draws its tokens"),
     "drawn, not shown": (Odd(ROW, 0, drawn=True), "auto", "draws its tokens"),
     "another each time": (Fake(ROW, 0, noise=3.0), "auto", "draws its tokens"),
-    "scaled": (Odd(ROW, 5, heard=scaled(0.7), raw=True, mute=True), "auto", "do not act as asked"),
-    "rounded": (Odd(ROW, 5, heard=rounded, raw=True, mute=True), "auto", "do not act as asked"),
-    "rounded, not shown": (Odd(ROW, 0, heard=rounded), "auto", "the endpoint rounds or reshapes them"),
+    "scaled": (Odd(ROW, 5, heard=scaled(0.7), raw=True, mute=True), "auto", "are not added exactly"),
+    "rounded": (Odd(ROW, 5, heard=rounded, raw=True, mute=True), "auto", "are not added exactly"),
+    "rounded, not shown": (Odd(ROW, 0, heard=rounded), "auto", "the endpoint rounds or reshapes biases"),
     "reshaped": (
         Odd(ROW, 0, heard=lambda bias: {token: value**3 / 99 for token, value in bias.items()}),
         "auto",
-        "the endpoint rounds or reshapes them",
+        "the endpoint rounds or reshapes biases",
     ),
     "a step of 1": (
         Odd(ROW, 5, heard=rounded),
@@ -90,7 +90,7 @@ def test_noise_widens_the_interval(repeats):
     endpoint = Fake(ROW, 0, noise=1e-2)
     found = recover(endpoint, "x", tokens=list(range(60)), settings=RecoverySettings(calls_per_query=repeats))
     assert off(found) <= found.max_error_nats < 0.2
-    assert any("choices differ from call to call" in note for note in found.notes)
+    assert any("choices vary from call to call" in note for note in found.notes)
 
 
 def test_each_query_is_repeated_and_the_majority_counts():

@@ -160,7 +160,7 @@ def test_a_result_is_not_replaced(here, tmp_path):
             done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume", "--verify", "2"), code=1)
             assert "to verify another one, choose another file" in done.err
             done = here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1)
-            assert 'its request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}' in done.err
+            assert 'request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}' in done.err
             done = here(
                 "recover",
                 "y",
@@ -426,7 +426,7 @@ def test_basis_of_saved_rows(here, tmp_path):
         save_recovery(recover(Fake(row, 20), "x"), tmp_path / "work" / f"{number}.npz", {})
     files = [part for number in range(14) for part in ("--vectors", f"{number}.npz")]
     done = here("recover-basis", "-o", "b.npz", *files)
-    assert "b.npz: 400 tokens, 9 dimensions, of 14 recoveries" in done.err
+    assert "b.npz: 400 tokens, 9 dimensions, from 14 recoveries" in done.err
     assert Basis.load(tmp_path / "work" / "b.npz").rank == 9
     done = here("recover-basis", "-o", "b.npz", *files[:8], code=1)
     assert "4 rows are too few" in done.err
@@ -444,7 +444,7 @@ USAGE = {
     "top_n": (["--method", "top_n"], "--method top_n needs --top N"),
     "basis": (["--method", "basis"], "--method basis needs --basis FILE"),
     "nothing to resume": (["--resume"], "--resume needs a checkpoint"),
-    "verify": (["--verify", "0"], "--token_count: 0 is not ≥ 1"),
+    "verify": (["--verify", "0"], "--verify: 0 is not ≥ 1"),
     "price": (["--price", "much"], "'much' is not one or two numbers"),
     "three prices": (["--price", "1,2,3"], "'1,2,3' is not one or two numbers"),
     "a price of nothing": (["--price", "1"], "--price needs --dry-run"),
@@ -565,7 +565,7 @@ def test_failures(name, tmp_path, monkeypatch):
 BASIS_USAGE = {
     "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors cannot be combined"),
     "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
-    "ending": (["-o", "b.txt"], "b.txt does not end in .npz"),
+    "ending": (["-o", "b.txt"], "b.txt must end in .npz"),
     "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are one file"),
     "a model for nothing": (
         ["--vectors", "a.npz", "-m", "m.gguf"],

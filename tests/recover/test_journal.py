@@ -99,8 +99,8 @@ def test_a_checkpoint_of_another_run_is_rejected(tmp_path):
     other = Fake(ROW, 5)
     other.identity = {"api": "other"}
     for endpoint, prompt, what in (
-        (other, "x", 'its endpoint is {"api": "fake"}, not {"api": "other"}'),
-        (Fake(ROW, 5), "y", 'its prompt is "x", not "y"'),
+        (other, "x", 'endpoint is {"api": "fake"}, not {"api": "other"}'),
+        (Fake(ROW, 5), "y", 'prompt is "x", not "y"'),
     ):
         with pytest.raises(RecoverError, match="another run") as failure:
             recover(endpoint, prompt, settings=settings(path, resume=True))

@@ -85,7 +85,7 @@ def test_top_n_with_a_sharp_distribution_keeps_its_digits():
 def test_top_n_refuses_what_would_be_wrong():
     with pytest.raises(RecoverError, match="accepts 10 biases per call"):
         recover(Fake(ROW, 3, max_biases_per_call=10), "x", top_count=30)
-    with pytest.raises(RecoverError, match="may cut biases"):
+    with pytest.raises(RecoverError, match="may limit biases"):
         recover(Fake(ROW, 3, cut=1.5), "x", top_count=250)
 
 
@@ -112,7 +112,9 @@ def test_a_token_that_cannot_surface_is_missing_and_never_wrong():
         found = recover(Fake(row, window, raw=raw), "x")
         assert np.isnan(found.logprobs[[5, 17]]).all()
         assert not found.is_complete
-        assert any(note == "not shown with any bias that the endpoint takes: 2 tokens" for note in found.notes)
+        assert any(
+            note == "missing: 2 tokens; not shown with any bias that the endpoint accepts" for note in found.notes
+        )
         others = np.delete(np.arange(300), [5, 17])
         reference = row if found.is_normalized else row - row.max()
         assert np.abs(found.logprobs[others] - reference[others]).max() < 1e-3
@@ -139,7 +141,7 @@ def test_noise_is_measured_averaged_and_reported():
 REFUSED = {
     "unknown method": ({"method": "magic"}, "'magic' is not one of auto, single"),
     "empty prompt": ({"prompt": ""}, "the prompt is empty"),
-    "both": ({"top_count": 3, "tokens": [1]}, "not both"),
+    "both": ({"top_count": 3, "tokens": [1]}, "cannot be combined"),
     "n of none": ({"top_count": 0}, "top_count: 0 is not within 1..300"),
     "n too large": ({"top_count": 301}, "top_count: 301 is not within 1..300"),
     "no n": ({"method": "top_n"}, "top_n needs top_count"),
@@ -163,7 +165,11 @@ def test_refusals(name):
 
 
 WRONG = {
-    "parallel where biases are ignored": (Fake(ROW, 5, deaf=True), "parallel", "moves? logprobs.*nor the choice"),
+    "parallel where biases are ignored": (
+        Fake(ROW, 5, deaf=True),
+        "parallel",
+        "changes neither the logprobs nor the chosen token",
+    ),
     "single where the logprobs are raw": (Fake(ROW, 5, raw=True), "single", "forced or auto may"),
     "forced where they are not": (Fake(ROW, 5), "forced", "parallel or auto may"),
     "parallel with a window of 1": (Fake(ROW, 1), "parallel", "single or auto may"),

@@ -102,7 +102,7 @@ def test_limited_suppression_is_compared_with_single_repeatedly(cut, n):
     try:
         found = recover(endpoint, "x", top_count=n)
     except RecoverError as error:
-        assert "it may cut biases" in str(error)  # noqa: PT017
+        assert "it may limit biases" in str(error)  # noqa: PT017
         assert cut < 9
         return
     assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(ORDER[:n])

@@ -98,7 +98,7 @@ def test_tokens_that_share_their_bytes_are_missing_and_never_wrong(chat):
     found = recover(made, "x")
     assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == [7, 20, SIZE - 1]
     assert not found.is_complete
-    assert any("cannot name 3 tokens" in note for note in found.notes)
+    assert any("3 tokens that the endpoint cannot name" in note for note in found.notes)
     assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
 
 
@@ -132,7 +132,7 @@ def test_tokens_that_need_bytes_cost_no_calls(chat):
     assert (len(made.ids_that_need_bytes), made.unnameable_ids) == (9, frozenset())
     found = recover(made, "x")
     assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == list(range(SIZE - 9, SIZE))
-    assert any("cannot name 9 tokens" in note for note in found.notes)
+    assert any("9 tokens that the endpoint cannot name" in note for note in found.notes)
     assert not any("with any bias" in note for note in found.notes)
     assert found.total_calls <= 4 + -(-(SIZE - 9) // 4)
     named = recover(endpoint(chat, pieces=alike(9)), "x")
@@ -152,7 +152,9 @@ def test_likely_tokens_without_a_text(chat, rank, complete):
     made._http = served._http
     found = recover(made, "x", top_count=10)
     assert found.is_complete == complete
-    assert any("no name of their own" in note for note in found.notes) == (not complete)
+    assert any("most likely tokens, which the endpoint cannot name" in note for note in found.notes) == (
+        not complete
+    )
 
 
 @pytest.mark.parametrize("window", [0, 5])
@@ -160,7 +162,7 @@ def test_a_tokenizer_of_another_model(window):
     made = endpoint(window=window)
     other = OpenAIEndpoint("http://a/v1", "m", window, token_bytes=[b"x"] * SIZE, options=HttpOptions())
     other._http = made._http
-    with pytest.raises(RecoverError, match="is it the tokenizer of this model"):
+    with pytest.raises(RecoverError, match="use the tokenizer of this model"):
         recover(other, "x", tokens=[1])
 
 
