@@ -150,7 +150,7 @@ def gen_as_extended(tmp_path_factory):
     flag_of_servers = "limit=at_least(1),\n        required_companions=Api.llama_server.as_flag,\n"
     wider = f"limit=at_least(1),\n        {block('required_companions=')}"
     replace("cli/commands/recover.py", flag_of_servers, wider)
-    insert("cli/commands/recover.py", "def _pieces(", f"{block('def _acme')}\n\n")
+    insert("cli/commands/recover.py", "def _read_token_bytes(", f"{block('def _acme')}\n\n")
     insert("cli/commands/recover.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")
 
     def run(*arguments):
