@@ -17,6 +17,7 @@ class GrammarError(LogitsmithError):
     The text of the error has the position, the message, and the line of the grammar with a caret under the column.
 
     Attributes:
+        exit_code: the exit code of ``gen`` after this error.
         message: the message without the position.
         line: line of the error in the grammar's source, counted from 1; None if the error has no position.
         column: column of the error, counted from 1; None if the error has no position.

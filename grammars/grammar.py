@@ -91,7 +91,9 @@ class Grammar:
         self, parsed: ParsedGrammar, vocabulary: Vocabulary, lark: str, limits: LLParserLimits = PARSER_LIMITS
     ) -> None:
         self.parsed = parsed
-        self.source, self.kind, self.root = parsed.source, parsed.kind, parsed.root
+        self.source = parsed.source
+        self.kind = parsed.kind
+        self.root = parsed.root
         self.vocabulary = vocabulary
         self.lark = lark
         self.tokenizer = tokenizer_of(vocabulary)

@@ -19,7 +19,7 @@ COUNTS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def may_be_empty(node):
-    """Whether a node can be the empty text, a reference taken to be able to."""
+    """Return True if a node can match the empty text. A reference counts as nullable."""
     match node:
         case ("text", text):
             return not text
@@ -27,8 +27,8 @@ def may_be_empty(node):
             return all(map(may_be_empty, nodes))
         case ("alt", nodes):
             return any(map(may_be_empty, nodes))
-        case ("repeat", inner, least, most):
-            return least == 0 or most == 0 or may_be_empty(inner)
+        case ("repeat", inner, min_count, max_count):
+            return min_count == 0 or max_count == 0 or may_be_empty(inner)
         case ("ref", _):
             return True
     return False
@@ -36,7 +36,7 @@ def may_be_empty(node):
 
 @st.composite
 def leaves(draw, rich, names):
-    """A node without nodes in it. ``names``: the rules that may stand here."""
+    """A node without nodes in it. ``names``: the rules that it may refer to."""
     kinds = ["text", "text", "class"] + ["ref", "ref"] * bool(names) + ["class", "dot", "negated"] * rich
     match draw(st.sampled_from(kinds)):
         case "text":
@@ -130,7 +130,7 @@ def printed(node):
 
 @cache
 def characters_by_beginning():
-    """How many characters begin with these bytes, for bytes that are not yet a whole one. NUL is left out."""
+    """Return the number of characters except NUL that begin with each incomplete sequence of bytes."""
     found = {}
     for code in range(1, 0x110000):
         if not 0xD800 <= code <= 0xDFFF:
@@ -141,9 +141,10 @@ def characters_by_beginning():
 
 
 class Brute:
-    """What one text is to a grammar: ``whole``, a sentence; ``begins``, the beginning of one.
+    """A brute-force matcher of one text. Only for rules whose sentences are finite.
 
-    Bytes are followed, so that a text may end inside a character. Only for rules that all come to an end.
+    ``whole``: True if the text is a sentence. ``begins``: True if the text is the beginning of a sentence. The
+    text is matched byte by byte, so that it may end inside a character.
     """
 
     def __init__(self, rules, data):
@@ -160,7 +161,7 @@ class Brute:
         self.begins = self.begins or self.whole
 
     def _follow(self, node, start):
-        """Where a node that begins at ``start`` can end, and whether the text can end inside it."""
+        """Return the possible ends of a node at ``start``, and whether the text can end inside the node."""
         key = (id(node), start)
         if key not in self._known:
             self._known[key] = self._find(node, start)

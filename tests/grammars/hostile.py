@@ -72,7 +72,7 @@ HOSTILE = {
     "a lexer of many states": lambda: NESTED + 'x ::= [ab]* "a" [ab]{1000} root?',
     "450,000 names": lambda: "root ::= " + "x " * 450_000 + '\nx ::= "a"',
     "450,000 names of what comes back": lambda: "root ::= " + "x " * 450_000 + '\nx ::= "(" x ")" | "a"',
-    "1 MB of blanks": lambda: 'root ::= "a"' + " " * 990_000,
+    "1 MB of spaces": lambda: 'root ::= "a"' + " " * 990_000,
     "1 MB of lines": lambda: "\n" * 990_000 + "root ::= (",
     "100,000 names of nothing": lambda: "root ::= " + " ".join(f"q{n}" for n in range(100_000)),
     "too long": lambda: 'root ::= "a"' + " " * 1_000_000,

@@ -27,7 +27,7 @@ NAMED = {
     "a table with a name": ({"name": "yes_no"}, "gbnf", "grammar yes_no", "no"),
     "a table with GBNF": ({"gbnf": GBNF, "root": "other"}, "gbnf", "grammar", "b"),
     "a file": ({"file": "own.gbnf"}, "gbnf", "own.gbnf", "a"),
-    "a name of ours": ("own", "gbnf", "grammar own", "b"),
+    "a built-in name": ("own", "gbnf", "grammar own", "b"),
     "a schema": ({"json_schema": '{"type": "null"}'}, "json_schema", "JSON Schema", "null"),
     "a schema as a table": ({"json_schema": {"type": "null"}}, "json_schema", "JSON Schema", "null"),
     "a schema of anything": ({"json_schema": True}, "json_schema", "JSON Schema", "[1]"),
@@ -82,7 +82,7 @@ def test_wrong(base, value, message):
 CHECKED = {
     "GBNF": ('root ::= "a', "grammar: line 1, column 10: "),
     "a regex": ({"regex": "(a"}, "regex: "),
-    "a name that is no root": (
+    "a name that is not a root": (
         {"name": "json", "root": "rot"},
         "grammar json: line 1, column 1: there is no rule 'rot'",
     ),

@@ -69,7 +69,7 @@ REFUSED = {
     "a number in place of a schema": ({"properties": {"a": 5}}, "/properties/a: 5 is not a schema; must be"),
     "null in place of a schema": ({"items": {"items": None}}, "/items/items: null is not a schema"),
     "a list that no schema is": ({"additionalProperties": "no"}, '/additionalProperties: "no" is not a schema'),
-    "a key that is no text": ({"items": {"required": [5]}}, "/items/required: 5 is not a string"),
+    "a key that is not a string": ({"items": {"required": [5]}}, "/items/required: 5 is not a string"),
     "no type": ({"items": {"type": []}, "minItems": 1, "type": "array"}, "/items/type: the list is empty"),
     "a key that is forbidden": (
         {"type": "object", "required": ["x"], "additionalProperties": False},

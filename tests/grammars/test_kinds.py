@@ -50,7 +50,7 @@ def test_a_schema_is_written_on_one_line():
     assert state.forced_text == b'[1, {"a": 2}]'
 
 
-def test_a_schema_may_choose_its_blanks():
+def test_a_schema_may_choose_its_whitespace():
     source = '{"x-guidance": {"item_separator": ",", "key_separator": ":"}, "enum": [[1, {"a": 2}]]}'
     assert compile_grammar(source, BYTE_VOCABULARY, "json_schema").start().forced_text == b'[1,{"a":2}]'
 

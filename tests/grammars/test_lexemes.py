@@ -39,7 +39,7 @@ CUTS = {
         ["leta", "let!", "letter", "letter!", "lets", "le!"],
         ["let", "le", "!"],
     ),
-    "a keyword and a blank": (
+    "a keyword and a space": (
         NESTED + 'x ::= ("if" n " " name) | name n\nname ::= [a-z]+',
         ["if a", "if", "iffy", "if if"],
         ["if ", "iff a", "a a"],
@@ -59,7 +59,7 @@ CUTS = {
         ["/**/", "/*a*/", "/* * */", "/*/*/"],
         ["/*", "/*/", "/*a*/b*"],
     ),
-    "a literal that goes on in another": (
+    "a literal that continues in another": (
         NESTED + 'x ::= "a" | "ab" | "abc" | x1\nx1 ::= "abc" n "d" x2\nx2 ::= "e"?',
         ["a", "ab", "abc", "abcd", "abcde"],
         ["abcdee", "b"],
@@ -126,7 +126,7 @@ CUTS = {
     "a tail in a group": ('root ::= "a" ("," root | ";")', ["a;", "a,a;"], ["a", "a,", "a;a;"]),
     "a tail with two ways": ('root ::= "a" root | "b" root | "c"', ["c", "abac"], ["ab", "ca"]),
     "a tail behind nothing": ('root ::= e "a" root | "b"\ne ::= "e"?', ["b", "ab", "eaab"], ["eb", "e"]),
-    "tails that go on in each other": (
+    "tails that continue in each other": (
         'root ::= "a" x | "."\nx ::= "b" root | "!"',
         [".", "a!", "ab.", "abab."],
         ["a", "a.", "b", "ab!"],

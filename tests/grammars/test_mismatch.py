@@ -1,4 +1,4 @@
-"""Where a text leaves its grammar, and what is said of it."""
+"""The first mismatch of a text with its grammar, and what is said of it."""
 
 import pytest
 from logitsmith.grammars import BYTE_VOCABULARY, compile_grammar, find_mismatch
@@ -41,7 +41,7 @@ LEAVES = {
         "x",
         "a tab, a newline, a carriage return, a space, '-' or 0-9",
     ),
-    "a schema behind blanks": ("json_schema", NUMBERS, " \n [1,\n x]\n", 3, 2, "x", None),
+    "a schema after spaces": ("json_schema", NUMBERS, " \n [1,\n x]\n", 3, 2, "x", None),
     "a schema too early": ("json_schema", NUMBERS, "[1,\n", 1, 4, None, None),
     "a regex": ("regex", "[0-9]{3}", "12", 1, 3, None, "0-9"),
     "half a pair": ("gbnf", "root ::= .+", "a\ud83d", 1, 2, "\ud83d", None),
@@ -64,7 +64,7 @@ def test_leaves(vocabulary, kind, source, text, line, column, character, words):
 STAYS = {
     "a sentence": ("gbnf", RECORD, "{age:10}"),
     "a schema": ("json_schema", NUMBERS, "[1,2,   3]"),
-    "blanks around a schema's text": ("json_schema", NUMBERS, "\n [1]\t\r\n"),
+    "spaces around a schema's text": ("json_schema", NUMBERS, "\n [1]\t\r\n"),
     "a regex": ("regex", "[0-9]{3}", "123"),
     "Lark": ("lark", 'start: "a" "b"+', "abb"),
 }

@@ -78,7 +78,7 @@ def test_accept_refuses_what_the_mask_refuses():
 
 
 @pytest.mark.parametrize("token", [-1, 257, 10**9, 2**40, -(2**40)])
-def test_accept_refuses_what_is_no_token(token):
+def test_accept_rejects_ids_outside_the_vocabulary(token):
     state = state_of('root ::= "a"')
     with pytest.raises(GrammarError, match="does not allow token"):
         state.accept(token)
@@ -171,7 +171,7 @@ SEEDS = st.integers(0, 1000)
 @pytest.mark.parametrize("name", SMALL)
 @given(rules=grammars(), seed=SEEDS)
 def test_random_walks(name, rules, seed):
-    """What is forced is allowed, one after the other, and what is allowed never leaves the grammar."""
+    """Forced tokens are allowed one after another, and allowed tokens never leave the grammar."""
     grammar = compile_grammar(gbnf(rules), SMALL[name])
     random = Random(seed)
     state = grammar.start()

@@ -26,7 +26,7 @@ def test_masks_are_those_of_a_brute_force(name, rules, seed):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_empty_pieces_and_control_tokens_are_no_text(name):
+def test_empty_tokens_and_control_tokens_never_match_text(name):
     vocabulary = SMALL[name]
     mask = compile_grammar("root ::= .*", vocabulary).start().mask()
     for token, piece in enumerate(vocabulary.pieces):
@@ -48,7 +48,7 @@ def test_tokens_of_the_same_bytes_are_allowed_alike():
 
 FORCED = {
     "no space of SentencePiece's own": ("sentencepiece", 'root ::= "ab"', b"", [b"ab"]),
-    "a space that is there": ("sentencepiece", 'root ::= " ab"', b"", [b" ab"]),
+    "an existing space": ("sentencepiece", 'root ::= " ab"', b"", [b" ab"]),
     "no space in the middle": ("sentencepiece", 'root ::= "bab" "è"', b"b", [b"ab", "è".encode()]),
     "a tokenizer that knows no such text": ("sentencepiece", 'root ::= "xy"', b"", [b"x", b"y"]),
     "over characters": ("bpe", 'root ::= "éè"', b"", ["éè".encode()]),
@@ -121,7 +121,7 @@ def test_no_end_token():
     assert not state.mask().any()
 
 
-def test_a_negated_token_is_no_end_of_the_text():
+def test_a_negated_token_does_not_match_an_end_token():
     vocabulary = SMALL["bpe"]
     state = compile_grammar("root ::= !<think>", vocabulary).start()
     mask = state.mask()

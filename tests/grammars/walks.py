@@ -10,7 +10,7 @@ from .drawn import Brute
 def bit_by_bit(rules, vocabulary, text):
     """The mask by brute force: a token is allowed if it leads to the beginning of a sentence.
 
-    Empty pieces and control tokens are no text; end tokens may come where the text is whole.
+    Tokens without bytes and control tokens never match text. End tokens are allowed after a complete sentence.
     """
     mask = np.zeros(vocabulary.size, dtype=np.bool_)
     known = {}
@@ -26,10 +26,10 @@ def bit_by_bit(rules, vocabulary, text):
     return mask
 
 
-def walk(state, random, most, prefer_long=True):
-    """Accept up to ``most`` random tokens, the end not among them; give (state's mask, token) before each."""
+def walk(state, random, max_tokens, prefer_long=True):
+    """Accept random tokens except end tokens. Yield (mask, token) before each token is accepted."""
     vocabulary = state.grammar.vocabulary
-    for _ in range(most):
+    for _ in range(max_tokens):
         mask = state.mask()
         tokens = [token for token in np.flatnonzero(mask).tolist() if token not in vocabulary.eog]
         if not tokens:

@@ -62,7 +62,7 @@ def follow(*steps):
 
 
 def pieces(*tokens, source="model"):
-    """Steps that follow each other, from (bytes, logprob), each with itself and " x" as the likeliest."""
+    """Steps that follow each other, from (bytes, logprob), each with itself and " x" as the most likely tokens."""
     return follow(
         *(
             step(data, said(logprob, (data, logprob), (b" x", -9.0), source=source), token=100 + number)

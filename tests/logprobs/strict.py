@@ -1,4 +1,4 @@
-"""What the shapes of other systems share when they are checked strictly: no field more, no field less."""
+"""The base of strict checks of other systems' formats: no field is missing, and no field is added."""
 
 from typing import Literal
 

@@ -89,21 +89,21 @@ SHAPES = {
 }
 
 EMOJI = "😀".encode()
-# Each row: the bytes of the tokens, None for the end token, and the stop texts.
+# Each row: the bytes of the tokens, None for the end token, and the stop strings.
 RUNS = {
     "the end token": ([b"The", b" cat", None], []),
     "the length": ([b"The", b" cat"], []),
-    "a stop text of whole tokens": ([b"The", b" cat", b" sat"], [" cat"]),
-    "a stop text inside a token": ([b"The", b" cat", b" sat"], ["at"]),
-    "a stop text over two tokens": ([b"The", b" cat", b" sat", b" on"], ["t s"]),
-    "a stop text that only began": ([b"The", b" cat", None], [" catalog"]),
-    "a stop text at the beginning": ([b"The", b" cat"], ["The"]),
+    "a stop string of whole tokens": ([b"The", b" cat", b" sat"], [" cat"]),
+    "a stop string inside a token": ([b"The", b" cat", b" sat"], ["at"]),
+    "a stop string over two tokens": ([b"The", b" cat", b" sat", b" on"], ["t s"]),
+    "a stop string that only began": ([b"The", b" cat", None], [" catalog"]),
+    "a stop string at the beginning": ([b"The", b" cat"], ["The"]),
     "a character over two tokens": ([b"a" + EMOJI[:2], EMOJI[2:] + b"b", None], []),
-    "a stop text that is such a character": ([b"a" + EMOJI[:2], EMOJI[2:] + b"b"], ["😀"]),
-    "a stop text after such a character": ([b"a", EMOJI[:2], EMOJI[2:], b"bc"], ["c"]),
+    "a stop string that is such a character": ([b"a" + EMOJI[:2], EMOJI[2:] + b"b"], ["😀"]),
+    "a stop string after such a character": ([b"a", EMOJI[:2], EMOJI[2:], b"bc"], ["c"]),
     "a character that is not finished": ([b"a", EMOJI[:3]], []),
     "a character that is broken off": ([b"a", EMOJI[:3], b"b"], []),
-    "a stop text after bytes that are no text": ([b"\xff", b"a\xf0", b"stop"], ["stop"]),
+    "a stop string after bytes that are not UTF-8": ([b"\xff", b"a\xf0", b"stop"], ["stop"]),
     "tokens without bytes": ([b"", b"a", b"", None], []),
     "an end token amid the text": ([b"a", None, b"b"], []),
     "nothing": ([None], []),
@@ -145,12 +145,12 @@ def test_echoed_tokens_lack_the_space_of_the_tokenizer():
     assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"] == "Hi all"
 
 
-# Each row: the bytes of the tokens, the stop texts, and after which tokens a part of the text is held back.
+# Each row: the bytes of the tokens, the stop strings, and after which tokens a part of the text is held back.
 HELD_BACK = {
     "nothing": ([b"The", b" cat", None], [], [False, False, False]),
     "a character": ([EMOJI[:2], EMOJI[2:], b"b"], [], [True, False, False]),
-    "the beginning of a stop text": ([b"The", b" cat", b" sat"], ["cab"], [False, False, False]),
-    "a stop text perhaps": ([b"The", b" cat", b"c"], ["cat on"], [False, True, True]),
+    "the beginning of a stop string": ([b"The", b" cat", b" sat"], ["cab"], [False, False, False]),
+    "a stop string perhaps": ([b"The", b" cat", b"c"], ["cat on"], [False, True, True]),
 }
 
 

@@ -141,7 +141,7 @@ TEXTS_IN_JSON = {
 
 
 def strict(line):
-    """What is in the line, if it is one line of JSON without NaN, Infinity or a name that comes twice."""
+    """Parse a line of JSON. Raises for NaN, Infinity and duplicate names."""
 
     def once(pairs):
         names = [name for name, _ in pairs]
@@ -249,14 +249,14 @@ def test_a_number_that_json_lacks_is_an_error_and_not_written(write, value):
 
 
 @given(STEPS)
-def test_any_step_is_strict_json_on_one_line(one):
-    found = strict(token_line(one))
-    assert bytes(found["bytes"]) == one.data
-    assert found["text"] == one.text
+def test_any_step_is_strict_json_on_one_line(token):
+    found = strict(token_line(token))
+    assert bytes(found["bytes"]) == token.data
+    assert found["text"] == token.text
     assert [*found][:5] == ["event", "index", "id", "token", "bytes"]
-    assert ("logprobs_from" in found) == bool(one.distributions)
-    assert ("chain" in found) == (len(one.distributions) == 2)
-    assert strict(prompt_line(one)) == {**found, "event": "prompt"}
+    assert ("logprobs_from" in found) == bool(token.distributions)
+    assert ("chain" in found) == (len(token.distributions) == 2)
+    assert strict(prompt_line(token)) == {**found, "event": "prompt"}
 
 
 @given(st.dictionaries(TEXTS, TEXTS | st.floats(allow_nan=False, allow_infinity=False) | st.none()))

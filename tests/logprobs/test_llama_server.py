@@ -253,10 +253,10 @@ def test_settings_say_which_probabilities_these_are(name, after):
     assert SETTINGS.items() <= found.items()
 
 
-# Each row: our reason and the stop text, then the server's stop type and stopping word.
+# Each row: our reason and the stop string, then the server's stop type and stopping word.
 STOPS = {
     "the model ended": ("stop", None, "eos", ""),
-    "a stop text": ("stop", "\n\n", "word", "\n\n"),
+    "a stop string": ("stop", "\n\n", "word", "\n\n"),
     "the grammar is done": ("grammar", None, "eos", ""),
     "enough tokens": ("length", None, "limit", ""),
     "the context is full": ("context", None, "limit", ""),

@@ -187,7 +187,7 @@ def client(body, size=None):
 
 
 def assert_whole(found, wanted):
-    """What the client read says the same as our object, field for field."""
+    """Check that the client's object has the fields and values of `wanted`."""
     assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
 
 
@@ -315,7 +315,7 @@ def test_openai_client_reads_a_chat_stream(whole, size):
 
 @pytest.mark.parametrize("parts", [text_parts, chat_parts], ids=["text", "chat"])
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
-def test_an_event_is_one_line_of_data_and_a_blank_one(parts, whole):
+def test_an_event_is_one_line_of_data_and_an_empty_one(parts, whole):
     *events, last, end = stream(parts(whole)).split(b"\n\n")
     assert (last, end) == (b"data: [DONE]", b"")
     for event, part in zip(events, parts(whole), strict=True):
@@ -401,7 +401,7 @@ def test_every_finish_reason(ours, theirs):
     assert [choice["finish_reason"] for choice in found] == [theirs] * 4
 
 
-def test_a_stop_text_is_a_stop():
+def test_a_stop_string_is_a_stop():
     assert text_completion(run(PLAIN, stop="\n\n"))["choices"][0]["finish_reason"] == "stop"
 
 
@@ -444,7 +444,7 @@ BLANK_FIRST = run(
 
 
 @pytest.mark.parametrize("form", ["whole", "streamed"])
-def test_offsets_where_the_tokens_hold_a_blank_that_the_prompt_does_not(form):
+def test_offsets_where_the_tokens_have_a_space_that_the_prompt_does_not(form):
     parts = [text_completion(BLANK_FIRST)] if form == "whole" else text_parts(BLANK_FIRST)
     choices = [part["choices"][0] for part in parts]
     text = "".join(choice["text"] for choice in choices)
@@ -469,7 +469,7 @@ OFFSETS = {
     "empty tokens": ([b"", b"a", b"", b"b"], [0, 0, 1, 1]),
     "an empty token inside a character": ([b"a\xc3", b"", b"\xa9", b"b"], [0, 1, 1, 2]),
     "joined characters": (["👩\u200d".encode(), "👩".encode(), b"."], [0, 2, 3]),
-    "bytes that are no text": ([b"\xff", b"a", b"\x80", b"b"], [0, 1, 2, 3]),
+    "bytes that are not UTF-8": ([b"\xff", b"a", b"\x80", b"b"], [0, 1, 2, 3]),
     "a character that is never whole": ([b"a\xf0\x9f", b"b", b"c"], [0, 2, 3]),
     "a character broken off by another": ([b"\xf0\x9f", "é".encode(), b"c"], [0, 1, 2]),
 }
@@ -497,7 +497,7 @@ def test_a_token_begins_where_its_character_does(cut):
 
 
 def characters(data):
-    """Where the characters of these bytes begin, one U+FFFD for each part that is no text."""
+    """Yield the offset of each character of these bytes, with one U+FFFD for each part that is not UTF-8."""
     at = 0
     while at < len(data):
         try:
@@ -562,14 +562,14 @@ BY_TEXT = {
 }
 
 
-@pytest.mark.parametrize(("one", "wanted"), BY_TEXT.values(), ids=BY_TEXT)
-def test_likely_tokens_by_text(one, wanted):
-    (found,) = text_completion(run([one]))["choices"][0]["logprobs"]["top_logprobs"]
+@pytest.mark.parametrize(("token", "wanted"), BY_TEXT.values(), ids=BY_TEXT)
+def test_likely_tokens_by_text(token, wanted):
+    (found,) = text_completion(run([token]))["choices"][0]["logprobs"]["top_logprobs"]
     assert found == wanted
     assert found is None or [*found] == [*wanted]
 
 
-def test_tokens_that_print_alike_all_stand_in_a_chat():
+def test_tokens_of_equal_text_are_all_listed_in_a_chat():
     one = step(b"a", said(-0.5, (b"a", -0.5), (b"a", -1.0), (b"\xf0", -2.0)))
     (token,) = chat_completion(run([one], top=3))["choices"][0]["logprobs"]["content"]
     assert [(top["token"], top["logprob"]) for top in token["top_logprobs"]] == [
@@ -580,7 +580,7 @@ def test_tokens_that_print_alike_all_stand_in_a_chat():
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
-def test_a_logprob_that_there_is_none_for_is_null(value):
+def test_a_missing_logprob_is_null(value):
     whole = run([step(b"a", said(value, (b"b", value), source="chain"))], source="chain")
     logprobs = text_completion(whole)["choices"][0]["logprobs"]
     assert (logprobs["token_logprobs"], logprobs["top_logprobs"]) == ([None], [{}])
@@ -588,7 +588,7 @@ def test_a_logprob_that_there_is_none_for_is_null(value):
     assert (token["logprob"], token["top_logprobs"][0]["logprob"]) == (None, None)
 
 
-def test_the_first_distribution_is_told_of():
+def test_the_first_distribution_is_written():
     one = step(b"a", said(-0.5, (b"a", -0.5)), said(-0.25, (b"b", -0.25), source="chain"))
     logprobs = text_completion(run([one]))["choices"][0]["logprobs"]
     assert (logprobs["token_logprobs"], logprobs["top_logprobs"]) == ([-0.5], [{"a": -0.5}])

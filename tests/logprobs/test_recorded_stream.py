@@ -1,4 +1,4 @@
-"""A jsonl stream read back: whole, cut off, and what is no stream."""
+"""A jsonl stream read back: complete, incomplete, and input that is not a stream."""
 
 import io
 import json
@@ -149,14 +149,14 @@ def test_events_come_before_a_wrong_line_is_read():
         next(stream)
 
 
-# Each row: a line that is no event, and what is said of it.
+# Each row: a line that is not an event, and the error message.
 WRONG = {
     "no JSON": (b"hello", "not JSON"),
     "cut off": (GOOD[:20], "not JSON"),
     "cut off and gone on with": (GOOD[:20] + START.encode().strip(), "not JSON"),
     "two events": (GOOD.strip() * 2, "not JSON"),
     "a trailing comma": (GOOD.strip() + b",", "not JSON"),
-    "bytes that are no text": (b'{"event": "\xff"}', "not JSON"),
+    "bytes that are not UTF-8": (b'{"event": "\xff"}', "not JSON"),
     "UTF-16": ('{"event": "done"}'.encode("utf-16"), "not JSON"),
     "null": (b"null", "it is not an event of a jsonl stream"),
     "a number": (b"3", "it is not an event of a jsonl stream"),
@@ -165,7 +165,7 @@ WRONG = {
     "an empty object": (b"{}", "it is not an event of a jsonl stream"),
     "another format": (b'{"id": "cmpl-1", "object": "text_completion"}', "it is not an event of a jsonl stream"),
     "another event": (b'{"event": "ping"}', "it is not an event of a jsonl stream"),
-    "an event that is no text": (b'{"event": 3}', "it is not an event of a jsonl stream"),
+    "an event that is not a string": (b'{"event": 3}', "it is not an event of a jsonl stream"),
     "a server-sent event": (b"data: [DONE]", "not JSON"),
     "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: it is missing"),
     "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: it is missing"),
@@ -213,7 +213,7 @@ def test_a_whole_line_that_is_wrong_is_named_at_the_end_too(line, problem):
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("field", ["logprob", "entropy"])
-def test_a_number_that_json_lacks_is_no_event(number, field):
+def test_a_number_that_json_lacks_is_not_an_event(number, field):
     line = token_of(entropy=1.0, logprob=-1.0).decode()
     wrong = json.dumps({**json.loads(line), field: float(number.replace("Infinity", "inf"))})
     assert number in wrong
@@ -221,12 +221,12 @@ def test_a_number_that_json_lacks_is_no_event(number, field):
         [*read_stream([wrong.encode() + b"\n"])]
 
 
-BLANK = {"a line end": b"\n", "blanks": b"  \t\n", "a carriage return": b"\r\n", "nothing": b""}
+EMPTY_LINES = {"a newline": b"\n", "spaces": b"  \t\n", "a carriage return": b"\r\n", "nothing": b""}
 
 
-@pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
-def test_blank_lines_are_passed_over(blank):
-    first, second = read_stream([blank, START.encode(), blank, blank, DONE.encode(), blank])
+@pytest.mark.parametrize("line", EMPTY_LINES.values(), ids=EMPTY_LINES)
+def test_blank_lines_are_skipped(line):
+    first, second = read_stream([line, START.encode(), line, line, DONE.encode(), line])
     assert (type(first), type(second)) == (RecordedStart, RecordedDone)
 
 
@@ -308,7 +308,7 @@ def test_a_trace_is_read():
     assert not trace.forced
 
 
-def test_the_likeliest_token_of_a_trace_and_whether_it_fell():
+def test_the_top_candidate_of_a_trace_and_whether_a_stage_dropped_it():
     for line in traced_events(40)[1:-1]:
         trace = read(jsonl([line]))[0].trace
         first = max(line["trace"]["candidates"], key=lambda candidate: candidate["probs"][0])

@@ -251,7 +251,7 @@ def test_greedy_choices(tokens, wanted):
     assert found["is_greedy"] is wanted
 
 
-def test_a_space_that_the_tokenizer_added_is_no_part_of_a_choice():
+def test_a_space_that_the_tokenizer_added_is_not_part_of_a_choice():
     first = replace(step(b" The", said(HALF), token=3), added_bytes=1)
     (found,) = choice_scores([("The sea", [first, step(b" sea", said(HALF), token=4)])])
     assert (found["tokens"], found["bytes"]) == (["The", " sea"], [[*b"The"], [*b" sea"]])
