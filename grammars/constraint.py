@@ -84,7 +84,7 @@ def as_completable(constraint: Constraint | None) -> CompletableConstraint | Non
 
 
 class _OldConstraint:
-    """A user's constraint that has the method names of version 0.1, ``forced`` and ``closing``."""
+    """An adapter of a user's constraint that has the method names of version 0.1: ``forced``, ``closing``."""
 
     def __init__(self, constraint: object) -> None:
         self._constraint = cast("CompletableConstraint", constraint)

@@ -149,12 +149,12 @@ def _choose(next_bytes: list[int], generator: Random) -> int:
     """Return one of the allowed next bytes, printable ASCII if there is any."""
     printable = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
     letters = [byte for byte in printable if chr(byte).isalnum()]
-    marks = b'"' if len(letters) > _MIN_LETTERS_IN_STRING else _STRUCTURE
-    structure = [byte for byte in printable if byte in marks]
+    structure_bytes = b'"' if len(letters) > _MIN_LETTERS_IN_STRING else _STRUCTURE
+    structure = [byte for byte in printable if byte in structure_bytes]
     others = [byte for byte in printable if byte not in letters and byte not in structure]
     groups = (letters, structure, others)
-    present = [number for number, group in enumerate(groups) if group]
-    if not present:
+    nonempty_groups = [number for number, group in enumerate(groups) if group]
+    if not nonempty_groups:
         return generator.choice(next_bytes)
-    group = generator.choices(present, [_WEIGHTS[number] for number in present])[0]
+    group = generator.choices(nonempty_groups, [_WEIGHTS[number] for number in nonempty_groups])[0]
     return generator.choice(groups[group])

@@ -74,6 +74,7 @@ def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> Json:
 
 
 _STOP_TYPES = {"grammar": "eos", "length": "limit", "context": "limit", "interrupted": "none"}
+"""The server's ``stop_type`` for a finish reason; ``word`` and ``eos`` for the reason ``stop``."""
 
 
 def llama_server_completion(events: Iterable[Event], *, prompt: str = "") -> Json:

@@ -28,7 +28,7 @@ from .nodes import (
 )
 
 MAX_POSITIONS = 600
-"""Maximum number of positions of an automaton. A comparison takes steps in proportion to the product of two."""
+"""Maximum number of positions of an automaton. A comparison may take a step for each pair of positions."""
 
 MAX_LEVELS = 150
 """Maximum nesting depth of a node, rules that it refers to included. The construction is recursive."""

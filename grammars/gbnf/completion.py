@@ -38,16 +38,16 @@ def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
     stacks = _Stacks(grammar.rules)
     characters = text.decode(errors="ignore")
     partial_character = text[len(characters.encode()) :]
-    current = stacks.expand([(grammar.rules[grammar.root], ())])
+    current_stacks = stacks.expand([(grammar.rules[grammar.root], ())])
     for character in characters:
         code = ord(character)
-        current = stacks.expand(stacks.after(stack) for stack in current if _can_read(stack, code))
+        current_stacks = stacks.expand(stacks.after(stack) for stack in current_stacks if _can_read(stack, code))
     shortest_texts = grammar.shortest_texts
     if not partial_character:
-        return _shortest_text(current, shortest_texts).encode()
+        return _shortest_text(current_stacks, shortest_texts).encode()
     candidates = [
         (stacks.after(stack), ranges_with_prefix(_next_ranges(stack[0]), partial_character))
-        for stack in current
+        for stack in current_stacks
         if stack
     ]
     candidates = [(stack, ranges) for stack, ranges in candidates if ranges]

@@ -33,9 +33,9 @@ class ShortestTexts:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._lengths: dict[str, float] = dict.fromkeys(rules, inf)
-        names_of: dict[int, list[str]] = {}
+        names_by_body_id: dict[int, list[str]] = {}
         for name, body in rules.items():
-            names_of.setdefault(id(body), []).append(name)  # empty rules share one body
+            names_by_body_id.setdefault(id(body), []).append(name)  # empty rules share one body
         containers = _Containers(rules)
         heap = [(length, node_id) for node_id, length in containers.leaf_lengths]
         heapify(heap)
@@ -45,9 +45,9 @@ class ShortestTexts:
             if node_id in final:
                 continue
             final.add(node_id)
-            for name in names_of.get(node_id, ()):
+            for name in names_by_body_id.get(node_id, ()):
                 self._lengths[name] = length
-            for candidate in containers.lengths_with(node_id, length):
+            for candidate in containers.container_lengths(node_id, length):
                 heappush(heap, candidate)
 
     def length(self, node: Node) -> float:
@@ -127,7 +127,7 @@ class _Containers:
             case _:
                 self.leaf_lengths.append((id(node), 1))
 
-    def lengths_with(self, node_id: int, length: float) -> Iterator[tuple[float, int]]:
+    def container_lengths(self, node_id: int, length: float) -> Iterator[tuple[float, int]]:
         """Yield (length, id) for each container that gets a possible length from a node whose length is final.
 
         Args:
