@@ -214,10 +214,7 @@ class Conversation:
 
     @deferred_interrupts()
     def goto(self, hash_prefix: str | None) -> StoredMessage | None:
-        """Make the message whose hash begins with this prefix the current one, and return it.
-
-        None moves before the first message.
-        """
+        """Set the current message by a prefix of its hash, and return it. None moves before the first message."""
         message = None if hash_prefix is None else self.find_message(hash_prefix)
         self._system = self.system
         self._move_to([] if message is None else [message])
@@ -360,7 +357,7 @@ class Conversation:
 
     def _write(self, changes: Changes, is_durable: bool) -> str | None:
         """Write changes together with the unsaved ones, or keep them as unsaved. Return a message for the user."""
-        identifier, was_saved = self.id, not self._unsaved
+        identifier, had_no_unsaved = self.id, not self._unsaved
         if identifier is None:
             identifier = secrets.token_hex(6)
             fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
@@ -368,15 +365,15 @@ class Conversation:
         unsaved, message_for_user = self._unsaved | changes, None
         if time.monotonic() >= self._next_retry:
             try:
-                self._store.save(identifier, unsaved, is_durable=is_durable or not was_saved)
+                self._store.save(identifier, unsaved, is_durable=is_durable or not had_no_unsaved)
             except StoreWriteError as error:
                 if self._store.path is None:
                     raise
                 self._next_retry = time.monotonic() + _SECONDS_BETWEEN_RETRIES
-                if was_saved:
+                if had_no_unsaved:
                     message_for_user = f"{error}; the chat continues, and is saved once that is possible"
             else:
-                unsaved, message_for_user = Changes(), None if was_saved else "the chat is saved again"
+                unsaved, message_for_user = Changes(), None if had_no_unsaved else "the chat is saved again"
         self.id, self._unsaved = identifier, unsaved
         return message_for_user
 

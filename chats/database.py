@@ -219,7 +219,7 @@ class Database:
 DELETED = "this chat was deleted meanwhile and cannot be continued; start a new one"
 """Message for a conversation that another process has deleted."""
 
-_CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
+_ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ((13,), StoreWriteError, "the disk is full"),
     ((5, 6), StoreWriteError, f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds"),
     ((8,), StoreWriteError, "the chat store may not be written"),
@@ -237,7 +237,7 @@ _CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
 def _store_error(error: sqlite3.Error, name: str) -> StoreError:
     """Return the exception that stands for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors that Python's module raises itself have no code
-    for codes, error_type, message in _CAUSES:
+    for codes, error_type, message in _ERRORS_BY_CODES:
         if code in codes:
             return error_type(f"{name}: {message}")
     return StoreError(f"{name}: the chat store cannot be used ({error})")

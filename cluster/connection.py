@@ -91,7 +91,9 @@ def connect(address: str | None) -> Iterator[HeadMonitor]:
     Raises ``ClusterError``.
     """
     ray = import_ray()
-    full_address = None if address is None else address if ":" in address else f"{address}:{_HEAD_PORT}"
+    full_address = address
+    if address is not None and ":" not in address:
+        full_address = f"{address}:{_HEAD_PORT}"
     if full_address is not None:
         _check_reachable(full_address)
     with _session_folder() if full_address is None else nullcontext() as folder:
@@ -179,7 +181,7 @@ def _check_reachable(address: str) -> None:
 def _speaks_http2(connection: socket.socket) -> bool:
     """Return whether a server replies to HTTP/2's greeting with a SETTINGS frame, as Ray's head (gRPC) does."""
     connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([_SETTINGS_FRAME]) + bytes(5))
-    frame_start = b""
+    frame_start = b""  # three bytes of length, then the type
     while len(frame_start) < 4 and (data := connection.recv(4 - len(frame_start))):
         frame_start += data
     return frame_start[3:] == bytes([_SETTINGS_FRAME])

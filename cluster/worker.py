@@ -54,14 +54,14 @@ def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
 
 def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
     """Return the error for a cluster on which no worker fits."""
-    largest = max((_describe(node) for node in nodes), default="none")
+    largest = max((_describe_resources(node) for node in nodes), default="none")
     return ClusterError(
         f"a worker needs {needs}, and no node of the cluster has that (the largest has {largest}); "
         f"see --cpus-per-worker, --parallel and -c"
     )
 
 
-def _describe(node: Mapping[str, float]) -> str:
+def _describe_resources(node: Mapping[str, float]) -> str:
     return f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB"
 
 
@@ -75,7 +75,7 @@ class WorkerStatus:
         answered_count: number of tasks that were answered.
         failed_count: number of tasks that got an error instead of an answer.
         unit_count: number of units, such as tokens, that the worker has generated.
-        seconds: time since the worker was ready; 0 before that.
+        ready_seconds: time since the worker was ready; 0 before that.
     """
 
     name: str
@@ -83,7 +83,7 @@ class WorkerStatus:
     answered_count: int
     failed_count: int
     unit_count: int
-    seconds: float
+    ready_seconds: float
 
 
 class WorkerLostError(Exception):
@@ -146,9 +146,9 @@ class Worker:
     def status(self) -> WorkerStatus:
         """The worker's progress."""
         is_ready = self.facts is not None
-        seconds = monotonic() - self._ready_at if is_ready else 0.0
+        ready_seconds = monotonic() - self._ready_at if is_ready else 0.0
         return WorkerStatus(
-            self.name, is_ready, self._answered_count, self._failed_count, self._unit_count, seconds
+            self.name, is_ready, self._answered_count, self._failed_count, self._unit_count, ready_seconds
         )
 
     @property

@@ -268,7 +268,7 @@ def check_and_write_settings(
 ) -> None:
     """Write the settings of this run to a file next to the results. Existing results must have the same settings.
 
-    If the file does not exist, the results' own ``request_id`` shows later whether they have other settings.
+    Results without a file of settings are checked later, by their ``request_id``.
 
     Args:
         results: the file of results.

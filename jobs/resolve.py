@@ -199,7 +199,7 @@ class RequestResolver:
 
 
 def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
-    """Return the grammar of a line or of the flags; with ``is_lenient``, a JSON Schema is made lenient."""
+    """Return the grammar of a line or of the flags; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
     from ..grammars.spec import grammar_table
 
     table = grammar_table(value)

@@ -91,8 +91,8 @@ def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
     imported = import_metadata(metadata)
     if imported is None:
         return None
-    for sentence in imported.unsupported_settings:
-        note(sentence)
+    for message in imported.unsupported_settings:
+        note(message)
     return imported.preset
 
 
@@ -125,7 +125,7 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
     return imported
 
 
-_GGUF = b"GGUF"
+_GGUF_MAGIC = b"GGUF"
 
 
 def _is_gguf(path: Path) -> bool:
@@ -134,7 +134,7 @@ def _is_gguf(path: Path) -> bool:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(len(_GGUF)) == _GGUF
+            return file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
     except (OSError, ValueError):
         return False
 
@@ -165,10 +165,10 @@ _FORMAT_DESCRIPTIONS = {
 """Description of a file of each format, for messages."""
 
 
-def _report_import(name: str, format_name: str, sentences: Sequence[str], note: Note) -> None:
+def _report_import(name: str, format_name: str, unsupported_settings: Sequence[str], note: Note) -> None:
     note(f"{name}: read as {_FORMAT_DESCRIPTIONS[format_name]}")
-    for sentence in sentences:
-        note(sentence)
+    for message in unsupported_settings:
+        note(message)
 
 
 @contextmanager

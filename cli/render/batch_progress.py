@@ -258,5 +258,5 @@ def _counts(workers: Sequence[WorkerStatus]) -> str:
     """Return the summed counts of workers that are ready."""
     failures = sum(worker.failed_count for worker in workers)
     failed = f", {failures:,} failed" if failures else ""
-    speed = sum(worker.unit_count / max(worker.seconds, 1e-9) for worker in workers)
+    speed = sum(worker.unit_count / max(worker.ready_seconds, 1e-9) for worker in workers)
     return f"{sum(worker.answered_count for worker in workers):,} answered{failed}, {speed:,.0f} tokens/s"
