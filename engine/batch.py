@@ -205,7 +205,7 @@ class BatchEngine:
             running = _SlotRequest(self._model, request, note=self._note_once)
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
-        running.slot = slot = self._slots.best_slot_for(self._free, running.prompt_ids)
+        running.slot = slot = self._slots.best_slot_for(running.prompt_ids, self._free)
         self._free.remove(slot)
         self._running[slot.number] = running
         try:

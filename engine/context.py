@@ -1,7 +1,7 @@
-"""One sequence of tokens in a context: the tokens that the model has read, and the logits after them.
+"""A context: the tokens of one sequence that the model has read, and the logits after the last one.
 
-A prompt is divided only where that does not change what is computed. When a context is full, a text can
-continue without its older tokens.
+A prompt is divided only where that does not change the logits. When a context is full, generation can continue
+without the oldest tokens.
 """
 
 from __future__ import annotations
@@ -15,60 +15,69 @@ from ..models.errors import AbortedError, ModelError
 from .native.context import Logits, NativeContext
 
 SEGMENT_TOKENS = 64
-"""The fewest tokens for llama.cpp's tiled flash attention kernel.
+"""The minimum number of tokens for llama.cpp's tiled flash attention kernel.
 
-What that kernel computes for a token does not depend on where a text is divided.
+With this kernel, the logits do not depend on where a prompt is divided into batches.
 """
 
 _MAX_ROWS = SEGMENT_TOKENS - 1
-"""Tokens in a small batch. With 64 or more, llama.cpp's flash attention takes a kernel whose logits differ."""
+"""Maximum number of tokens in a small batch. For more, flash attention uses a kernel whose logits differ."""
 
 _MAX_LOGITS_BYTES = 32_000_000
 """Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
 
 
-def small_batch_rows(batch: int, width: int) -> int:
-    """Return how many tokens a small batch has. ``batch``: tokens that are read at once; ``width``: of a row."""
-    return min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * width)))
+def small_batch_rows(batch: int, vocab_size: int) -> int:
+    """Return the maximum number of tokens in a small batch.
+
+    Args:
+        batch: maximum number of tokens that one call reads.
+        vocab_size: number of logits in a row.
+    """
+    return min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * vocab_size)))
 
 
 Progress = Callable[[int, int], None]
-"""Called with how many tokens of a prompt are done, and with their total, after each batch."""
+"""Called after each batch of a prompt, with the number of tokens that are done and the total number."""
 
 
 @supports_old_names
 class Context:
     """One sequence of tokens in llama.cpp's memory.
 
-    A new prompt keeps the tokens that it has in common with the old one: their keys and values are not computed
-    again. Attributes: ``length``, how many tokens fit; ``tokens``, those that have been read; ``max_rows``, how
-    many tokens a small batch has. In small batches, whose tokens all get their logits, llama.cpp computes the
-    same logits however a text is divided.
+    A new prompt reuses the tokens at its beginning that the context already has: their keys and values are not
+    computed again. In small batches llama.cpp computes the same logits wherever a text is divided, and all tokens
+    of a small batch get their logits.
+
+    Attributes:
+        length: maximum number of tokens.
+        tokens: the tokens that were read.
+        max_rows: maximum number of tokens in a small batch.
     """
 
-    def __init__(self, native: NativeContext, batch: int, piece: int | None = None) -> None:
+    def __init__(self, native: NativeContext, batch: int, segment: int | None = None) -> None:
         """Take over a context of llama.cpp.
 
         Args:
             native: the context, empty.
-            batch: how many tokens of a prompt are read at once.
-            piece: a batch that is divided at multiples of so many tokens is computed alike; None: only whole
-                batches are.
+            batch: maximum number of tokens of a prompt that one call reads.
+            segment: number of tokens. A batch can be divided at its multiples without changing the logits. None: a
+                batch cannot be divided.
         """
         self._native = native
         self._batch = batch
-        self._segments = PromptSegments(batch, min(batch, piece or batch))
+        self._segments = PromptSegments(batch, min(batch, segment or batch))
         self.max_rows = small_batch_rows(batch, native.vocab_size)
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False
-        """True after `discard`: what is held is not what reading the same tokens would give."""
-        self._exact_tokens = 0
-        """How many tokens at the beginning were computed as an empty context computes them in a prompt."""
+        """Whether `discard` was called: the keys and values differ from those of a new reading."""
+        self._exact_token_count = 0
+        """Number of tokens at the beginning whose keys and values are those that an empty context computes."""
         self._prompt_logits: Logits | None = None
-        """A copy of the logits after the ``_exact_tokens``, if these are a prompt that was read exactly."""
+        """A copy of the logits after the exact tokens, if these are a complete prompt; otherwise None."""
         self._logits: Logits | None = None
-        """That copy, while it stands for the logits after the last token."""
+        """The logits after the last token, if they are this copy; None if llama.cpp has them."""
 
     def read(
         self,
@@ -78,27 +87,30 @@ class Context:
         small_batches: bool = False,
         exact: bool = False,
     ) -> int:
-        """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
+        """Make ``prompt`` the content of the context; return how many of its tokens did not have to be read again.
 
         Args:
             prompt: The tokens.
-            progress: Called before the first batch, and after each one: a batch may take long.
-            is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends;
-                ``tokens`` then holds what was read, and a later call continues from there. So it does after
-                `Model.abort`, which raises ``AbortedError`` without this argument.
-            small_batches: Read as `append_in_small_batches` does: at most ``max_rows`` tokens in one batch, and no
-                token alone.
-            exact: Keep only what an empty context would compute alike, so that all logits are those of an empty
-                context. Of a prompt that was read so before, nothing is read again.
+            progress: Called before the first batch, because a batch may take long, and after each one.
+            is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends.
+                ``tokens`` then has the tokens that were read, and a later call continues after them. `Model.abort`
+                has the same effect; without this argument, it raises ``AbortedError``.
+            small_batches: Whether to read as `append_in_small_batches` does: at most ``max_rows`` tokens per
+                batch, and no token alone.
+            exact: Whether to reuse only tokens whose keys and values are those of an empty context, so that all
+                logits are those of an empty context. If the whole prompt was read in this way before, nothing is
+                read again.
 
         Raises ``ModelError`` when the prompt is empty or longer than the context.
         """
         self.check(prompt)
-        if exact and self._keep_whole_prompt(prompt):
+        if exact and self._reuse_complete_prompt(prompt):
             return len(prompt)
-        common = self._common_prefix(prompt)
+        common = self._common_token_count(prompt)
         kept = self._keep(
-            self._segments.reusable_token_count(min(common, self._exact_tokens), len(prompt)) if exact else common
+            self._segments.reusable_token_count(min(common, self._exact_token_count), len(prompt))
+            if exact
+            else common
         )
         is_exact = not small_batches and (exact or kept == 0)
         size = self.max_rows if small_batches else self._batch
@@ -115,7 +127,7 @@ class Context:
                         raise
                     break
                 if is_exact:
-                    self._exact_tokens = len(self.tokens)
+                    self._exact_token_count = len(self.tokens)
                 if progress is not None:
                     progress(len(self.tokens), len(prompt))
         if exact and len(self.tokens) == len(prompt):
@@ -132,32 +144,36 @@ class Context:
             self.tokens.extend(batch)
 
     def read_each(self, prompt: Sequence[int]) -> Iterator[Logits]:
-        """Make ``prompt`` the whole sequence, and yield the logits after each token, valid as those of `logits`.
+        """Make ``prompt`` the content of the context, and yield the logits after each token.
 
-        All tokens are read again, in small batches. Raises ``ModelError`` as `read` does.
+        All tokens are read again, in small batches. The logits are valid as those of `logits` are. Raises
+        ``ModelError`` as `read` does.
         """
         self.check(prompt)
         self._keep(0)
         yield from self.append_in_small_batches(prompt)
 
     def append_in_small_batches(self, tokens: Sequence[int]) -> Iterator[Logits]:
-        """Append tokens in small batches, and yield the logits after each. Raises as `append_batch` does."""
+        """Append tokens in small batches, and yield the logits after each token. Raises as `append_batch` does."""
         for start in range(0, len(tokens), self.max_rows):
             batch = tokens[start : start + self.max_rows]
             yield from self._append_single(batch[0]) if len(batch) == 1 else self.append_batch(batch)
 
     def _append_single(self, token: int) -> list[Logits]:
-        """Append one token. The one before it is read again: llama.cpp has another kernel for a single token."""
-        before = self.tokens[-1:]
-        if not before or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
+        """Append one token, for which llama.cpp uses another kernel than for several.
+
+        So the previous token is removed and read again, next to the new one.
+        """
+        previous = self.tokens[-1:]
+        if not previous or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
             return self.append_batch([token])
         self._limit_exact_tokens(len(self.tokens) - 1)
-        self._native.decode([*before, token], len(self.tokens) - 1, all_logits=True)
+        self._native.decode([*previous, token], len(self.tokens) - 1, all_logits=True)
         self.tokens.append(token)
         return [self._native.logits_at(1)]
 
     def truncate(self, length: int) -> None:
-        """Keep only the first ``length`` tokens; there must be at least as many."""
+        """Keep only the first ``length`` tokens, which the context must have."""
         if length == len(self.tokens):
             return
         kept = self.tokens[:length]
@@ -170,14 +186,15 @@ class Context:
 
     @property
     def shift_unsupported_reason(self) -> str | None:
-        """The reason why `discard` must not be called; None if it may be."""
+        """The reason why `discard` is not supported, such as ``it is recurrent``; None if it is supported."""
         return self._native.shift_unsupported_reason
 
     def discard(self, start: int, count: int) -> None:
-        """Remove ``count`` tokens from ``start`` on; those after them move up.
+        """Remove ``count`` tokens from position ``start`` on; later tokens move up.
 
-        These are not computed again, and llama.cpp rotates the keys of all tokens, which changes even those that
-        stay where they are (greatly with gpt-oss). So no other prompt reuses any of them.
+        The keys and values of later tokens are not computed again. llama.cpp rotates the keys of all tokens, which
+        changes even those of tokens that do not move (greatly with gpt-oss). So no later prompt reuses any of the
+        tokens.
         """
         self._native.remove_span(start, start + count, len(self.tokens))
         del self.tokens[start : start + count]
@@ -193,7 +210,7 @@ class Context:
         self.tokens.append(token)
 
     def append_batch(self, tokens: Sequence[int]) -> list[Logits]:
-        """Append tokens in one batch; returns the logits after each, valid as those of `logits`.
+        """Append tokens in one batch; return the logits after each token, valid as those of `logits` are.
 
         Raises ``ModelError`` when they do not fit.
         """
@@ -209,7 +226,7 @@ class Context:
 
     @property
     def remaining(self) -> int:
-        """How many more tokens fit."""
+        """The number of tokens that still fit."""
         return self.length - len(self.tokens)
 
     @property
@@ -218,106 +235,116 @@ class Context:
         return len(self.tokens) >= self.length
 
     def logits(self) -> Logits:
-        """The logits after the last token, float32 (V,), in llama.cpp's memory.
+        """Return the logits after the last token, float32 (V,), in llama.cpp's memory.
 
-        They are valid until the next token is read. Copy what is to be kept; the array cannot be written to.
+        They are valid until the next token is read. The array is read-only; copy it to keep it longer.
         """
         return self._native.logits() if self._logits is None else self._logits
 
     def exact_state(self) -> tuple[list[int], memoryview]:
-        """The tokens that an exact reading can keep, and llama.cpp's state of them; drops all others.
+        """Return the tokens that an exact reading can reuse, and llama.cpp's state of them; drop all other tokens.
 
-        Without any token the state is empty, as it is for a recurrent model, which can keep none.
+        Both are empty for a recurrent model, which can reuse no tokens.
         """
-        kept = self._keep(self._exact_tokens if self._native.can_truncate else 0)
+        kept = self._keep(self._exact_token_count if self._native.can_truncate else 0)
         return self.tokens[:], self._native.state() if kept else memoryview(b"")
 
     def restore_exact_state(self, tokens: Sequence[int], state: bytes) -> bool:
-        """Take up what `exact_state` gave; False if llama.cpp refuses it, and nothing is held then."""
+        """Replace the content by a result of `exact_state`; return False if llama.cpp rejects it.
+
+        After a rejection the context is empty.
+        """
         self._keep(0)
         if len(tokens) > self.length or not self._native.set_state(state):
             return False
-        self.tokens[:], self._exact_tokens = tokens, len(tokens)
+        self.tokens[:], self._exact_token_count = tokens, len(tokens)
         return True
 
     def close(self) -> None:
-        """Free the memory."""
+        """Free the memory of the context."""
         self._native.close()
 
     def check(self, prompt: Sequence[int]) -> None:
-        """Raise ``ModelError`` for a prompt that is empty or does not fit."""
+        """Raise ``ModelError`` if a prompt is empty or does not fit."""
         check_prompt(prompt, self.length, "the context holds")
 
-    def _keep_whole_prompt(self, prompt: Sequence[int]) -> bool:
-        """Drop what follows a prompt that was read exactly before; returns False if it was not, or cannot be."""
+    def _reuse_complete_prompt(self, prompt: Sequence[int]) -> bool:
+        """Drop the tokens after a prompt that was read exactly; return False if that is not possible."""
         length = len(prompt)
-        if self._prompt_logits is None or self._exact_tokens != length or self.tokens[:length] != list(prompt):
+        if (
+            self._prompt_logits is None
+            or self._exact_token_count != length
+            or self.tokens[:length] != list(prompt)
+        ):
             return False
-        # Needed even if nothing follows: an aborted batch may have left some of its own.
+        # Needed even without later tokens, because an aborted batch may have left some in llama.cpp's memory.
         if not self._native.truncate_sequence(length):
             return False
         del self.tokens[length:]
         self._logits = self._prompt_logits
         return True
 
-    def _common_prefix(self, prompt: Sequence[int]) -> int:
-        """How many tokens at the beginning are held, without the prompt's last one."""
+    def _common_token_count(self, prompt: Sequence[int]) -> int:
+        """Return the length of the beginning of a prompt that the context has; the last token never counts."""
         common = 0
-        for held, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
-            if held != token:
+        for read_token, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
+            if read_token != token:
                 break
             common += 1
         return common
 
     def _limit_exact_tokens(self, count: int) -> None:
-        """From ``count`` on, what is held is not as an empty context would compute it."""
-        if count < self._exact_tokens:
-            self._exact_tokens, self._prompt_logits = count, None
+        """Record that the tokens after the first ``count`` are not computed as an empty context computes them."""
+        if count < self._exact_token_count:
+            self._exact_token_count, self._prompt_logits = count, None
         self._logits = None
 
     def _keep(self, count: int) -> int:
-        """Drop all but the first ``count`` tokens before a prompt is read; returns how many remain."""
+        """Drop all but the first ``count`` tokens before a prompt is read; return the number that remain."""
         self._is_shifted = False
-        # Needed even if all tokens are kept: an aborted batch may have left some of its own.
+        # Needed even if all tokens are kept, because an aborted batch may have left some in llama.cpp's memory.
         if not self._native.truncate_sequence(count):
             # The state of a recurrent model cannot be truncated.
             self._native.truncate_sequence(0)
             count = 0
         del self.tokens[count:]
-        self._exact_tokens, self._prompt_logits = min(self._exact_tokens, count), None
+        self._exact_token_count, self._prompt_logits = min(self._exact_token_count, count), None
         self._logits = None
         return count
 
 
 class PromptSegments(NamedTuple):
-    """How an empty context reads a prompt: in batches, which may be divided into pieces.
+    """The division of a prompt by an empty context: into batches, and of a batch into segments.
 
-    ``batch``: the tokens of a batch; ``piece``: a batch that is divided at a multiple of so many tokens is
-    computed alike. It is ``batch`` where only whole batches are.
+    Attributes:
+        batch: number of tokens in a batch.
+        segment: number of tokens. A batch can be divided at its multiples without changing the logits. Equal to
+            ``batch`` if a batch cannot be divided.
     """
 
     batch: int
-    piece: int
+    segment: int
 
     def reusable_token_count(self, common: int, length: int) -> int:
-        """How many of ``common`` tokens at the beginning can be kept for a prompt of ``length`` tokens.
+        """Return how many of ``common`` tokens at the beginning a prompt of ``length`` tokens can reuse.
 
-        They end where a batch ends. Or they end between two pieces, if the prompt's batch goes on for a piece.
+        Reused tokens end where a batch ends. They may also end between two segments of a batch, if the prompt has
+        at least one more segment in this batch.
         """
         start = common - common % self.batch
-        inside = (common - start) // self.piece * self.piece
-        before_last = (min(length - start, self.batch) - self.piece) // self.piece * self.piece
+        inside = (common - start) // self.segment * self.segment
+        before_last = (min(length - start, self.batch) - self.segment) // self.segment * self.segment
         return start + max(0, min(inside, before_last))
 
     def end_of_batch(self, position: int) -> int:
-        """Where the batch ends that a position is in."""
+        """Return the end of the batch that a position is in."""
         return position - position % self.batch + self.batch
 
 
 def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
-    """Raise ``ModelError`` for a prompt that is empty or has more than ``length`` tokens.
+    """Raise ``ModelError`` if a prompt is empty or has more than ``length`` tokens.
 
-    ``holder``: the words before that number in the message.
+    ``holder``: the words before this number in the message, such as ``the context holds``.
     """
     if not prompt:
         raise ModelError("the prompt is empty")
@@ -329,30 +356,38 @@ def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
 
 
 class ContextShift:
-    """The capacity of a context that discards older tokens when it is full.
+    """The capacity of a context that discards old tokens when it is full, as llama.cpp's ``--context-shift`` does.
 
-    As llama.cpp's ``--context-shift``: the context counts as full when one more token fits. Its first ``keep``
-    tokens stay, half of those after them are discarded, and the others move up. Their keys and values are not
-    computed again, so they still depend on what was discarded. Raises ``ModelError`` if the model cannot shift.
+    The context counts as full when only one more token fits. Then the first tokens stay, half of the later tokens
+    are discarded, and the rest moves up. The keys and values of the rest are not computed again, so they still
+    depend on the discarded tokens.
 
-    Attributes: ``keep``; ``count``: how often tokens were discarded; ``max_rows``: see `Context`.
+    Attributes:
+        kept_prompt_tokens: number of tokens at the beginning that are never discarded; -1 stands for the whole
+            prompt until `resolve_kept_prompt_tokens` is called.
+        shift_count: how often tokens were discarded.
+        max_rows: see `Context`.
     """
 
-    def __init__(self, context: Context, keep: int) -> None:
-        if keep < -1:
-            raise ModelError(f"keep_on_shift: {keep} is not ≥ -1")
+    def __init__(self, context: Context, kept_prompt_tokens: int) -> None:
+        """Check that the context can shift. Raises ``ModelError``."""
+        if kept_prompt_tokens < -1:
+            raise ModelError(f"keep_on_shift: {kept_prompt_tokens} is not ≥ -1")
         if context.shift_unsupported_reason is not None:
             raise ModelError(
-                "context shift: this model cannot drop the older tokens of a text: "
+                "context shift: this model cannot discard the oldest tokens of a text: "
                 f"{context.shift_unsupported_reason}"
             )
         self._context = context
-        self.kept_prompt_tokens = keep
+        self.kept_prompt_tokens = kept_prompt_tokens
         self.shift_count = 0
         self.max_rows = context.max_rows
 
     def resolve_kept_prompt_tokens(self, prompt_tokens: int, adds_bos: bool) -> None:
-        """Resolve ``keep`` as llama.cpp does: -1, or more than there are, is the whole prompt; BOS stays too."""
+        """Replace -1, or a number above the prompt's length, by this length; otherwise add the BOS token.
+
+        This is what llama.cpp does.
+        """
         if self.kept_prompt_tokens < 0 or self.kept_prompt_tokens > prompt_tokens:
             self.kept_prompt_tokens = prompt_tokens
         else:
@@ -360,19 +395,19 @@ class ContextShift:
 
     @property
     def remaining(self) -> int:
-        """How many more tokens fit before older ones are discarded."""
+        """The number of tokens that still fit before old tokens are discarded."""
         return self._context.remaining - 1
 
-    def discard_oldest(self, rejected: int) -> bool:
-        """Remove the last ``rejected`` tokens, and discard half of those after ``keep``.
+    def discard_oldest(self, rejected_token_count: int) -> bool:
+        """Remove the last ``rejected_token_count`` tokens, and discard half of the tokens that may be discarded.
 
-        Returns False if there is nothing to discard.
+        Returns False if no token may be discarded.
         """
         context = self._context
-        context.truncate(len(context.tokens) - rejected)
-        discarded = (len(context.tokens) - self.kept_prompt_tokens) // 2
-        if discarded < 1:
+        context.truncate(len(context.tokens) - rejected_token_count)
+        discarded_token_count = (len(context.tokens) - self.kept_prompt_tokens) // 2
+        if discarded_token_count < 1:
             return False
-        context.discard(self.kept_prompt_tokens, discarded)
+        context.discard(self.kept_prompt_tokens, discarded_token_count)
         self.shift_count += 1
         return True

@@ -1,8 +1,9 @@
-"""The numbers of rows that a decode computes alike, measured on the model and this processor.
+"""The numbers of rows for which a decode gives bit-identical logits, measured on the model and this processor.
 
-A batch decodes one token of each of several sequences at once. llama.cpp changes kernels with the number of
-rows, and another kernel rounds differently. So a batch uses only numbers of rows that give bit-identical
-logits, if there are any, and divides the slots that get a token into groups of these sizes.
+A batch decodes one token of each of several sequences in one call of llama.cpp. The logits of one such token are a
+row. llama.cpp changes kernels with the number of rows, and another kernel rounds differently. So a batch uses only
+numbers of rows that give bit-identical logits, if there are any. The slots that get a token are divided into
+groups of these sizes.
 """
 
 from __future__ import annotations
@@ -22,43 +23,56 @@ from .native.options import ContextOptions
 
 
 class RowGroup(NamedTuple):
-    """Adjacent slots, from ``first`` on, that are decoded at once; a ``size`` of 1: a token without neighbours."""
+    """Adjacent slots that one call decodes.
 
-    first: int
-    size: int
+    Attributes:
+        first_slot: number of the first slot.
+        row_count: number of slots; 1 for a token that is decoded without other sequences.
+    """
+
+    first_slot: int
+    row_count: int
 
 
 class GroupSizes(NamedTuple):
-    """Which groups there may be.
+    """The groups that are allowed.
 
     Attributes:
-        allowed_row_counts: the numbers of rows that may be decoded at once, ascending.
-        slots: how many slots there are.
-        can_fill: slots between those that get a token may be filled with a row that is thrown away.
+        allowed_row_counts: the numbers of rows that one decode may have, ascending.
+        slot_count: number of slots in the batch.
+        can_fill_gaps: whether a slot without a token may get a filler token, whose row is discarded.
     """
 
     allowed_row_counts: tuple[int, ...]
-    slots: int
-    can_fill: bool
+    slot_count: int
+    can_fill_gaps: bool
 
-    def around(self, first: int, last: int, rows: int) -> RowGroup | None:
-        """The smallest group of the slots ``first`` to ``last``; ``rows``: how many of them get a token."""
-        span = last - first + 1
-        for count in self.allowed_row_counts:
-            if span <= count <= self.slots and (self.can_fill or span == count == rows):
-                return RowGroup(min(first, self.slots - count), count)
+    def smallest_group(self, first_slot: int, last_slot: int, token_count: int) -> RowGroup | None:
+        """Return the smallest allowed group that includes two slots; None if no group does.
+
+        Args:
+            first_slot: number of the first slot.
+            last_slot: number of the last slot.
+            token_count: number of slots from the first to the last that get a token.
+        """
+        span = last_slot - first_slot + 1
+        for row_count in self.allowed_row_counts:
+            if span <= row_count <= self.slot_count and (self.can_fill_gaps or span == row_count == token_count):
+                return RowGroup(min(first_slot, self.slot_count - row_count), row_count)
         return None
 
 
-_NOTABLY_FASTER = 0.9
-"""A decode must take less than this share of the shortest time so far to be noted: a new table costs divisions."""
+_MAX_SHARE_OF_SHORTEST_TIME = 0.9
+"""A decode is recorded if it took less than this share of the shortest time so far. Smaller gains are ignored,
+because each change of the table makes `divide_rows` compute its divisions again."""
 
 
 class DecodeTimes:
-    """The shortest time that a decode of each number of rows took, in seconds.
+    """The shortest time that a decode of each number of rows took.
 
-    Attributes: ``table``, number of rows and seconds, for those that were decoded. It stays empty if the times are
-    ignored, so that nothing depends on the clock.
+    Attributes:
+        table: pairs of a number of rows and seconds, for the numbers that were decoded. The table stays empty if
+            ``is_ignored`` was set, so that no division depends on the clock.
     """
 
     def __init__(self, *, is_ignored: bool = False) -> None:
@@ -66,60 +80,64 @@ class DecodeTimes:
         self._seconds: dict[int, float] = {}
         self.table: tuple[tuple[int, float], ...] = ()
 
-    def note(self, rows: int, seconds: float) -> None:
-        """Note how long a decode took."""
+    def record(self, row_count: int, seconds: float) -> None:
+        """Record how long a decode took."""
         if self._is_ignored:
             return
-        shortest = self._seconds.get(rows)
-        if shortest is None or seconds < _NOTABLY_FASTER * shortest:
-            self._seconds[rows] = seconds
+        shortest = self._seconds.get(row_count)
+        if shortest is None or seconds < _MAX_SHARE_OF_SHORTEST_TIME * shortest:
+            self._seconds[row_count] = seconds
             self.table = tuple(sorted(self._seconds.items()))
 
 
 @lru_cache(maxsize=1024)
 def divide_rows(
-    numbers: tuple[int, ...],
+    slot_numbers: tuple[int, ...],
     single_row_copies: tuple[int, ...],
     sizes: GroupSizes,
     times: tuple[tuple[int, float], ...],
 ) -> tuple[RowGroup, ...]:
-    """Return the groups that take the least time.
+    """Return the groups that together take the least time.
 
     Args:
-        numbers: the slots that get a token, ascending.
-        single_row_copies: of each, how many rows it takes without neighbours.
-        sizes: which groups there may be.
+        slot_numbers: the slots that get a token, ascending.
+        single_row_copies: for each of these slots, the number of copies of its token if it is decoded alone.
+        sizes: the groups that are allowed.
         times: the table of `DecodeTimes`.
     """
-    best: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]
-    for end, (last, rows) in enumerate(zip(numbers, single_row_copies, strict=True), 1):
-        seconds, groups = best[-1]
-        shortest = (seconds + _seconds(rows, times), (*groups, RowGroup(last, 1)))
+    best_of_first: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]  # at index n: the first n slots
+    for end, (last_slot, copies) in enumerate(zip(slot_numbers, single_row_copies, strict=True), 1):
+        seconds, groups = best_of_first[-1]
+        best = (seconds + _estimate_seconds(copies, times), (*groups, RowGroup(last_slot, 1)))
         for start in range(end - 2, -1, -1):
-            group = sizes.around(numbers[start], last, end - start)
+            group = sizes.smallest_group(slot_numbers[start], last_slot, end - start)
             if group is not None:
-                seconds, groups = best[start]
-                shortest = min(shortest, (seconds + _seconds(group.size, times), (*groups, group)))
-            elif last - numbers[start] >= sizes.allowed_row_counts[-1]:
+                seconds, groups = best_of_first[start]
+                best = min(best, (seconds + _estimate_seconds(group.row_count, times), (*groups, group)))
+            elif last_slot - slot_numbers[start] >= sizes.allowed_row_counts[-1]:
                 break
-        best.append(shortest)
-    return best[-1][1]
+        best_of_first.append(best)
+    return best_of_first[-1][1]
 
 
-def _seconds(rows: int, times: Sequence[tuple[int, float]]) -> float:
-    """The time of a decode, from that of the nearest number of rows: each takes time, and so does the decode."""
+def _estimate_seconds(row_count: int, times: Sequence[tuple[int, float]]) -> float:
+    """Estimate the time of a decode from the nearest number of rows that was measured.
+
+    The fixed cost of a decode is assumed to equal the cost of one row.
+    """
     if not times:
-        return rows + 1.0
-    known, seconds = min(times, key=lambda entry: abs(entry[0] - rows))
-    return seconds * (rows + 1) / (known + 1)
+        return row_count + 1.0
+    measured_row_count, seconds = min(times, key=lambda entry: abs(entry[0] - row_count))
+    return seconds * (row_count + 1) / (measured_row_count + 1)
 
 
 _KERNEL_COUNTS = (2, 4, 8)
 """Numbers of rows at which llama.cpp changes kernels on some processors."""
 _FALLBACK_ROW_COUNTS = (2, 3, 4, 8)
-"""If two rows differ from a row alone, these are tried in turn. They must not depend on the number of slots."""
+"""Numbers of rows that are compared in turn if two rows differ from one row alone. They must not depend on the
+number of slots, because answers would then depend on it."""
 _MAX_ROWS = 32
-"""The most rows that are decoded at once. More take hardly less time per row."""
+"""Limit of the rows of one decode. More rows take hardly less time per row."""
 
 
 @dataclass
@@ -132,7 +150,7 @@ class DecodePlan:
         single_row_copies: number of copies of a token that is decoded without other sequences, where one row alone
             is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
         is_run_exact_by_length: whether N tokens of one sequence, decoded in one batch, get the logits that they
-            get one by one. N is the key; numbers of tokens that were not compared are absent.
+            get one by one. N is the key; a number of tokens that was not compared is absent.
         times: the durations of decodes.
     """
 
@@ -143,7 +161,10 @@ class DecodePlan:
     times: DecodeTimes = field(default_factory=DecodeTimes)
 
     def copies_of_single_token(self, sequence_length: int) -> int:
-        """How often a token without neighbours is read that follows ``length`` others."""
+        """Return how many copies of a token to decode if it is decoded without other sequences.
+
+        ``sequence_length``: number of tokens before it in its sequence.
+        """
         exactness = self.exactness
         exact_length = exactness.max_exact_tokens or sequence_length + 1
         if exactness.level is not ExactnessLevel.EXACT or sequence_length >= exact_length:
@@ -152,153 +173,168 @@ class DecodePlan:
 
 
 class ProbeRow(NamedTuple):
-    """What the model computes for one token: its logits, and its last hidden state.
+    """The result of the model for one token: its logits, and its last hidden state.
 
-    The state shows differences that get lost in the logits, when it is rounded to 8 bits before the last product.
+    The state shows differences that the logits lose: before the last product it is rounded to 8 bits.
     """
 
     logits: Logits
     state: Logits
 
     def equals(self, other: ProbeRow) -> bool:
-        """True if both are bit-identical."""
+        """Return whether logits and states of two rows are bit-identical."""
         return np.array_equal(self.logits, other.logits) and np.array_equal(self.state, other.state)
 
 
 class ProbeRows(Protocol):
-    """Sequences, each with some tokens and one more token to decode.
+    """Sequences of some tokens, with one more token each to decode.
 
-    ``contents``: how many different sequences there are; number n has the same tokens as number n + ``contents``.
+    Attributes:
+        distinct_sequence_count: number of different sequences. Sequence n has the same tokens as sequence n +
+            ``distinct_sequence_count``.
     """
 
     distinct_sequence_count: int
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
-        """Decode the next token of ``count`` sequences from ``first`` on at once, each ``copies`` times.
+        """Decode the next token of ``count`` sequences, beginning with ``first``, in one call.
 
-        Returns the row of each sequence's first copy. The sequences are then as before.
+        Each token is decoded ``copies`` times; the row of its first copy is returned. Afterwards the sequences are
+        unchanged.
         """
         ...
 
 
-def _largest_count(slots: int) -> int:
-    """The most rows that are decoded at once, in a batch with this many slots or in its probe."""
-    return max(_FALLBACK_ROW_COUNTS[-1], min(slots, _MAX_ROWS))
+def _max_probe_rows(slot_count: int) -> int:
+    """Return the largest number of rows that one decode has, in a batch with these slots or in its probe."""
+    return max(_FALLBACK_ROW_COUNTS[-1], min(slot_count, _MAX_ROWS))
 
 
-def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False) -> DecodePlan:
-    """Measure which numbers of rows give bit-identical logits, and choose those that a batch uses.
+def choose_decode_plan(rows: ProbeRows, slot_count: int, tests_every_count: bool = False) -> DecodePlan:
+    """Measure which numbers of rows give bit-identical logits, and choose the numbers that a batch uses.
 
-    Those that agree with a row alone are preferred. If not even two rows do, those that agree with two rows are
-    used, and so on. So the number of slots decides how many rows are decoded at once, but not what is computed.
+    Numbers that agree with one row alone are preferred. If two rows already differ from one row, the plan uses
+    numbers that agree with two rows; if there are none, numbers that agree with three, and so on. So the number of
+    slots decides how many rows one decode has, but not which logits are computed.
 
     Args:
-        rows: Computes rows in the model's own graph.
-        slots: How many slots the batch has.
-        is_every_count: Test every number of rows, not only those at which llama.cpp may change kernels.
+        rows: computes rows in the model's own graph.
+        slot_count: number of slots in the batch.
+        tests_every_count: whether every number of rows is tested, not only those at which llama.cpp may change
+            kernels.
     """
     probe = _Probe(rows)
-    top = min(slots, _MAX_ROWS)
-    kernels = range(2, top + 1) if is_every_count else (*_KERNEL_COUNTS, 16, 32)
-    useful = sorted({count for count in kernels if count <= top} | {2, top})
-    alone = probe.agreeing_counts(1, useful)
-    if len(alone) > 1 and probe.are_copies_equal(2):
-        return DecodePlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], 2)
-    difference = probe.largest_difference
-    for base in _FALLBACK_ROW_COUNTS:
-        counts = probe.agreeing_counts(base, useful)
-        if counts and probe.are_copies_equal(base):
-            return DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
-    return _rounding_plan(slots, probe.largest_difference)
+    max_rows = min(slot_count, _MAX_ROWS)
+    tested = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
+    row_counts = sorted({count for count in tested if count <= max_rows} | {2, max_rows})
+    like_one_row = probe.agreeing_counts(1, row_counts)
+    if len(like_one_row) > 1 and probe.are_copies_equal(2):
+        return DecodePlan(BatchExactness(ExactnessLevel.EXACT), like_one_row[1:], 2)
+    difference = probe.max_logit_difference
+    for reference_count in _FALLBACK_ROW_COUNTS:
+        agreeing = probe.agreeing_counts(reference_count, row_counts)
+        if agreeing and probe.are_copies_equal(reference_count):
+            exactness = BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference)
+            return DecodePlan(exactness, agreeing, reference_count)
+    return _rounding_plan(slot_count, probe.max_logit_difference)
 
 
-def _rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
-    """The plan for a batch whose rows depend on their number: as many rows at once as there are."""
-    exactness = BatchExactness(ExactnessLevel.ROUNDING, largest_difference)
-    counts, single_row_copies = tuple(range(2, slots + 1)), 2 if can_truncate else 1
-    return DecodePlan(exactness, counts, single_row_copies, times=DecodeTimes(is_ignored=True))
+def _rounding_plan(slot_count: int, max_logit_difference: float, can_truncate: bool = True) -> DecodePlan:
+    """Return the plan for logits that depend on the number of rows: each decode has all rows that are due."""
+    exactness = BatchExactness(ExactnessLevel.ROUNDING, max_logit_difference)
+    row_counts, single_row_copies = tuple(range(2, slot_count + 1)), 2 if can_truncate else 1
+    return DecodePlan(exactness, row_counts, single_row_copies, times=DecodeTimes(is_ignored=True))
 
 
-def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan:
-    """The plan that holds where both hold. Only `ExactnessLevel.EXACT` plans have something in common."""
-    counts = tuple(count for count in first.allowed_row_counts if count in second.allowed_row_counts)
+def common_plan(first: DecodePlan, second: DecodePlan, slot_count: int) -> DecodePlan:
+    """Return a plan whose promise is kept by both plans.
+
+    Only two plans of the level `ExactnessLevel.EXACT` have such numbers of rows; others give a rounding plan.
+    """
+    row_counts = tuple(count for count in first.allowed_row_counts if count in second.allowed_row_counts)
     levels = {first.exactness.level, second.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
-        return DecodePlan(first.exactness, counts, first.single_row_copies)
+        return DecodePlan(first.exactness, row_counts, first.single_row_copies)
     difference = max(first.exactness.max_logit_difference, second.exactness.max_logit_difference)
-    return _rounding_plan(slots, difference)
+    return _rounding_plan(slot_count, difference)
 
 
 class _Probe:
-    """Compares rows that were decoded in batches of different sizes and at different places."""
+    """Compares rows that were decoded in batches of different sizes, and at different places in a batch."""
 
     def __init__(self, rows: ProbeRows) -> None:
         self._rows = rows
         self._references: dict[int, ProbeRow] = {}
-        """The rows with which others are compared, by sequence modulo ``contents``."""
-        self.largest_difference = 0.0
+        """The row that all later rows of a sequence must equal, by sequence modulo ``distinct_sequence_count``."""
+        self.max_logit_difference = 0.0
 
-    def agreeing_counts(self, base: int, larger: Iterable[int]) -> tuple[int, ...]:
-        """``base`` and the ``larger`` numbers of rows that agree with it, up to the first that does not.
+    def agreeing_counts(self, reference_count: int, row_counts: Iterable[int]) -> tuple[int, ...]:
+        """Return ``reference_count`` and the larger ``row_counts`` whose rows agree with it.
 
-        Empty if the rows of ``base`` depend on their place in the batch.
+        The result ends before the first number that differs. It is empty if the rows of a decode of
+        ``reference_count`` rows depend on their place in the batch.
         """
         self._references = {}
-        if not self._agrees_everywhere(base) or (base > 1 and not self._agrees(1, base)):
+        agrees = self._agrees_everywhere(reference_count)
+        if not agrees or (reference_count > 1 and not self._agrees(1, reference_count)):
             return ()
-        counts = [base]
-        for count in larger:
-            if count <= base:
+        agreeing = [reference_count]
+        for count in row_counts:
+            if count <= reference_count:
                 continue
             if self._agrees_everywhere(count):
-                counts.append(count)
+                agreeing.append(count)
                 continue
-            if counts[-1] == 2 and count == 4 and self._agrees_everywhere(3):
-                counts.append(3)  # groups of three are faster than pairs
+            if agreeing[-1] == 2 and count == 4 and self._agrees_everywhere(3):
+                agreeing.append(3)  # groups of three are faster than pairs
             break
-        return tuple(counts)
+        return tuple(agreeing)
 
     def are_copies_equal(self, copies: int) -> bool:
-        """True if the first of several copies of a token is computed as the references are."""
+        """Return whether the first of several copies of a token gets the reference row."""
         return self._agrees(0, 1, copies)
 
     def _agrees_everywhere(self, count: int) -> bool:
-        """True if batches of ``count`` rows agree with the references on all contents."""
+        """Return whether decodes of ``count`` rows agree with the references, for all distinct sequences."""
         last = max(0, self._rows.distinct_sequence_count - count)
         return all(self._agrees(first, count) for first in [*range(0, last, count), last])
 
     def _agrees(self, first: int, count: int, copies: int = 1) -> bool:
-        """Decode a batch. True if no row differs from its reference; a row without one becomes the reference."""
+        """Decode rows, and return whether each equals its reference; a row without a reference becomes one."""
         is_equal = True
         for sequence, row in enumerate(self._rows.decode(first, count, copies), first):
             reference = self._references.setdefault(sequence % self._rows.distinct_sequence_count, row)
             if not row.equals(reference):
                 difference = float(np.abs(reference.logits - row.logits).max())
-                self.largest_difference = max(self.largest_difference, difference)
+                self.max_logit_difference = max(self.max_logit_difference, difference)
                 is_equal = False
         return is_equal
 
 
 _CONTEXT_TOKENS = 256
-"""The shortest sequence that llama.cpp makes. Beyond, flash attention has a kernel for a token alone."""
-_FEW_LAYERS = 8
-"""Below, a difference gets lost in some rows: llama.cpp rounds activations to 8 bits before each product."""
-_CONTENTS, _CONTENTS_OF_FEW_LAYERS = 2, 8
-"""How many different sequences are compared. Each takes time; several are needed where differences get lost."""
-_MIXTURE_ROWS = 8
-"""The most rows that are decoded at once in a mixture of experts: every number up to it takes time to test."""
+"""The shortest sequence that llama.cpp makes. In longer ones, flash attention has a separate kernel for a single
+token."""
+_MIN_LAYERS_OF_DEEP_MODEL = 8
+"""In models with fewer layers, some rows lose a difference: llama.cpp rounds activations to 8 bits before each
+product."""
+_DISTINCT_SEQUENCES, _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL = 2, 8
+"""Number of different sequences that are compared. Each takes time; a shallow model needs more, because some of
+its rows lose a difference."""
+_MAX_MIXTURE_ROWS = 8
+"""Limit of the rows of one decode in a mixture of experts, because testing takes time for every number up to
+it."""
 
 
 class _ContextRows:
-    """`ProbeRows` in a context of their own. Different sequences have other tokens and another length."""
+    """`ProbeRows` in a separate context. Distinct sequences differ in tokens and length."""
 
-    def __init__(self, native: NativeContext, sequences: int, contents: int) -> None:
+    def __init__(self, native: NativeContext, sequence_count: int, distinct_sequence_count: int) -> None:
         self._native = native
-        self.distinct_sequence_count = contents
-        self._lengths = [1 + sequence % contents % 2 for sequence in range(sequences)]
-        native.decode_spans([self._history(sequence) for sequence in range(contents)], all_logits=False)
-        for sequence in range(contents, sequences):
-            native.copy(sequence % contents, sequence)
+        self.distinct_sequence_count = distinct = distinct_sequence_count
+        self._lengths = [1 + sequence % distinct % 2 for sequence in range(sequence_count)]
+        native.decode_spans([self._first_tokens(sequence) for sequence in range(distinct)], all_logits=False)
+        for sequence in range(distinct, sequence_count):
+            native.copy_sequence(sequence % distinct, sequence)
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode rows, see `ProbeRows`."""
@@ -310,14 +346,14 @@ class _ContextRows:
             native.truncate_sequence(self._lengths[number], number)
         return rows
 
-    def _history(self, sequence: int) -> SequenceSpan:
+    def _first_tokens(self, sequence: int) -> SequenceSpan:
         return SequenceSpan([self._token(sequence, step) for step in range(self._lengths[sequence])], 0, sequence)
 
     def _next_token(self, sequence: int, copies: int) -> SequenceSpan:
         return SequenceSpan([self._token(sequence, -1)] * copies, self._lengths[sequence], sequence)
 
     def _token(self, sequence: int, step: int) -> int:
-        """A token from anywhere in the vocabulary."""
+        """Return a token id from anywhere in the vocabulary."""
         return (
             7919 * (sequence % self.distinct_sequence_count + 1) + 104_729 * (step + 2)
         ) % self._native.vocab_size
@@ -326,27 +362,33 @@ class _ContextRows:
 def probe_decode_plan(
     model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
 ) -> DecodePlan:
-    """Choose how the batch that ``context`` is for decodes rows, by measuring it on this model and processor.
+    """Measure on this model and processor how the batch of a context should decode rows.
 
-    It takes about as long as 15 tokens, in a context of its own, which is freed before this returns.
+    The probe takes about as long as 15 tokens, in a separate context that is freed before this returns.
+
+    Args:
+        model: the model.
+        context: the options of the batch's context.
+        adapters: the LoRA adapters of the context, with their scales.
     """
-    slots = context.sequences
+    slot_count = context.sequence_count
     if model.uses_gpu or not model.can_truncate:
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
-        # a batch together, and cannot read a single token twice to compute it as one of two rows.
-        return _rounding_plan(slots, 0.0, model.can_truncate)
-    contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS
+        # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
+        return _rounding_plan(slot_count, 0.0, model.can_truncate)
+    is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
+    distinct = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
     try:
-        plan = _probe(model, context, adapters, contents)
-        if model.is_mixture:  # equal rows all go to the same experts, which may get any of these numbers of rows
-            few = replace(context, sequences=min(slots, _MIXTURE_ROWS))
-            plan = common_plan(plan, _probe(model, few, adapters, 1, is_every_count=True), slots)
+        plan = _probe(model, context, adapters, distinct)
+        if model.is_mixture:  # an expert may get any number of the rows; equal rows all go to the same experts
+            smaller = replace(context, sequence_count=min(slot_count, _MAX_MIXTURE_ROWS))
+            plan = common_plan(plan, _probe(model, smaller, adapters, 1, tests_every_count=True), slot_count)
     except AbortedError:
         raise
-    except ModelError:  # no memory for it; the batch may need less
-        return _rounding_plan(slots, 0.0)
+    except ModelError:  # the probe's context does not fit into memory; the batch's context may need less
+        return _rounding_plan(slot_count, 0.0)
     if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
-        # Then `generate`, which reads a token alone, gets another kernel of flash attention.
+        # In longer texts `generate`, which decodes each token alone, uses another kernel of flash attention.
         plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)
     return plan
 
@@ -355,15 +397,17 @@ def _probe(
     model: NativeModel,
     context: ContextOptions,
     adapters: Sequence[tuple[object, float]],
-    contents: int,
-    is_every_count: bool = False,
+    distinct_sequence_count: int,
+    tests_every_count: bool = False,
 ) -> DecodePlan:
-    largest = _largest_count(context.sequences)
-    sequences = max(largest, contents) + 1
-    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences, True, context.compute)
+    max_rows = _max_probe_rows(context.sequence_count)
+    sequence_count = max(max_rows, distinct_sequence_count) + 1
+    options = ContextOptions(
+        _CONTEXT_TOKENS, context.threads, 2 * sequence_count, sequence_count, True, context.compute
+    )
     native = NativeContext(model, options, adapters)
     try:
-        rows = _ContextRows(native, sequences, contents)
-        return choose_decode_plan(rows, context.sequences, is_every_count)
+        rows = _ContextRows(native, sequence_count, distinct_sequence_count)
+        return choose_decode_plan(rows, context.sequence_count, tests_every_count)
     finally:
         native.close()

@@ -185,7 +185,7 @@ class Model:
         options = self._options
         batch = max(options.batch, count)
         length = options.length + (plan.single_row_copies - 1 if plan is not None else 0)
-        context = replace(options, length=length, batch=batch, sequences=count)
+        context = replace(options, length=length, batch=batch, sequence_count=count)
         native = NativeContext(self._native, context, self._adapters)
         chunks = PromptChunks(
             options.batch, deterministic, is_divisible=self._segment_tokens is not None and not deterministic
@@ -208,7 +208,7 @@ class Model:
         if deterministic or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
-            context = replace(self._options, sequences=count)
+            context = replace(self._options, sequence_count=count)
             self._decode_plans[count] = probe_decode_plan(self._native, context, self._adapters)
         return self._decode_plans[count]
 

@@ -1,7 +1,7 @@
-"""The sequences of a batch's context, in which requests are computed next to each other.
+"""The sequences of a batch's context: each slot holds the tokens of one request.
 
-Prompts are read in chunks at whose ends llama.cpp computes the same as for a `Context`. A slot copies the
-chunks at the beginning of a prompt that another slot has read already.
+A prompt is read in chunks that end where llama.cpp computes the same logits as for a `Context`. A slot can copy
+chunks from the beginning of another slot, so that common beginnings of prompts are read only once.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_row
 from .native.context import Logits, NativeContext, SequenceSpan
 
 _ALIGNED_TOKENS = 16
-"""llama.cpp's kernels take rows in groups of at most so many, and compute what is left by others."""
+"""llama.cpp's kernels take rows in groups of up to this many, and compute the remaining rows with other
+kernels."""
 
 
 @dataclass(frozen=True)
 class PromptChunks:
-    """Divides prompts where llama.cpp computes the same as for a `Context`: at its batches, and between them.
+    """Divides prompts into chunks that llama.cpp computes as it does for a `Context`.
 
-    The last chunk of a batch and those before it, as far as they are read together, have `SEGMENT_TOKENS` or more.
+    Chunks end at the end of each batch, and within a batch. The last chunk of a batch, together with the chunks
+    that are read in the same call, has `SEGMENT_TOKENS` tokens or more.
 
     Attributes:
-        batch: the most tokens that a `Context` reads at once.
+        batch: the maximum number of tokens that a `Context` reads in one call.
         uses_whole_batches: whether every chunk is a complete batch, so that llama.cpp gets a `Context`'s calls.
-        is_divisible: it makes no difference where a batch is divided. So chunks are short, and several are read at
-            once; otherwise, each is read by itself.
+        is_divisible: whether a batch can be divided anywhere without changing the logits. If so, chunks are short,
+            and one call reads several of them. Otherwise each call reads one chunk.
     """
 
     batch: int
@@ -42,7 +44,7 @@ class PromptChunks:
     is_divisible: bool = False
 
     def ends(self, length: int) -> list[int]:
-        """Where the chunks of a prompt end."""
+        """Return the ends of the chunks of a prompt, as numbers of tokens from its beginning."""
         ends: list[int] = []
         step = _ALIGNED_TOKENS if self.is_divisible else SEGMENT_TOKENS
         for start in range(0, length, self.batch):
@@ -52,57 +54,60 @@ class PromptChunks:
             ends.append(end)
         return ends
 
-    def read_ends(self, ends: Sequence[int]) -> Sequence[int]:
-        """Where the tokens end that are read at once, of chunks with these ``ends``."""
+    def call_ends(self, ends: Sequence[int]) -> Sequence[int]:
+        """Return those ``ends`` of chunks at which a call of llama.cpp ends."""
         if not self.is_divisible:
             return ends
         return [end for end in ends if end % self.batch == 0 or end == ends[-1]]
 
 
-def shared_tokens(
-    held: Sequence[int], held_ends: Sequence[int], prompt: Sequence[int], ends: Sequence[int]
+def shared_token_count(
+    held_tokens: Sequence[int], held_ends: Sequence[int], prompt: Sequence[int], ends: Sequence[int]
 ) -> int:
-    """Return how many tokens at the start of a prompt are held, in chunks that the prompt would be read in.
+    """Return the length of the beginning of a prompt that a slot holds in the same chunks.
 
     Args:
-        held: the tokens that are held.
-        held_ends: where their chunks end.
+        held_tokens: the tokens in the slot.
+        held_ends: the ends of the chunks in the slot.
         prompt: the tokens of the prompt.
-        ends: where its chunks would end.
+        ends: the ends of the chunks in which the prompt would be read.
     """
     shared = 0
     for held_end, end in zip(held_ends, ends, strict=False):
-        if held_end != end or end >= len(prompt) or held[shared:end] != prompt[shared:end]:
+        if held_end != end or end >= len(prompt) or held_tokens[shared:end] != prompt[shared:end]:
             break
         shared = end
     return shared
 
 
-def _held_tokens(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
-    """Return how many tokens at the start of a prompt a slot holds as they would be computed again."""
+def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
+    """Return the length of the beginning of a prompt that a slot holds exactly as it would be computed again."""
     length = len(prompt)
     if slot.prompt_logits is not None and slot.prompt_length == length and slot.tokens[:length] == prompt:
         return length
-    return shared_tokens(slot.tokens, slot.chunk_ends, prompt, ends)
+    return shared_token_count(slot.tokens, slot.chunk_ends, prompt, ends)
 
 
-_FILLER = (0,)
-"""The token of a slot that only fills a group."""
-_LONGEST_DIVIDED_RUN = 8
-"""Tokens of one slot that are read one by one beside others, rather than at once. More take less time at once."""
+_FILLER_TOKENS = (0,)
+"""The token that is decoded for a slot without a token of its own, and removed again."""
+_MAX_DIVIDED_RUN_TOKENS = 8
+"""Limit of the tokens of one slot that are decoded one by one, together with tokens of other slots. A longer run
+takes less time in one call."""
 
 
 class SequenceSlot:
-    """The room for one request: one sequence of tokens.
+    """The memory for one request: one sequence of tokens.
 
     Attributes:
-        number: the number of the sequence.
-        length: how many tokens fit.
-        max_rows: how many can be read at once with the logits of each.
-        tokens: those in the slot.
-        chunk_ends: where the chunks of the prompt end. Another slot may copy the chunks that it would read alike.
-        prompt_length: how many of the tokens are the prompt's.
-        prompt_logits: a copy of the logits after the prompt, for the same prompt again; None: it is not held.
+        number: number of the sequence in llama.cpp's context, from 0.
+        length: maximum number of tokens.
+        max_rows: maximum number of tokens that one call can read with the logits of each token.
+        tokens: the tokens in the slot.
+        chunk_ends: the ends of the prompt's chunks, in tokens. Another slot may copy chunks that it would read in
+            the same way.
+        prompt_length: number of tokens of the prompt.
+        prompt_logits: a copy of the logits after the prompt, for a request with the same prompt; None if it is not
+            kept.
     """
 
     def __init__(self, number: int, length: int, max_rows: int) -> None:
@@ -116,12 +121,12 @@ class SequenceSlot:
 
     @property
     def remaining(self) -> int:
-        """How many more tokens fit."""
+        """The number of tokens that still fit."""
         return self.length - len(self.tokens)
 
 
 class SlotAppend(NamedTuple):
-    """Tokens that are to be appended to a slot."""
+    """Tokens to be appended to a slot."""
 
     slot: SequenceSlot
     tokens: Sequence[int]
@@ -130,14 +135,18 @@ class SlotAppend(NamedTuple):
 class SequenceSlots:
     """All sequence slots of one context.
 
-    Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`; prompts
-    share chunks that both would read.
+    Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`. Prompts
+    share the chunks that they have in common.
 
-    Single tokens of several sequences are read in one batch, as ``plan`` allows it, in those groups that take the
-    least time; a slot between them that has no token gets one that is removed again. Where llama.cpp computes a
-    token without neighbours by another kernel, such a token is read several times, and all copies but the first
-    are removed. So other sequences change nothing, as far as ``exactness`` promises it. Without a plan, every
-    sequence is read separately.
+    Single tokens of several slots are read in one call, in groups whose sizes ``plan`` allows; of all divisions
+    into groups, the fastest is taken. A slot without a token that lies inside a group gets a filler token, which
+    is removed again. Where llama.cpp computes a token without other sequences with another kernel, several copies
+    of the token are read, and all but the first are removed. So requests do not change each other, as far as
+    ``exactness`` promises it. Without a plan, every slot is read in a separate call.
+
+    Attributes:
+        length: maximum number of tokens per slot.
+        slots: the slots, by number.
     """
 
     def __init__(
@@ -146,7 +155,7 @@ class SequenceSlots:
         self._native = native
         self._plan = plan
         self._chunks = chunks
-        # Some tokens are kept free for the copies of a token without neighbours.
+        # Some tokens stay free for the copies of a token that is read without other sequences.
         self.length = native.length - (plan.single_row_copies - 1 if plan is not None else 0)
         max_rows = small_batch_rows(chunks.batch, native.vocab_size)
         self.slots = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
@@ -156,34 +165,34 @@ class SequenceSlots:
 
     @property
     def exactness(self) -> BatchExactness:
-        """What holds for the answers that are computed in these slots."""
+        """The promise about answers that are computed in these slots."""
         return EXACT if self._plan is None else self._plan.exactness
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
-        """How many slots are decoded at once, for each decode, while all are in use and empty."""
-        numbers = tuple(slot.number for slot in self.slots)
+        """The number of slots in each decode of one step, when all slots are in use and empty."""
+        slot_numbers = tuple(slot.number for slot in self.slots)
         if self._plan is None:
-            return (1,) * len(numbers)
-        single_row_copies = (self._plan.copies_of_single_token(0),) * len(numbers)
+            return (1,) * len(slot_numbers)
+        single_row_copies = (self._plan.copies_of_single_token(0),) * len(slot_numbers)
         return tuple(
-            size for _, size in divide_rows(numbers, single_row_copies, self._sizes, self._plan.times.table)
+            size for _, size in divide_rows(slot_numbers, single_row_copies, self._sizes, self._plan.times.table)
         )
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
-        """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
+        """Make ``prompt`` the content of a slot; return how many of its tokens did not have to be read again.
 
         Raises ``ModelError`` for a prompt that is empty or does not fit.
         """
-        check_prompt(prompt, slot.length, "a request has room for")
+        check_prompt(prompt, slot.length, "each slot of the batch holds")
         prompt = list(prompt)
         ends = self._chunks.ends(len(prompt))
-        kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
+        kept = self._copy_beginning(slot, prompt, ends) if self._can_truncate else 0
         self._truncate(slot, kept)
         if slot.prompt_logits is not None and kept == len(prompt):
             self._prompt_rows = [slot.prompt_logits]
             return kept
-        for start, end in pairwise([kept, *(end for end in self._chunks.read_ends(ends) if end > kept)]):
+        for start, end in pairwise([kept, *(end for end in self._chunks.call_ends(ends) if end > kept)]):
             tokens = prompt[start:end]
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
@@ -194,36 +203,39 @@ class SequenceSlots:
         self._prompt_rows = [logits]
         return kept
 
-    def best_slot_for(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
-        """Return the slot that holds most of the beginning of a prompt; of several, the first."""
+    def best_slot_for(self, prompt: Sequence[int], free_slots: Sequence[SequenceSlot]) -> SequenceSlot:
+        """Return the slot that holds the longest beginning of a prompt; of several such slots, the first."""
         if not self._can_truncate:
-            return slots[0]
+            return free_slots[0]
         prompt = list(prompt)
         ends = self._chunks.ends(len(prompt))
-        return max(slots, key=lambda slot: _held_tokens(slot, prompt, ends))
+        return max(free_slots, key=lambda slot: _reusable_token_count(slot, prompt, ends))
 
     def read_each(self, slot: SequenceSlot, prompt: Sequence[int]) -> Iterator[Logits]:
-        """Make ``prompt`` the whole content of a slot, and yield the logits after each token, valid till the next.
+        """Make ``prompt`` the content of a slot, and yield the logits after each token, valid until the next step.
 
         All tokens are read, in small batches, as `Context.read_each` does. Raises ``ModelError`` as `read` does.
         """
-        check_prompt(prompt, slot.length, "a request has room for")
+        check_prompt(prompt, slot.length, "each slot of the batch holds")
         self._truncate(slot, 0)
         for start in range(0, len(prompt), slot.max_rows):
             tokens = list(prompt[start : start + slot.max_rows])
-            # llama.cpp has another kernel for a single token: the one before it is read again.
-            again = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
-            self._truncate(slot, len(slot.tokens) - len(again))
-            yield from self._decode([SlotAppend(slot, [*again, *tokens])])[len(again) :]
-            slot.tokens.extend([*again, *tokens])
+            # llama.cpp has another kernel for a single token. So the previous token is read again, next to it.
+            repeated = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
+            self._truncate(slot, len(slot.tokens) - len(repeated))
+            yield from self._decode([SlotAppend(slot, [*repeated, *tokens])])[len(repeated) :]
+            slot.tokens.extend([*repeated, *tokens])
         self._prompt_rows = [self._native.logits()]
 
     def prompt_rows(self) -> list[Logits]:
-        """The logits after the prompt that was read last."""
+        """Return the logits after the prompt that was read last, as a list of one row."""
         return self._prompt_rows
 
     def append(self, appends: Sequence[SlotAppend]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
+        """Append tokens to slots, and yield each slot with the logits of its tokens.
+
+        The logits are valid until the next slot is yielded.
+        """
         plan = self._plan
         if plan is None:
             for append in appends:
@@ -235,49 +247,52 @@ class SequenceSlots:
                 single[append.slot.number] = append
             else:
                 yield self._append_run(append)
-        numbers = tuple(sorted(single))
+        slot_numbers = tuple(sorted(single))
         single_row_copies = tuple(
-            plan.copies_of_single_token(len(single[number].slot.tokens)) for number in numbers
+            plan.copies_of_single_token(len(single[number].slot.tokens)) for number in slot_numbers
         )
-        for group in divide_rows(numbers, single_row_copies, self._sizes, plan.times.table):
-            if group.size > 1:
+        for group in divide_rows(slot_numbers, single_row_copies, self._sizes, plan.times.table):
+            if group.row_count > 1:
                 yield from self._append_group(group, single, plan.times)
-            elif group.first in single:
-                yield self._append_single(single.pop(group.first), plan)
+            elif group.first_slot in single:
+                yield self._append_single(single.pop(group.first_slot), plan)
 
-    def is_run_exact(self, count: int) -> bool:
-        """True if so many tokens of one slot, pushed one by one, give the logits that they give at once."""
-        return self._plan is not None and self._plan.is_run_exact_by_length.get(count, False)
+    def is_run_exact(self, token_count: int) -> bool:
+        """Return whether a run of this many tokens of one slot gets the same logits in one call as one by one."""
+        return self._plan is not None and self._plan.is_run_exact_by_length.get(token_count, False)
 
     def _append_run(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
-        """Append tokens to one slot. Once for each number of them, they are then read again, one by one."""
+        """Append a run of tokens to one slot.
+
+        The first run of each length is read twice, in one call and one by one, to compare the logits.
+        """
         slot, tokens = append
         plan, count = self._plan, len(tokens)
         rows = self._decode([append])
         if (
             plan is None
             or count in plan.is_run_exact_by_length
-            or count > _LONGEST_DIVIDED_RUN
+            or count > _MAX_DIVIDED_RUN_TOKENS
             or not self._can_truncate
         ):
             slot.tokens.extend(tokens)
             return slot, rows
-        at_once = [row.copy() for row in rows]
+        in_one_call = [row.copy() for row in rows]
         self._native.truncate_sequence(len(slot.tokens), slot.number)
         one_by_one = [self._append_single(SlotAppend(slot, (token,)), plan)[1][0].copy() for token in tokens]
-        plan.is_run_exact_by_length[count] = all(map(np.array_equal, at_once, one_by_one))
+        plan.is_run_exact_by_length[count] = all(map(np.array_equal, in_one_call, one_by_one))
         if not plan.is_run_exact_by_length[count]:
             self._truncate(slot, len(slot.tokens) - count)
             return self._append_run(append)
-        return slot, at_once
+        return slot, in_one_call
 
     def _append_single(self, append: SlotAppend, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
-        """Append one token. It is read as often as the plan wants it; all copies but the first are removed."""
+        """Append one token: decode as many copies as the plan requires, and discard all copies but the first."""
         slot, tokens = append
         copies = plan.copies_of_single_token(len(slot.tokens))
         began = perf_counter()
         rows = self._decode([SlotAppend(slot, [*tokens] * copies)])[:1]
-        plan.times.note(copies, perf_counter() - began)
+        plan.times.record(copies, perf_counter() - began)
         slot.tokens.extend(tokens)
         if copies > 1:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
@@ -286,18 +301,18 @@ class SequenceSlots:
     def _append_group(
         self, group: RowGroup, single: dict[int, SlotAppend], times: DecodeTimes
     ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append a token to each of a group's slots that has one, and take it out of ``single``.
+        """Append a token to each slot of a group that has one in ``single``, and take it out of ``single``.
 
-        In the other slots, one is removed again.
+        The other slots of the group get a filler token, which is removed again.
         """
-        slots = self.slots[group.first : group.first + group.size]
-        fillers = [slot for slot in slots if slot.number not in single]
-        for slot in fillers:  # a prompt that could not be read may have left tokens
+        slots = self.slots[group.first_slot : group.first_slot + group.row_count]
+        filler_slots = [slot for slot in slots if slot.number not in single]
+        for slot in filler_slots:  # a prompt that could not be read may have left tokens
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         began = perf_counter()
-        rows = self._decode([single.get(slot.number) or SlotAppend(slot, _FILLER) for slot in slots])
-        times.note(group.size, perf_counter() - began)
-        for slot in fillers:
+        rows = self._decode([single.get(slot.number) or SlotAppend(slot, _FILLER_TOKENS) for slot in slots])
+        times.record(group.row_count, perf_counter() - began)
+        for slot in filler_slots:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         for slot, row in zip(slots, rows, strict=True):
             append = single.pop(slot.number, None)
@@ -310,19 +325,22 @@ class SequenceSlots:
             self._native.decode_spans(
                 [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
             )
-        except ModelError:  # a decode that was aborted may have left some of its tokens
+        except ModelError:  # an aborted decode may have left some tokens in llama.cpp's memory
             for slot, _ in appends:
                 self._native.truncate_sequence(len(slot.tokens), slot.number)
             raise
         return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
 
-    def _copy_prefix(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
-        """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
-        shared = {other.number: _held_tokens(other, prompt, ends) for other in self.slots}
+    def _copy_beginning(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
+        """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much.
+
+        Returns the number of shared tokens.
+        """
+        shared = {other.number: _reusable_token_count(other, prompt, ends) for other in self.slots}
         best = max(self.slots, key=lambda other: shared[other.number])
         if shared[best.number] > shared[slot.number]:
             self._native.truncate_sequence(0, slot.number)
-            self._native.copy(best.number, slot.number)
+            self._native.copy_sequence(best.number, slot.number)
             slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
             slot.prompt_length, slot.prompt_logits = best.prompt_length, best.prompt_logits
         return max(shared.values())
@@ -340,5 +358,5 @@ class SequenceSlots:
             slot.prompt_length, slot.prompt_logits = 0, None
 
     def close(self) -> None:
-        """Free the memory."""
+        """Free the memory of all slots."""
         self._native.close()

@@ -75,7 +75,7 @@ class NativeContext:
                 )
         if not self.handle:
             raise ModelError(
-                f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"
+                f"llama.cpp could not make a context of {options.sequence_count} x {options.length:,} tokens"
                 f"{last_error_suffix()}",
                 advice="try a smaller n_ctx",
             )
@@ -84,7 +84,7 @@ class NativeContext:
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate
         self._abort_flag = model.abort_flag
-        self._has_one_sequence = options.sequences == 1
+        self._has_one_sequence = options.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
         self.vocab_size, self._state_width = model.vocabulary.size, model.state_width
         self._views: dict[int, Logits] = {}
@@ -248,6 +248,6 @@ class NativeContext:
         discard_last_messages()
         return False
 
-    def copy(self, source: int, target: int) -> None:
+    def copy_sequence(self, source: int, target: int) -> None:
         """Copy all tokens of one sequence into another, empty one."""
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)

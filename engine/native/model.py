@@ -126,7 +126,7 @@ class NativeModel:
         return not (lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """How many layers the model has."""
         return int(lib.llama_model_n_layer(self.handle))
 
@@ -149,7 +149,7 @@ class NativeModel:
     def cache_bytes_per_token(self) -> int:
         """Memory for the keys and values of one token."""
         heads, kv_heads = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
-        return cache_bytes_per_token(self.layers, lib.llama_model_n_embd(self.handle), heads, kv_heads)
+        return cache_bytes_per_token(self.layer_count, lib.llama_model_n_embd(self.handle), heads, kv_heads)
 
     def metadata(self) -> dict[str, str]:
         """The GGUF's metadata as texts; llama.cpp shortens long arrays."""

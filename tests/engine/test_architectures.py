@@ -196,7 +196,7 @@ def test_lookup_is_refused_where_guesses_cannot_be_removed(model):
 @pytest.mark.parametrize("keep", [0, 3, -1])
 def test_a_full_context_shifts_as_llama_cpp_does(model, keep):
     if not model.can_truncate:
-        with pytest.raises(ModelError, match="cannot drop the older tokens of a text: it is recurrent"):
+        with pytest.raises(ModelError, match="cannot discard the oldest tokens of a text: it is recurrent"):
             run(model, 0, keep_on_shift=keep)
         return
     model.context.truncate(0)  # llama.cpp reads the whole prompt too

@@ -137,6 +137,6 @@ def test_positions_of_several_parts_cannot_shift(tmp_path):
         assert model.can_truncate
         with pytest.raises(
             ModelError,
-            match=r"older tokens of a text: llama.cpp cannot .* \(M-RoPE",
+            match=r"oldest tokens of a text: llama.cpp cannot .* \(M-RoPE",
         ):
             run(model, chain="greedy", keep_on_shift=0)

@@ -107,10 +107,10 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
                 numbers = tuple(range(0, used * step, step))
                 single_row_copies = (plan.copies_of_single_token(0),) * used
                 for group in divide_rows(
-                    numbers, single_row_copies, GroupSizes(plan.allowed_row_counts, slots, can_fill=True), ()
+                    numbers, single_row_copies, GroupSizes(plan.allowed_row_counts, slots, can_fill_gaps=True), ()
                 ):
-                    total = group.size if group.size > 1 else plan.copies_of_single_token(0)
-                    kernels |= {kernel(total, place) for place in range(group.size)}
+                    total = group.row_count if group.row_count > 1 else plan.copies_of_single_token(0)
+                    kernels |= {kernel(total, place) for place in range(group.row_count)}
     if level is EXACT:
         assert kernels == {kernel(1, 0)}
     elif level is AMONG:

@@ -1,7 +1,7 @@
 """Where prompts are divided, and what slots may copy."""
 
 import pytest
-from logitsmith.engine.slots import PromptChunks, shared_tokens
+from logitsmith.engine.slots import PromptChunks, shared_token_count
 
 WHOLE, FIXED, FREE = (
     PromptChunks(512, uses_whole_batches=True),
@@ -11,7 +11,7 @@ WHOLE, FIXED, FREE = (
 
 
 @pytest.mark.parametrize(
-    ("chunks", "length", "ends", "read_ends"),
+    ("chunks", "length", "ends", "call_ends"),
     [
         pytest.param(WHOLE, 600, [512, 600], [512, 600], id="deterministic: a context's batches"),
         pytest.param(FIXED, 63, [63], [63], id="short"),
@@ -22,9 +22,9 @@ WHOLE, FIXED, FREE = (
         pytest.param(FREE, 560, [*range(16, 449, 16), 512, 560], [512, 560], id="divisible: two batches"),
     ],
 )
-def test_prompts_are_divided(chunks, length, ends, read_ends):
+def test_prompts_are_divided(chunks, length, ends, call_ends):
     assert chunks.ends(length) == ends
-    assert chunks.read_ends(ends) == read_ends
+    assert chunks.call_ends(ends) == call_ends
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_chunks_that_both_would_read_are_shared(chunks, common, lengths, shared)
         [*range(common), *[mark] * (length - common)] for mark, length in zip((-1, -2), lengths, strict=True)
     )
     ends = [chunks.ends(len(tokens)) for tokens in (held, prompt)]
-    assert shared_tokens(held, ends[0], prompt, ends[1]) == shared
+    assert shared_token_count(held, ends[0], prompt, ends[1]) == shared

@@ -11,8 +11,8 @@ EQUAL = ((1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0))
 BY_ROWS = ((1, 1.0), (2, 2.0), (4, 4.0), (8, 8.0))
 
 
-def divide(numbers, counts=(2, 4, 8), slots=8, can_fill=True, lone=1, times=()):
-    return divide_rows(tuple(numbers), (lone,) * len(numbers), GroupSizes(counts, slots, can_fill), times)
+def divide(numbers, counts=(2, 4, 8), slots=8, can_fill_gaps=True, lone=1, times=()):
+    return divide_rows(tuple(numbers), (lone,) * len(numbers), GroupSizes(counts, slots, can_fill_gaps), times)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def divide(numbers, counts=(2, 4, 8), slots=8, can_fill=True, lone=1, times=()):
         pytest.param([5, 6, 7], {"times": EQUAL}, [(4, 4)], id="a group lies within the slots"),
         pytest.param([0, 7], {"times": EQUAL}, [(0, 8)], id="few decodes where each takes as long"),
         pytest.param([0, 7], {"times": BY_ROWS}, [(0, 1), (7, 1)], id="few rows where each takes as long"),
-        pytest.param([0, 1, 3], {"can_fill": False}, [(0, 2), (3, 1)], id="no holes in a recurrent model"),
-        pytest.param([0, 1, 2], {"can_fill": False}, [(0, 1), (1, 2)], id="no ends in a recurrent model"),
+        pytest.param([0, 1, 3], {"can_fill_gaps": False}, [(0, 2), (3, 1)], id="no holes in a recurrent model"),
+        pytest.param([0, 1, 2], {"can_fill_gaps": False}, [(0, 1), (1, 2)], id="no ends in a recurrent model"),
         pytest.param([0, 1], {"counts": (4,), "lone": 4}, [(0, 4)], id="fillers instead of copies"),
         pytest.param([0, 1], {"counts": (8,), "slots": 4, "lone": 8}, [(0, 1), (1, 1)], id="more rows than slots"),
         pytest.param([0, 30], {"counts": (2, 32), "slots": 40}, [(0, 1), (30, 1)], id="far apart"),
@@ -58,12 +58,12 @@ def test_each_slot_is_in_a_group_and_no_division_takes_less_time():
 def test_the_shortest_time_counts_and_small_changes_do_not():
     times = DecodeTimes()
     for seconds in (3.0, 2.0, 1.9, 5.0):
-        times.note(8, seconds)
-    times.note(2, 1.0)
+        times.record(8, seconds)
+    times.record(2, 1.0)
     assert times.table == ((2, 1.0), (8, 2.0))
 
 
 def test_times_that_are_ignored():
     times = DecodeTimes(is_ignored=True)
-    times.note(2, 0.5)
+    times.record(2, 0.5)
     assert times.table == ()

@@ -114,7 +114,7 @@ def test_a_run_of_tokens_that_differs_one_by_one_is_always_read_at_once():
 
 def test_only_chunks_that_both_prompts_would_read_are_shared():
     slots, native, _ = make_slots((2, 4))
-    native.copy = lambda source, target: native.tokens.update({target: native.tokens[source][:]})
+    native.copy_sequence = lambda source, target: native.tokens.update({target: native.tokens[source][:]})
     donor = list(range(90))  # one chunk
     assert slots.read(slots.slots[0], donor[:80]) == 0
     native.length = 1000
