@@ -1,1 +1,1 @@
-"""llama.cpp's C functions, behind classes that raise ModelError."""
+"""Wrappers of llama.cpp's C functions that raise ``ModelError``."""

@@ -1,8 +1,7 @@
-"""llama.cpp as it is loaded: its C functions, its log, its build, and how a computation is aborted.
+"""llama.cpp as it is loaded: its C functions, its log, its build, and the flag that aborts a computation.
 
-``lib`` and ``libggml`` are llama-cpp-python's declarations of the C functions. Its Python classes, which no run
-needs, are imported when some code asks the package for one of them. Gain: about 50 of 700 ms for
-`gen Hello -n 1`.
+``lib`` and ``libggml`` are llama-cpp-python's declarations of the C functions. The package's Python classes, which
+no run needs, are imported only when some code requests one of them. Gain: about 50 of 700 ms for `gen Hello -n 1`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...models.errors import BindingError, ModelError
 
 
 def _defer_classes(name: str) -> None:
-    """Put a package into ``sys.modules`` whose own code runs at the first look for a name that it lacks."""
+    """Put a package into ``sys.modules`` whose code runs when a missing name of the package is first requested."""
     spec = None if name in sys.modules else find_spec(name)
     if spec is None or spec.loader is None:
         return
@@ -53,10 +52,10 @@ _POINTERS: tuple[Any, ...] = (
     ctypes.c_void_p,
     ctypes.c_char_p,
     ctypes.POINTER(ctypes.c_int).__base__,
-    ctypes.Array,  # as an argument, C passes the address of the first item
+    ctypes.Array,  # an array argument is passed as the address of its first item
     _FUNCTION,
 )
-"""The types that C passes as an address, whatever is at the address."""
+"""The types that C passes as an address."""
 
 
 def bind_function(library: Any, name: str, prototype: Any) -> Any:
@@ -132,7 +131,7 @@ def _signature_error(name: str, finding: str, prototype: Any) -> BindingError:
 
 def binding_version() -> str:
     """Return the version of llama-cpp-python."""
-    from importlib.metadata import version  # noqa: PLC0415 - a model is loaded before, and its import takes 9 ms
+    from importlib.metadata import version  # noqa: PLC0415 - takes 9 ms, while a model already loads
 
     return version("llama-cpp-python")
 
@@ -142,19 +141,19 @@ _SetCallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _set_abort_callback = bind_function(libggml, "ggml_set_abort_callback", _SetCallback)
 
 _DEBUG, _WARNING, _ERROR, _CONTINUED = 1, 3, 4, 5
-"""ggml_log_level, see ggml.h. What is continued is the text of the call before it."""
+"""ggml_log_level, see ggml.h. ``_CONTINUED`` continues the message of the previous call."""
 
 _MAX_KEPT_LINES = 5
-"""Warnings and errors that are kept for a message, which shows the last two."""
+"""Number of warnings and errors that are kept for an error message, which shows the last two."""
 
 _SOURCE_FOLDER = re.compile(r"\S*/(?=[\w.-]+\.(?:cpp|c|h):\d+)")
-"""The folder in which llama.cpp was compiled; assertions name it."""
+"""The folder in which llama.cpp was compiled; messages of failed assertions contain it."""
 
 _log_sink: Callable[[str], object] | None = None
 _last_lines: list[str] = []
-"""The last warnings and errors. A text of several calls, or of several lines, is one line."""
+"""The last warnings and errors. A message of several calls, or of several lines, is one item."""
 _is_kept = False
-"""True if the text of the call before is the last one that is kept."""
+"""Whether the previous call's message is the last one that is kept."""
 
 
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
@@ -183,7 +182,10 @@ def set_log_sink(sink: Callable[[str], object] | None) -> None:
 
 @contextmanager
 def silent_log() -> Iterator[None]:
-    """While inside, llama.cpp's log is lost: C's own ``abs`` takes it, and no line waits for Python's lock."""
+    """While inside, discard llama.cpp's log without Python, so that no message waits for Python's lock.
+
+    llama.cpp calls C's function ``abs`` with each message, which has no effect.
+    """
     absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
     lib.llama_log_set(lib.llama_log_callback(absolute), ctypes.c_void_p(0))
     try:
@@ -195,8 +197,8 @@ def silent_log() -> Iterator[None]:
 def discard_last_messages() -> None:
     """Discard the warnings and errors that llama.cpp has logged so far.
 
-    Called before work whose failure is reported with the last messages: a message about an earlier model would be
-    read as the reason.
+    Called before work whose failure is reported with the last messages. Otherwise a message about an earlier model
+    would be read as the reason.
     """
     _last_lines.clear()
 
@@ -209,7 +211,7 @@ def pop_last_error() -> str:
 
 
 def last_error_suffix() -> str:
-    """Return llama.cpp's last warnings or errors after a colon, to end a message; empty without any."""
+    """Return llama.cpp's last warnings or errors after a colon, to end a message; empty if there were none."""
     reason = pop_last_error()
     return f": {reason}" if reason else ""
 
@@ -217,14 +219,15 @@ def last_error_suffix() -> str:
 _ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _TERMINATE_HANDLER = ctypes.CFUNCTYPE(None)
 _TYPE_NAME_OFFSET = ctypes.sizeof(ctypes.c_void_p)
-"""In a std::type_info, the name stands behind the pointer to the virtual table (Itanium C++ ABI)."""
+"""In a std::type_info, the name follows the pointer to the virtual table (Itanium C++ ABI)."""
 
 _handlers: list[object] = []
-"""The abort callback and the terminate handler that are set. C holds no reference to them."""
+"""The abort callback and the terminate handler that are set. They are kept here, because C has no reference to
+them."""
 
 
-def _find(*names: str) -> ctypes.c_void_p | None:
-    """The address of the first of these C++ symbols that llama.cpp or its C++ library has."""
+def _find_symbol(*names: str) -> ctypes.c_void_p | None:
+    """Return the address of the first of these C++ symbols that llama.cpp or its C++ library has."""
     for name in names:
         function = getattr(lib._lib, name, None)
         if function is not None:
@@ -232,7 +235,7 @@ def _find(*names: str) -> ctypes.c_void_p | None:
     return None
 
 
-_throw_runtime_error = _find(
+_throw_runtime_error = _find_symbol(
     "_ZSt21__throw_runtime_errorPKc",  # libstdc++
     "_ZNSt3__121__throw_runtime_errorEPKc",  # libc++
 )
@@ -243,8 +246,8 @@ _throw_runtime_error = _find(
 def failed_assertions_as_errors() -> Iterator[None]:
     """While inside, a failed assertion of llama.cpp throws a C++ exception instead of ending the process.
 
-    Only for functions of llama.cpp that catch exceptions: those that load a model and make a context. They write
-    the reason to the log and return null. Without a known C++ library, nothing changes.
+    Only for functions of llama.cpp that catch exceptions: loading a model, and making a context. They write the
+    reason to the log and return null. Without a known C++ library, this has no effect.
     """
     if _throw_runtime_error is None:
         yield
@@ -259,27 +262,27 @@ def failed_assertions_as_errors() -> Iterator[None]:
 def set_abort_handler(handler: Callable[[str], None]) -> None:
     """Call ``handler`` with the reason when llama.cpp is about to end the process. It should not return.
 
-    The reason is a failed assertion, or a C++ exception that nothing catches.
+    The reason is a failed assertion, or a C++ exception that is not caught.
     """
     on_abort = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
     on_terminate = _TERMINATE_HANDLER(lambda: handler(_uncaught_exception()))
     _set_abort_callback(on_abort)
-    set_terminate = _find("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
+    set_terminate = _find_symbol("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
     if set_terminate is not None:
         ctypes.CFUNCTYPE(ctypes.c_void_p, _TERMINATE_HANDLER)(set_terminate.value or 0)(on_terminate)
     _handlers[:] = [on_abort, on_terminate]
 
 
 def _uncaught_exception() -> str:
-    """Name the C++ exception that is being handled."""
-    current_type = _find("__cxa_current_exception_type")
+    """Return a description of the C++ exception that is being handled."""
+    current_type = _find_symbol("__cxa_current_exception_type")
     address = None if current_type is None else ctypes.CFUNCTYPE(ctypes.c_void_p)(current_type.value or 0)()
     if address is None:
-        return "a C++ exception that nothing catches"
+        return "a C++ exception that is not caught"
     name = ctypes.c_char_p.from_address(address + _TYPE_NAME_OFFSET).value or b""
     if name == b"St9bad_alloc":
         return "no memory is left"
-    return f"a C++ exception that nothing catches, of the type {name.decode('ascii', 'replace')}"
+    return f"a C++ exception that is not caught, of the type {name.decode('ascii', 'replace')}"
 
 
 _Text = ctypes.CFUNCTYPE(ctypes.c_char_p)
@@ -293,11 +296,11 @@ class LlamaCppBuild:
     """The llama.cpp that is loaded.
 
     Attributes:
-        binding_version: llama-cpp-python's.
-        ggml_version: the version and commit of ggml, llama.cpp's library of tensors; empty: it does not tell.
-        system_info: what it was compiled for and finds here, as llama.cpp prints it.
-        devices: what it can compute on, each as name and description.
-        has_gpu: True if it can compute on a GPU here.
+        binding_version: version of llama-cpp-python.
+        ggml_version: version and commit of ggml, llama.cpp's library of tensors; empty if unknown.
+        system_info: the features that llama.cpp was compiled for and finds here, as llama.cpp prints them.
+        devices: name and description of each device on which llama.cpp can compute.
+        has_gpu: whether llama.cpp can compute on a GPU here.
     """
 
     binding_version: str
@@ -308,7 +311,7 @@ class LlamaCppBuild:
 
 
 def llama_cpp_build() -> LlamaCppBuild:
-    """Return what the loaded llama.cpp says of itself."""
+    """Return a description of the loaded llama.cpp."""
     versions = [_text(name, _Text) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
     return LlamaCppBuild(
@@ -333,7 +336,7 @@ def _devices() -> tuple[str, ...]:
 
 
 def _text(name: str, prototype: Any, *arguments: object) -> str:
-    """Return the text that a function of ggml returns; empty if ggml has no such function."""
+    """Return the string that a function of ggml returns; empty if ggml has no such function."""
     if not hasattr(libggml, name):
         return ""
     text: bytes | None = bind_function(libggml, name, prototype)(*arguments)
@@ -341,7 +344,7 @@ def _text(name: str, prototype: Any, *arguments: object) -> str:
 
 
 def supports_gpu() -> bool:
-    """True if llama.cpp can compute on a GPU here: it was built for one, and one is there."""
+    """Return whether llama.cpp was built for a GPU and finds one."""
     return bool(lib.llama_supports_gpu_offload())
 
 
@@ -352,11 +355,13 @@ _strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
 class AbortFlag:
     """One bit of memory. While it is set, llama.cpp aborts what it computes on the CPU or with Metal.
 
-    llama.cpp calls a C function between the nodes of a graph, thousands of times per second. A function in Python
-    would need Python's lock each time. So the function is C's own ``strlen``, and the flag is a text of no or one
-    character: its length is false or true.
+    llama.cpp calls a C function between the nodes of a graph, thousands of times per second. A Python function
+    would need Python's lock each time. So the function is C's ``strlen``, and the flag is a C string of zero or
+    one characters: its length is false or true.
 
-    Attributes: ``callback`` and ``address``, for llama.cpp, which must not outlive this object.
+    Attributes:
+        callback: the C function, for llama.cpp.
+        address: address of the flag, for llama.cpp, which must not outlive this object.
     """
 
     def __init__(self) -> None:
@@ -370,30 +375,31 @@ class AbortFlag:
         return self._text.raw[0] != 0
 
     def set(self) -> None:
-        """Abort what is being computed, or what is computed next. Safe from any thread."""
+        """Abort the current computation, or else the next one. Safe from any thread."""
         self._text[0] = b"\1"
 
     def clear(self) -> None:
-        """Let llama.cpp compute again."""
+        """Allow computations again."""
         self._text[0] = b"\0"
 
 
 _STRATEGY_IDS = dict(zip(NUMA_STRATEGIES, (1, 2, 3), strict=True))
 """ggml_numa_strategy, see ggml-cpu.h."""
-_NODES = Path("/sys/devices/system/node")
+_NUMA_NODES = Path("/sys/devices/system/node")
 
 
 def numa_nodes() -> int:
-    """How many NUMA nodes Linux shows; 1 elsewhere, where llama.cpp knows no nodes."""
-    return max(1, len(list(_NODES.glob("node[0-9]*"))))
+    """Return the number of NUMA nodes on Linux; 1 on other systems, where llama.cpp does not support nodes."""
+    return max(1, len(list(_NUMA_NODES.glob("node[0-9]*"))))
 
 
 def use_numa(strategy: str) -> bool:
-    """Choose on which nodes this process computes, before a model is loaded; llama.cpp takes the first choice.
+    """Choose the NUMA nodes on which this process computes; return False if there is only one node.
 
-    ``strategy``: ``distribute`` (evenly over all nodes), ``isolate`` (on the node that this runs on) or
-    ``numactl`` (as numactl says). Returns False if there is one node only, so that nothing changes. Raises
-    ``ModelError``.
+    Must be called before a model is loaded. llama.cpp keeps the first choice. Raises ``ModelError``.
+
+    ``strategy``: ``distribute`` (evenly over all nodes), ``isolate`` (on the current node) or ``numactl`` (on the
+    nodes that numactl sets).
     """
     if strategy not in _STRATEGY_IDS:
         raise ModelError(f"numa: {strategy!r} is not one of {', '.join(NUMA_STRATEGIES)}")

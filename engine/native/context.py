@@ -1,4 +1,4 @@
-"""A llama_context: decoding, logits in place, and its state."""
+"""A wrapper of llama_context: decoding, logits in llama.cpp's memory, and the state of sequences."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ Logits = NDArray[np.float32]
 """One row of logits, float32 (V,)."""
 
 _ABORTED = 2
-"""What llama_decode returns when its abort callback stopped it, see llama.h."""
+"""The code that llama_decode returns when its abort callback stopped it, see llama.h."""
 
-# The binding returns a pointer object. A view needs only the address, which takes a tenth of the time.
+# The binding returns a pointer object. A view needs only the address, which is read in a tenth of the time.
 _logits_address = bind_function(
     lib, "llama_get_logits_ith", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 )
 
 
 class SequenceSpan(NamedTuple):
-    """Consecutive tokens of one sequence; the first of them is at ``position``."""
+    """Consecutive tokens of one sequence.
+
+    Attributes:
+        tokens: token ids.
+        position: position of the first token in the sequence, from 0.
+        sequence: number of the sequence.
+    """
 
     tokens: Sequence[int]
     position: int
@@ -43,10 +49,15 @@ class SequenceSpan(NamedTuple):
 
 
 class NativeContext:
-    """A llama_context, and a batch that every call overwrites.
+    """A llama_context, and a llama_batch that every decode overwrites.
 
-    Each sequence has memory of its own. Attributes: ``handle``; ``length``, tokens per sequence; ``vocab_size``,
-    logits per row; ``can_truncate``, see `NativeModel`.
+    Each sequence has separate memory.
+
+    Attributes:
+        handle: the llama_context; None after `close`.
+        length: maximum number of tokens per sequence.
+        vocab_size: number of logits per row.
+        can_truncate: see `NativeModel.can_truncate`.
     """
 
     def __init__(
@@ -59,10 +70,10 @@ class NativeContext:
         """Make a context.
 
         Args:
-            model: its model.
-            options: its size, and how it computes.
-            adapters: with their scales.
-            loaded_handle: a llama_context with these options that exists already; None: it is made now.
+            model: the model.
+            options: the size of the context, and settings of its computation.
+            adapters: LoRA adapters with their scales.
+            loaded_handle: an existing llama_context with these options; None: a new one is made.
 
         Raises ``ModelError``.
         """
@@ -79,16 +90,17 @@ class NativeContext:
                 f"{last_error_suffix()}",
                 advice="try a smaller n_ctx",
             )
-        discard_last_messages()  # a warning about the new context is not the reason of a call that fails later
-        # llama.cpp rounds the length up; the user gets what was asked for.
+        discard_last_messages()  # otherwise a warning about the new context would explain a later failure
+        # llama.cpp may round the length up. The requested length counts: a run must end where -c says.
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate
         self._abort_flag = model.abort_flag
         self._has_one_sequence = options.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
-        self.vocab_size, self._state_width = model.vocabulary.size, model.state_width
+        self.vocab_size = model.vocabulary.size
+        self._state_width = model.state_width
         self._views: dict[int, Logits] = {}
-        """Views of rows of logits by address. llama.cpp takes new memory for them only when it needs more."""
+        """Arrays of logits by memory address. llama.cpp allocates new memory only when it needs more."""
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
@@ -97,7 +109,7 @@ class NativeContext:
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
         self._sequences = [0] * options.batch
-        """The sequences that stand in the batch."""
+        """The sequence number of each token in the batch, to write only those that change."""
         if adapters:
             self._attach(adapters)
 
@@ -115,7 +127,9 @@ class NativeContext:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {pop_last_error()}")
 
     def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> None:
-        """Read tokens, the first of them at ``position``, and keep the last one's logits, or ``all_logits``.
+        """Read tokens, and keep the logits of the last one, or of all with ``all_logits``.
+
+        ``position``: position of the first token in the sequence.
 
         Raises ``ModelError``; ``AbortedError`` when the call was aborted.
         """
@@ -130,14 +144,14 @@ class NativeContext:
         self._run(count)
 
     def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> None:
-        """Read tokens of several sequences at once, and keep ``all_logits``, or those of each span's last token.
+        """Read tokens of several sequences in one call, and keep the logits of all tokens.
 
-        Raises as `decode` does.
+        Without ``all_logits``, only the logits of each span's last token are kept. Raises as `decode` does.
         """
         count, sequences = 0, self._sequences
         for tokens, position, sequence in spans:
             end = count + len(tokens)
-            if end - count == 1:  # as nearly always: to write a number is faster than to write a slice
+            if end - count == 1:  # the usual case: a single item is written faster than a slice
                 self._tokens[count], self._positions[count] = tokens[0], position
             else:
                 self._tokens[count:end] = tokens
@@ -162,10 +176,11 @@ class NativeContext:
 
     @contextmanager
     def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
-        """While inside, call ``is_interrupted`` at each node of the graph; when it returns True, abort `decode`.
+        """While inside, abort `decode` when ``is_interrupted`` returns True.
 
-        A batch of a prompt can take many seconds, in which Python cannot react to Ctrl-C. For a single token,
-        these calls would take more time than they save; there, the abort flag alone is read.
+        llama.cpp calls ``is_interrupted`` at each node of the graph. A batch of a prompt can take many seconds, in
+        which Python cannot react to Ctrl-C. For a single token these calls would take more time than they save, so
+        only the abort flag is read.
         """
         if is_interrupted is None:
             yield
@@ -179,17 +194,23 @@ class NativeContext:
             lib.llama_set_abort_callback(self.handle, flag.callback, flag.address)
 
     def logits(self) -> Logits:
-        """The logits of the last token, float32 (V,), in llama.cpp's memory; the next call overwrites them."""
+        """Return the logits of the last token, float32 (V,), in llama.cpp's memory.
+
+        The next decode overwrites them.
+        """
         address = _logits_address(self.handle, -1)
         if address is None:
-            raise ModelError("llama.cpp holds no logits; decode a token first")
+            raise ModelError("llama.cpp has no logits; decode a token first")
         return self._view_at(address)
 
     def logits_at(self, index: int) -> Logits:
-        """The logits of one token of the last call, which must have kept them all; valid as those of `logits`."""
+        """Return the logits of one token of the last decode; the next decode overwrites them.
+
+        The decode must have kept all logits. ``index``: the place of the token in the batch.
+        """
         address = _logits_address(self.handle, index)
         if address is None:
-            raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
+            raise ModelError(f"llama.cpp has no logits for token {index} of the batch")
         return self._view_at(address)
 
     def _view_at(self, address: int) -> Logits:
@@ -201,15 +222,15 @@ class NativeContext:
         return view
 
     def state_at(self, index: int) -> Logits:
-        """The last hidden state of one token of the last call, float32; empty if llama.cpp keeps none.
+        """Return the last hidden state of one token of the last decode, float32; empty if llama.cpp keeps none.
 
-        Valid as the logits are. The context must have been made with ``keeps_states``.
+        The next decode overwrites it. The context must have been made with ``keeps_states``.
         """
         pointer = lib.llama_get_embeddings_ith(self.handle, index)
         return np.ctypeslib.as_array(pointer, (self._state_width if pointer else 0,))
 
     def truncate_sequence(self, position: int, sequence: int = 0) -> bool:
-        """Remove a sequence's tokens from ``position`` on. Returns False if the model can only remove all."""
+        """Remove a sequence's tokens from ``position`` on; return False if only all tokens can be removed."""
         if position == 0 and self._has_one_sequence:
             lib.llama_memory_clear(self._memory, False)
             return True
@@ -217,7 +238,7 @@ class NativeContext:
 
     @property
     def shift_unsupported_reason(self) -> str | None:
-        """The reason why tokens within a sequence cannot be removed and replaced by later ones; None: they can."""
+        """The reason why `remove_span` is not supported, as a clause about the model; None if it is supported."""
         if not self.can_truncate:
             return "it is recurrent"
         if not lib.llama_memory_can_shift(self._memory):
@@ -225,22 +246,25 @@ class NativeContext:
         return None
 
     def remove_span(self, start: int, end: int, length: int) -> None:
-        """Remove the tokens ``start`` to ``end`` of the only sequence, which has ``length`` tokens.
+        """Remove the tokens from ``start`` to ``end`` of the only sequence, which has ``length`` tokens.
 
-        Those after them move up: llama.cpp rotates their keys, and computes nothing else again.
+        Later tokens move up: llama.cpp rotates their keys, and computes nothing else again.
         """
         lib.llama_memory_seq_rm(self._memory, 0, start, end)
         lib.llama_memory_seq_add(self._memory, 0, end, length, start - end)
 
     def state(self, sequence: int = 0) -> memoryview:
-        """All that is held of a sequence, as bytes that `set_state` takes."""
+        """Return the complete state of a sequence, as bytes for `set_state`."""
         size = int(lib.llama_state_seq_get_size(self.handle, sequence))
         buffer = (ctypes.c_uint8 * size)()
         written = int(lib.llama_state_seq_get_data(self.handle, buffer, size, sequence))
         return memoryview(buffer)[:written]
 
     def set_state(self, state: bytes, sequence: int = 0) -> bool:
-        """Put a state into an empty sequence; False if llama.cpp refuses it, and the sequence is empty then."""
+        """Set the state of an empty sequence; return False if llama.cpp rejects it.
+
+        After a rejection the sequence is empty.
+        """
         buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))  # may be gigabytes: no copy
         if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
             return True
@@ -249,5 +273,5 @@ class NativeContext:
         return False
 
     def copy_sequence(self, source: int, target: int) -> None:
-        """Copy all tokens of one sequence into another, empty one."""
+        """Copy all tokens of the sequence ``source`` into the empty sequence ``target``."""
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)

@@ -1,4 +1,4 @@
-"""A llama_model behind a class that raises `ModelError`, and a load in a thread while Python does other things."""
+"""A wrapper of llama_model that raises `ModelError`, and a load in a thread while Python does other work."""
 
 from __future__ import annotations
 
@@ -32,14 +32,19 @@ from .options import (
 from .vocabulary import NativeVocabulary
 
 _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
-"""llama.cpp multiplies the first sequence's place in the recurrent state by how many there are (0.3.36)."""
+"""Architectures that can decode only one sequence per context. llama.cpp (0.3.36) multiplies the place of the
+first sequence in the recurrent state by the number of sequences."""
 
 _METADATA_BYTES = 1024
-"""Memory for one metadata text at first; longer ones are read again."""
+"""Memory for a metadata value when it is first read; longer values are read again."""
 
 
 class _NativeModelParams:
-    """llama.cpp's parameters of a load. Attributes: ``native``, valid while this object lives."""
+    """llama.cpp's parameters of a load.
+
+    Attributes:
+        native: the llama_model_params, valid as long as this object exists.
+    """
 
     def __init__(self, options: LoadOptions) -> None:
         params = lib.llama_model_default_params()
@@ -53,16 +58,20 @@ class _NativeModelParams:
         self.native = params
 
     def report_to(self, progress: Callable[[float], bool]) -> None:
-        """Call ``progress`` with the fraction that is loaded, 0 to 1. When it returns False, loading stops."""
+        """Call ``progress`` with the loaded fraction, 0 to 1. When ``progress`` returns False, loading stops."""
         report = request_huge_pages_on_first_progress(progress)
         self._callback = lib.llama_progress_callback(lambda fraction, _user: report(fraction))
         self.native.progress_callback = self._callback
 
 
 class NativeModel:
-    """A llama_model with its ``vocabulary``: loaded by the constructor, freed by `close`.
+    """A llama_model: the constructor loads it, `close` frees it.
 
-    ``uses_gpu``: whether some layers are computed on a GPU. ``abort_flag``: read by all contexts of the model.
+    Attributes:
+        handle: the llama_model; None after `close`.
+        vocabulary: the model's vocabulary.
+        abort_flag: the flag that all contexts of the model read.
+        uses_gpu: whether some layers are computed on a GPU.
     """
 
     def __init__(
@@ -72,19 +81,29 @@ class NativeModel:
         progress: Callable[[float], bool] | None = None,
         background_load: BackgroundLoad | None = None,
     ) -> None:
+        """Load a model, or take the model that ``background_load`` has loaded.
+
+        Args:
+            path: the GGUF file.
+            options: settings of the load.
+            progress: called with the loaded fraction, 0 to 1; loading stops when it returns False.
+            background_load: a load of the same file with the same options; None if there is none.
+
+        Raises ``ModelError``.
+        """
         self.abort_flag = AbortFlag() if background_load is None else background_load.abort_flag
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self._background_load = background_load
         progress = progress or _continue_loading
         self.handle = None if background_load is None else background_load.wait_for_model(progress)
-        if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
+        if not self.handle:  # a background load has no progress, and llama.cpp's log with the reason is lost
             params = _NativeModelParams(options)
             params.report_to(progress)
             discard_last_messages()
             with failed_assertions_as_errors():
                 self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:
-            raise ModelError(f"{path}: llama.cpp could not load it{last_error_suffix()}")
+            raise ModelError(f"{path}: llama.cpp could not load the model{last_error_suffix()}")
         self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), options.missing_bytes)
 
     def close(self) -> None:
@@ -102,7 +121,7 @@ class NativeModel:
         return int(lib.llama_model_n_ctx_train(self.handle))
 
     def generation_unsupported_reason(self) -> str | None:
-        """A sentence about a model that does not write text token by token; None for one that does."""
+        """Return a sentence about a model that does not write text token by token; None for a model that does."""
         if not lib.llama_model_has_decoder(self.handle):
             return "this model does not write text (an embedding or encoder model)"
         if lib.llama_model_has_encoder(self.handle):
@@ -114,7 +133,7 @@ class NativeModel:
         return None
 
     def _metadata_value(self, key: str) -> str:
-        """A short text of the metadata, empty if there is none; ``{}`` in the key is the architecture."""
+        """Return a short metadata value; empty if there is none. ``{}`` in the key stands for the architecture."""
         buffer = ctypes.create_string_buffer(_METADATA_BYTES)
         architecture = self._metadata_value("general.architecture") if "{}" in key else ""
         lib.llama_model_meta_val_str(self.handle, key.format(architecture).encode(), buffer, len(buffer))
@@ -122,37 +141,37 @@ class NativeModel:
 
     @property
     def can_truncate(self) -> bool:
-        """True if a sequence can be truncated to any length; a recurrent model's state cannot."""
+        """True if a sequence can be truncated to any length; a recurrent model's state cannot be."""
         return not (lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
 
     @property
     def layer_count(self) -> int:
-        """How many layers the model has."""
+        """The number of layers."""
         return int(lib.llama_model_n_layer(self.handle))
 
     @property
     def state_width(self) -> int:
-        """Numbers in the last hidden state of a token."""
+        """The number of values in the last hidden state of a token."""
         return int(lib.llama_model_n_embd_out(self.handle))
 
     @property
     def is_mixture(self) -> bool:
-        """True for a mixture of experts, which sends each token to a few of them."""
+        """True for a mixture of experts, which computes each token with a few of the experts."""
         values = (value for key, value in self.metadata().items() if key.endswith(".expert_count"))
         return any(value != "0" for value in values)
 
     @property
     def decodes_sequences_together(self) -> bool:
-        """False if llama.cpp can decode only one sequence at a time, and ends the process on more."""
+        """False if llama.cpp can decode only one sequence per context, and ends the process for several."""
         return self._metadata_value("general.architecture") not in _ONE_SEQUENCE_ARCHITECTURES
 
     def cache_bytes_per_token(self) -> int:
-        """Memory for the keys and values of one token."""
+        """Return the memory for the keys and values of one token."""
         heads, kv_heads = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
         return cache_bytes_per_token(self.layer_count, lib.llama_model_n_embd(self.handle), heads, kv_heads)
 
     def metadata(self) -> dict[str, str]:
-        """The GGUF's metadata as texts; llama.cpp shortens long arrays."""
+        """Return the GGUF's metadata as strings; llama.cpp shortens long arrays."""
         count = lib.llama_model_meta_count(self.handle)
         read_key, read_value = lib.llama_model_meta_key_by_index, lib.llama_model_meta_val_str_by_index
         return {self._metadata_text(read_key, i): self._metadata_text(read_value, i) for i in range(count)}
@@ -166,7 +185,7 @@ class NativeModel:
         return buffer.value.decode("utf-8", "replace")
 
     def chat_template(self) -> str | None:
-        """The GGUF's chat template, in Jinja; None without one."""
+        """Return the GGUF's chat template, in Jinja; None if there is none."""
         template = lib.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 
@@ -186,7 +205,7 @@ def _load_mode(options: LoadOptions) -> int:
 
 
 def _native_overrides(overrides: MetadataOverrides) -> Any:
-    """A C array of overrides; an empty key ends it."""
+    """Return a C array of overrides, terminated by an empty key."""
     array = (lib.llama_model_kv_override * (len(overrides) + 1))()
     for native, (key, value) in zip(array, overrides.items(), strict=False):
         native.key = key.encode()
@@ -201,21 +220,26 @@ def _native_overrides(overrides: MetadataOverrides) -> Any:
     return array
 
 
-_MAX_CONTEXT_TOKENS = 8192
-"""A longer context may need gigabytes, which a wrong command line would fill and clear in vain."""
+_MAX_BACKGROUND_CONTEXT_TOKENS = 8192
+"""Longer contexts are not made in the background. They may need gigabytes, which llama.cpp would fill and clear
+unnecessarily if the command line turns out to be wrong."""
 _LOCK_SWITCH_SECONDS = 1e-4
-"""How long a callback waits for Python's lock at most. Usual are 5 ms, and there is a callback for each tensor."""
+"""The longest time that a callback waits for Python's lock. Python's default, 5 ms, is too slow: there is a
+callback for each tensor."""
 
 
 class BackgroundLoad:
-    """A model that is loaded in a thread of its own, and then its context; `cancel` ends that.
+    """A load of a model, and then of its context, in a separate thread.
 
-    A callback of the thread waits for Python's lock. So a file that is mapped is loaded without any: nothing tells
-    how far it is, and it cannot be stopped. A file that is read can be, and the lock changes hands more often
-    meanwhile. llama.cpp's log is lost. It is for files that are soon loaded, and a long context is left to the
-    caller. When llama.cpp refuses a file, the caller loads it once more to learn why.
+    A callback in this thread waits for Python's lock. So a mapped file is loaded without a callback: the load
+    reports no progress and cannot be stopped. The load of a file that is read can be stopped; meanwhile Python's
+    lock switches threads more often. llama.cpp's log is lost. If llama.cpp rejects a file, the caller loads the
+    file again to learn the reason. A background load is meant for files that load quickly. A long context is left
+    to the caller.
 
-    Attributes: ``plan``; ``abort_flag``, the model's.
+    Attributes:
+        plan: the file, and the settings of the load.
+        abort_flag: the flag that the model's contexts read.
     """
 
     def __init__(self, plan: LoadPlan) -> None:
@@ -227,14 +251,14 @@ class BackgroundLoad:
         self._context_options: ContextOptions | None = None
         self._has_tried_model = Event()
         self._settings = ExitStack()
-        """llama.cpp's settings of this process, until the thread has ended."""
+        """Settings of llama.cpp for the whole process, to be undone when the thread has ended."""
         self._settings.enter_context(silent_log())
         self._settings.enter_context(failed_assertions_as_errors())
         self._progress: Callable[[float], bool] = _continue_loading
         self._thread = Thread(target=self._load, name="background load")
         try:
             self._thread.start()
-        except RuntimeError:  # the system has no room for another thread
+        except RuntimeError:  # the system allows no more threads
             self._settings.close()
             raise
 
@@ -244,14 +268,14 @@ class BackgroundLoad:
                 model = self._load_model()
             else:
                 self._params.report_to(self._report)
-                with _short_turns():
+                with _fast_lock_switches():
                     model = self._load_model()
             self._model = model
         finally:
             self._has_tried_model.set()
         if model:
             options = self.plan.context_options(int(lib.llama_model_n_ctx_train(model)))
-            if options.length <= _MAX_CONTEXT_TOKENS:
+            if options.length <= _MAX_BACKGROUND_CONTEXT_TOKENS:
                 self._context_options = options
                 self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
 
@@ -262,10 +286,12 @@ class BackgroundLoad:
         return lib.llama_model_load_from_file(os.fsencode(self.plan.path), self._params.native)
 
     def wait_for_model(self, progress: Callable[[float], bool]) -> Any:
-        """Wait for the model, and give it to the caller, who calls `cancel` before freeing it; None: refused.
+        """Wait for the model and return it; None if llama.cpp rejected the file.
 
-        ``progress``: called with the fraction that is loaded, 0 to 1, in the thread of the load, if the file is
-        read. When it returns False, loading stops.
+        The caller calls `cancel` before it frees the model.
+
+        ``progress``: called with the loaded fraction, 0 to 1, in the thread of the load, if the file is read. When
+        it returns False, loading stops.
         """
         self._progress = progress
         self._has_tried_model.wait()
@@ -275,7 +301,7 @@ class BackgroundLoad:
         return model
 
     def wait_for_context(self, options: ContextOptions) -> Any:
-        """Wait for the context, and give it to the caller; None if there is none with these options."""
+        """Wait for the context and return it to the caller; None if there is no context with these options."""
         self._finish()
         if options != self._context_options:
             return None
@@ -283,7 +309,7 @@ class BackgroundLoad:
         return context or None
 
     def cancel(self) -> None:
-        """Stop loading or wait for its end, and free what nobody took."""
+        """Stop loading, or wait for its end, and free the model and the context unless a caller took them."""
         self._progress = _stop_loading
         self._finish()
         if self._context:
@@ -307,11 +333,11 @@ def _stop_loading(_fraction: float) -> bool:
 
 
 @contextmanager
-def _short_turns() -> Iterator[None]:
-    """While inside, Python's lock changes hands more often."""
-    before = sys.getswitchinterval()
+def _fast_lock_switches() -> Iterator[None]:
+    """While inside, Python's lock switches between threads more often."""
+    previous_seconds = sys.getswitchinterval()
     sys.setswitchinterval(_LOCK_SWITCH_SECONDS)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(previous_seconds)

@@ -1,7 +1,8 @@
-"""The options of a model and of a context: checked, sized, and as llama.cpp's structs.
+"""The options of a model and of a context: checked, with memory estimates, and as llama.cpp's structs.
 
-Weights may be read into huge pages: each token reads all of them, and with 4 KiB pages waits for many address
-look-ups. Only Linux is asked, and only for memory that a process has to itself: a mapped file cannot have them.
+Weights can be read into huge pages. Each token reads all weights, and with pages of 4 KiB the processor often
+waits for address look-ups. Huge pages are requested from Linux only, and only for memory that belongs to this
+process alone: a mapped file cannot have them.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ _ROPE_SCALING_TYPES = dict(zip(ROPE_SCALINGS, (0, 1, 2), strict=True))
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """How a context computes, as llama.cpp's flags of these names say. Every default is llama.cpp's.
+    """Settings of a context's computation, with the names and defaults of llama.cpp's flags.
 
-    Raises ``ModelError`` for a value that llama.cpp does not know.
+    Raises ``ModelError`` for a value that llama.cpp does not support.
 
     Attributes:
-        batch_threads: threads that read a prompt; None: those that write.
-        microbatch: the tokens of a batch that are computed at once; None: the whole batch.
-        flash_attention: ``on``, ``off`` or ``auto``: if the model allows it.
-        cache_type_k: the number format of the keys in the cache, such as ``f16`` or ``q8_0``.
-        cache_type_v: that of the values; a quantised one needs flash attention.
-        rope_scaling: ``none``, ``linear`` or ``yarn``; None: the model's.
-        rope_freq_base: the base frequency of RoPE; None: the model's.
-        rope_freq_scale: the factor of its frequencies, which makes the context 1 / this longer; None: the model's.
+        batch_threads: number of threads for reading a prompt; None: the same number as for generating.
+        microbatch: number of tokens of a batch that are computed together; None: the whole batch.
+        flash_attention: ``on``, ``off``, or ``auto``, which is on if the model supports it.
+        cache_type_k: data type of the keys in the cache, such as ``f16`` or ``q8_0``.
+        cache_type_v: data type of the values in the cache; a quantized type needs flash attention.
+        rope_scaling: ``none``, ``linear`` or ``yarn``; None: the model's setting.
+        rope_freq_base: base frequency of RoPE; None: the model's setting.
+        rope_freq_scale: factor of RoPE's frequencies; a factor 1/n allows n times the context. None: the model's
+            setting.
     """
 
     batch_threads: int | None = None
@@ -57,31 +59,31 @@ class ComputeOptions:
     rope_freq_scale: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, allowed in (
             ("flash_attention", self.flash_attention, _FLASH_ATTENTION_TYPES),
             ("cache_type_k", self.cache_type_k, _CACHE_TYPE_IDS),
             ("cache_type_v", self.cache_type_v, _CACHE_TYPE_IDS),
             ("rope_scaling", self.rope_scaling or "none", _ROPE_SCALING_TYPES),
         ):
-            if value not in known:
-                raise ModelError(f"{name}: {value!r} is not one of {', '.join(known)}")
-        for name, count, most in (
+            if value not in allowed:
+                raise ModelError(f"{name}: {value!r} is not one of {', '.join(allowed)}")
+        for name, count, maximum in (
             ("batch_threads", self.batch_threads, MAX_THREADS),
             ("microbatch", self.microbatch, INT32_MAX),
         ):
-            if count is not None and not 1 <= count <= most:
-                raise ModelError(f"{name}: {count!r} is not within 1..{most}")
+            if count is not None and not 1 <= count <= maximum:
+                raise ModelError(f"{name}: {count!r} is not within 1..{maximum}")
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
             raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
 
     @property
     def has_tiled_attention(self) -> bool:
-        """True if whole batches are computed on a CPU by the tiled kernel of flash attention."""
-        is_plain = self.cache_type_k == self.cache_type_v == "f16" and self.microbatch is None
-        return is_plain and self.flash_attention != "off"
+        """True if a CPU computes complete batches with the tiled kernel of flash attention."""
+        has_default_cache = self.cache_type_k == self.cache_type_v == "f16" and self.microbatch is None
+        return has_default_cache and self.flash_attention != "off"
 
-    def apply(self, params: Any) -> None:
-        """Set llama.cpp's context parameters, whose threads and batch size are set already."""
+    def apply_to(self, params: Any) -> None:
+        """Set these options in llama.cpp's context parameters, whose threads and batch size are already set."""
         if self.batch_threads is not None:
             params.n_threads_batch = self.batch_threads
         if self.microbatch is not None:
@@ -103,14 +105,15 @@ _SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))
 
 @dataclass(frozen=True)
 class GpuOptions:
-    """How a model is divided among GPUs, as llama.cpp's flags of these names say. Every default is llama.cpp's.
+    """The division of a model among GPUs, with the names and defaults of llama.cpp's flags.
 
-    Without a GPU none of them has an effect. Raises ``ModelError`` for a value that llama.cpp does not know.
+    Without a GPU these options have no effect. Raises ``ModelError`` for a value that llama.cpp does not support.
 
     Attributes:
         split_mode: ``none`` (one GPU), ``layer``, ``row`` or ``tensor``.
-        main_gpu: the GPU of ``none``; that of intermediate results of ``row``. -1: none.
-        tensor_split: the proportions of the GPUs, in their order; empty: by their free memory.
+        main_gpu: number of the GPU, for the mode ``none``; for the mode ``row``, the GPU of intermediate results.
+            -1: no GPU.
+        tensor_split: share of each GPU, in the order of the GPUs; empty: by their free memory.
     """
 
     split_mode: str = "layer"
@@ -122,29 +125,29 @@ class GpuOptions:
             raise ModelError(f"split_mode: {self.split_mode!r} is not one of {', '.join(SPLIT_MODES)}")
         if self.main_gpu < -1:
             raise ModelError(f"main_gpu: {self.main_gpu!r} is not ≥ -1")
-        if not all(isfinite(part) and part >= 0 for part in self.tensor_split):
-            raise ModelError(f"tensor_split: {self.tensor_split!r} holds what is no number ≥ 0")
+        if not all(isfinite(share) and share >= 0 for share in self.tensor_split):
+            raise ModelError(f"tensor_split: {self.tensor_split!r} has a share that is not a number ≥ 0")
         if self.tensor_split and not any(self.tensor_split):
-            raise ModelError("tensor_split: no GPU gets a part")
+            raise ModelError("tensor_split: no GPU gets a share")
 
 
 def set_gpu_options(params: Any, options: GpuOptions) -> object:
-    """Set llama.cpp's model parameters, if there is a GPU. Keep what this returns until the model is loaded.
+    """Set llama.cpp's model parameters, if there is a GPU. Keep the returned object until the model is loaded.
 
-    Raises ``ModelError`` for more proportions than llama.cpp has devices.
+    Raises ``ModelError`` for more shares than llama.cpp has devices.
     """
     if not supports_gpu():
         return None
     devices = int(lib.llama_max_devices())
     if len(options.tensor_split) > devices:
-        raise ModelError(f"tensor_split: {len(options.tensor_split)} numbers, and llama.cpp takes {devices}")
+        raise ModelError(f"tensor_split: {len(options.tensor_split)} shares, but llama.cpp accepts {devices}")
     params.split_mode = _SPLIT_MODE_IDS[options.split_mode]
     params.main_gpu = options.main_gpu
     if not options.tensor_split:
         return None
-    parts = (ctypes.c_float * devices)(*options.tensor_split)
-    params.tensor_split = parts
-    return parts
+    shares = (ctypes.c_float * devices)(*options.tensor_split)
+    params.tensor_split = shares
+    return shares
 
 
 _CONTEXT_STEP_TOKENS = 256
@@ -153,11 +156,15 @@ _CONTEXT_STEP_TOKENS = 256
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """The size of a context, and how it computes.
+    """The size of a context, and settings of its computation.
 
-    Attributes: ``length``, tokens per sequence; ``threads``; ``batch``, the most tokens that are read at once;
-    ``sequence_count``, how many there are; ``keeps_states``, whether the hidden states of all tokens are kept;
-    ``compute``, what else llama.cpp's flags set.
+    Attributes:
+        length: maximum number of tokens per sequence.
+        threads: number of CPU threads.
+        batch: maximum number of tokens that one call reads.
+        sequence_count: number of sequences.
+        keeps_states: whether the last hidden states of all tokens are kept.
+        compute: other settings of the computation.
     """
 
     length: int
@@ -169,7 +176,7 @@ class ContextOptions:
 
 
 def native_context_params(options: ContextOptions, abort_flag: AbortFlag) -> Any:
-    """llama.cpp's parameters of such a context, whose calls ``abort_flag`` ends."""
+    """Return llama.cpp's parameters of a context, whose calls end when ``abort_flag`` is set."""
     params = lib.llama_context_default_params()
     params.n_ctx = options.length
     if options.sequence_count > 1:
@@ -179,64 +186,70 @@ def native_context_params(options: ContextOptions, abort_flag: AbortFlag) -> Any
     params.n_batch = params.n_ubatch = options.batch
     params.n_threads = params.n_threads_batch = options.threads
     params.abort_callback, params.abort_callback_data = abort_flag.callback, abort_flag.address
-    options.compute.apply(params)
+    options.compute.apply_to(params)
     if options.keeps_states:
         params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
     return params
 
 
 MetadataOverrides = Mapping[str, int | float | bool | str]
-"""By key of the metadata."""
+"""Values that replace values of the file's metadata, by metadata key."""
 
-_MAX_BYTES = 127
-"""llama.cpp keeps keys and texts in 128 bytes, with a zero at the end."""
+_MAX_OVERRIDE_BYTES = 127
+"""Limit of an override's key and string. llama.cpp stores each in 128 bytes, with a zero at the end."""
 
 
 def check_overrides(overrides: MetadataOverrides, values: Values) -> None:
-    """Raise ``ModelError`` for an override that llama.cpp would ignore, cut off, or end the process on.
+    """Raise ``ModelError`` for an override that llama.cpp would ignore or truncate, or that would end the process.
 
-    ``values``: the GGUF's own. A key that it lacks may be overridden with any type.
+    ``values``: the GGUF's metadata. A key that is missing there may be overridden with any type.
     """
     encoded = {key: _encoded(key, value) for key, value in overrides.items()}
     for key, value in encoded.items():
-        if not 1 <= len(key.encode()) <= _MAX_BYTES or (isinstance(value, bytes) and len(value) > _MAX_BYTES):
-            raise ModelError(f"override of {key!r}: key and text have at most {_MAX_BYTES} bytes")
+        is_key_short = 1 <= len(key.encode()) <= _MAX_OVERRIDE_BYTES
+        if not is_key_short or (isinstance(value, bytes) and len(value) > _MAX_OVERRIDE_BYTES):
+            raise ModelError(f"override of {key!r}: key and string must have at most {_MAX_OVERRIDE_BYTES} bytes")
         if key in values and type(values[key]) is not type(value):
-            expected, given = _type_name(values[key]), _type_name(value)
-            raise ModelError(f"override of {key}: the file holds {expected}, not {given}")
-    faults_without = set(iterate_fatal_values(values))
+            expected, actual = _type_name(values[key]), _type_name(value)
+            raise ModelError(f"override of {key}: expected {expected}, as in the file, but got {actual}")
+    faults_of_file = set(iterate_fatal_values(values))
     for fault in iterate_fatal_values({**values, **encoded}):
-        if fault not in faults_without:
+        if fault not in faults_of_file:
             raise ModelError(f"override: {fault}")
 
 
 def _encoded(key: str, value: int | float | bool | str) -> int | float | bool | bytes:
-    """The value; a text in UTF-8, as llama.cpp takes it and the key."""
+    """Return the value of an override, a string as UTF-8 bytes. Raises ``ModelError``."""
     try:
         key.encode()
         return value.encode() if isinstance(value, str) else value
     except UnicodeEncodeError:
-        raise ModelError(f"override of {key!a}: key and text must be UTF-8") from None
+        raise ModelError(f"override of {key!a}: key and string must be UTF-8") from None
 
 
 def _type_name(value: int | float | bool | bytes) -> str:
-    """The type, as llama.cpp's flag names it."""
+    """Return the name of a value's type, as llama.cpp's flag spells it."""
     return {bool: "bool", int: "int", float: "float", bytes: "str"}[type(value)]
 
 
 _DEFAULT_CONTEXT_TOKENS = 4096
-"""A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
+"""A compromise: long prompts fit, and the memory stays far below the need of the longest context of some
+models."""
 LLAMA_CPPS_DEFAULTS = ComputeOptions()
 LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How llama.cpp loads a model file.
+    """Settings with which llama.cpp loads a model file.
 
-    Attributes: ``gpu_layers``, layers on the GPU, -1 for all; ``mmap``, whether the file is mapped into memory;
-    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`; ``overrides``, metadata by key;
-    ``gpu``, how the model is divided among GPUs.
+    Attributes:
+        gpu_layers: number of layers on the GPU; -1: all.
+        mmap: whether the file is mapped into memory.
+        mlock: whether the model is locked in memory.
+        missing_bytes: see `GgufHeader`.
+        overrides: metadata values by key.
+        gpu: the division of the model among GPUs.
     """
 
     gpu_layers: int = 0
@@ -249,11 +262,16 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A model file that was checked, and how it is to be loaded.
+    """A checked model file, and the settings for loading it.
 
-    Attributes: ``path``; ``options``, of the model; ``lora``, the adapter files with their scales; ``length``,
-    tokens of context, None for the default and 0 for all that the model was trained with; ``threads``; ``batch``;
-    ``compute``.
+    Attributes:
+        path: the GGUF file; of a split model, the first part.
+        options: settings of the model.
+        lora: adapter files with their scales.
+        length: requested tokens of context; None: the default; 0: the length that the model was trained with.
+        threads: number of CPU threads.
+        batch: maximum number of tokens of a prompt that one call reads.
+        compute: other settings of the context.
     """
 
     path: Path
@@ -264,9 +282,12 @@ class LoadPlan:
     batch: int
     compute: ComputeOptions
 
-    def context_options(self, trained: int) -> ContextOptions:
-        """The options of the model's own context; ``trained``: the length that it was trained with, tokens."""
-        length = _context_length(self.length, trained)
+    def context_options(self, trained_length: int) -> ContextOptions:
+        """Return the options of the model's context.
+
+        ``trained_length``: tokens of context that the model was trained with.
+        """
+        length = _context_length(self.length, trained_length)
         return ContextOptions(length, self.threads, min(self.batch, length), compute=self.compute)
 
 
@@ -284,20 +305,20 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
     gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
 ) -> LoadPlan:
-    """Check a file, and how it is to be loaded. Raises ``ModelError``.
+    """Check a model file and the settings for loading it. Raises ``ModelError``.
 
     Args:
         path: The GGUF file.
-        n_ctx: Tokens of context; this and the others as in `Model.load`.
-        threads: Threads.
-        gpu_layers: Layers on a GPU.
-        batch: Tokens of a prompt that are read at once.
-        mmap: Map the file; None: as its size says.
-        mlock: Keep the model in memory.
-        lora: Adapters.
-        overrides: Values for keys of the file.
-        compute: Further settings of the context.
-        gpu: How GPUs share the model.
+        n_ctx: Tokens of context, as in `Model.load`.
+        threads: Number of CPU threads; None: the physical cores.
+        gpu_layers: Number of layers on the GPU; -1: all.
+        batch: Maximum number of tokens of a prompt that one call reads.
+        mmap: Whether to map the file; None: depends on the file's size.
+        mlock: Whether to keep the model from being swapped out.
+        lora: Adapter files with their scales.
+        overrides: Values for metadata keys of the file.
+        compute: Other settings of the context.
+        gpu: The division of the model among GPUs.
     """
     path = first_part(Path(path))
     check_number("n_ctx", n_ctx, 0, INT32_MAX)
@@ -315,29 +336,30 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
 
 
-def check_number(name: str, value: object, low: int, high: int) -> None:
-    """Raise ``ModelError`` for a value that C would misread or crash on.
+def check_number(name: str, value: object, minimum: int, maximum: int) -> None:
+    """Raise ``ModelError`` for a value that C would misread, or that would crash llama.cpp.
 
     Args:
-        name: the parameter, for the message.
-        value: its value; None is allowed for ``n_ctx`` and ``threads``.
-        low: the smallest value allowed.
-        high: the largest value allowed.
+        name: name of the parameter, for the message.
+        value: value of the parameter; None is allowed for ``n_ctx`` and ``threads``.
+        minimum: the smallest allowed value.
+        maximum: the largest allowed value.
     """
     if value is None and name in ("n_ctx", "threads"):
         return
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise ModelError(f"{name}: {value!r} is not an integer within {minimum}..{maximum}")
 
 
-def _context_length(requested: int | None, trained: int) -> int:
-    if requested is None:
-        return min(_DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else _DEFAULT_CONTEXT_TOKENS
-    return requested if requested > 0 else trained
+def _context_length(requested_length: int | None, trained_length: int) -> int:
+    if requested_length is None:
+        is_known = trained_length > 0
+        return min(_DEFAULT_CONTEXT_TOKENS, trained_length) if is_known else _DEFAULT_CONTEXT_TOKENS
+    return requested_length if requested_length > 0 else trained_length
 
 
 def physical_cores() -> int:
-    """How many physical cores this process may use; the hardware threads of one core count once."""
+    """Return the number of physical cores that this process may use; hardware threads of a core count once."""
     try:
         usable = os.sched_getaffinity(0)
         siblings = {
@@ -349,115 +371,122 @@ def physical_cores() -> int:
         return max(1, os.cpu_count() or 1)
 
 
-_SLOTS_PER_THREAD, _MAX_SLOTS = 4, 8
-"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
+_SLOTS_PER_THREAD, _MAX_DEFAULT_SLOTS = 4, 8
+"""Number of slots that keeps the threads busy, as benchmarks/batch.py measures; every slot needs memory."""
 _BYTES_OF_KEY_AND_VALUE = 4
-"""Two numbers of two bytes each, llama.cpp's default."""
+"""Memory for one number of a key and one of a value, 2 bytes each, which is llama.cpp's default."""
 _BUFFERS_BYTES = 400_000_000
-"""What llama.cpp's buffers and Python take beside the weights and the cache, generously."""
+"""A generous estimate of the memory for llama.cpp's buffers and Python, in addition to the weights and the
+cache."""
 
 
 def default_slots(threads: int) -> int:
-    """Return how many requests keep so many threads busy: four per thread, at most 8."""
-    return min(_MAX_SLOTS, _SLOTS_PER_THREAD * threads)
+    """Return the number of requests that keeps the threads busy: four per thread, at most 8."""
+    return min(_MAX_DEFAULT_SLOTS, _SLOTS_PER_THREAD * threads)
 
 
-def cache_bytes_per_token(layers: int, embedding: int, heads: int, kv_heads: int) -> int:
+def cache_bytes_per_token(layer_count: int, embedding_size: int, head_count: int, kv_head_count: int) -> int:
     """Return the memory for the keys and values of one token.
 
     Args:
-        layers: of the model.
-        embedding: its width.
-        heads: of attention.
-        kv_heads: heads of keys and values.
+        layer_count: number of layers.
+        embedding_size: numbers in an embedding vector.
+        head_count: number of attention heads.
+        kv_head_count: number of heads of keys and values.
     """
-    return layers * (embedding // max(1, heads)) * kv_heads * _BYTES_OF_KEY_AND_VALUE
+    return layer_count * (embedding_size // max(1, head_count)) * kv_head_count * _BYTES_OF_KEY_AND_VALUE
 
 
-def estimate_memory(path: Path, sequences: int, length: int | None) -> int:
-    """Return about how many bytes a process takes that decodes so many sequences at once.
+def estimate_memory(path: Path, sequence_count: int, length: int | None) -> int:
+    """Estimate the memory of a process that decodes several sequences together, in bytes.
 
-    The weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
+    The sum counts the weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
 
     Args:
         path: the GGUF file; of a split model, any part.
-        sequences: how many there are.
-        length: the context of each, tokens; None: as `Model.load` chooses it; 0: as the model was trained.
+        sequence_count: number of sequences.
+        length: context of each sequence, tokens; None: the default of `Model.load`; 0: the length that the model
+            was trained with.
     """
     numbers = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
 
     def number(name: str, default: int) -> int:
         return next((value for key, value in numbers.items() if key.endswith(f".{name}")), default)
 
-    trained = number("context_length", _DEFAULT_CONTEXT_TOKENS)
-    tokens = min(_DEFAULT_CONTEXT_TOKENS, trained) if length is None else length or trained
-    heads = number("attention.head_count", 1)
-    cache = cache_bytes_per_token(
-        number("block_count", 0), number("embedding_length", 0), heads, number("attention.head_count_kv", heads)
+    trained_length = number("context_length", _DEFAULT_CONTEXT_TOKENS)
+    tokens = min(_DEFAULT_CONTEXT_TOKENS, trained_length) if length is None else length or trained_length
+    head_count = number("attention.head_count", 1)
+    token_bytes = cache_bytes_per_token(
+        number("block_count", 0),
+        number("embedding_length", 0),
+        head_count,
+        number("attention.head_count_kv", head_count),
     )
-    return model_bytes(path) + sequences * tokens * cache + _BUFFERS_BYTES
+    return model_bytes(path) + sequence_count * tokens * token_bytes + _BUFFERS_BYTES
 
 
-_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_MAPPINGS = Path("/proc/self/maps")
-_PAGE_BYTES = 1 << 21
-_LEAST_BYTES, _MOST_BYTES = 16_000_000, 500_000_000
-"""Smaller files gain nothing. Larger ones stay mapped: processes share the memory, and it can be given back."""
-_FIELDS_WITHOUT_FILE = 5
-"""The fields of a mapping's line that names no file: addresses, permissions, offset, device, inode."""
+_HUGE_PAGES_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_MEMORY_MAPPINGS = Path("/proc/self/maps")
+_HUGE_PAGE_BYTES = 1 << 21
+_MIN_HUGE_PAGES_BYTES, _MAX_HUGE_PAGES_BYTES = 16_000_000, 500_000_000
+"""Sizes of files that are read into huge pages. Smaller files gain nothing. Larger files stay mapped: processes
+share the memory of a mapped file, and the kernel can reclaim it."""
+_FIELD_COUNT_WITHOUT_FILE = 5
+"""Number of fields in a line about a mapping without a file: addresses, permissions, offset, device, inode."""
 
 
 def are_huge_pages_useful(file_bytes: int) -> bool:
-    """Say whether a model of this size is read into huge pages rather than mapped."""
-    return _LEAST_BYTES <= file_bytes <= _MOST_BYTES and are_huge_pages_supported()
+    """Return whether a model of this size is read into huge pages rather than mapped."""
+    return _MIN_HUGE_PAGES_BYTES <= file_bytes <= _MAX_HUGE_PAGES_BYTES and are_huge_pages_supported()
 
 
 def are_huge_pages_supported() -> bool:
-    """Say whether the kernel gives huge pages to those who ask."""
+    """Return whether the kernel gives huge pages to processes that request them."""
     try:
-        return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _SETTING.read_text()
+        return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _HUGE_PAGES_SETTING.read_text()
     except OSError:
         return False
 
 
 def request_huge_pages_on_first_progress(progress: Callable[[float], bool]) -> Callable[[float], bool]:
-    """Return ``progress``, a callback of a load that begins now, that asks for huge pages at its first call.
+    """Return a progress callback of a load that requests huge pages when it is first called.
 
-    By then llama.cpp has reserved the memory of the weights, and read none of them. If the kernel does not say
-    where that is, the pages stay small.
+    The callback also calls ``progress``. At the first call, llama.cpp has reserved the memory of the weights and
+    has not read any of them. If the kernel does not report where this memory is, the pages stay small. Call this
+    function directly before the load.
     """
     if not are_huge_pages_supported():
         return progress
-    before = set(_large_mappings())
+    earlier_mappings = set(_large_mappings())
     is_requested = False
 
     def request_and_report(fraction: float) -> bool:
         nonlocal is_requested
         if not is_requested:
             is_requested = True
-            _request(set(_large_mappings()) - before)
+            _request_huge_pages(set(_large_mappings()) - earlier_mappings)
         return progress(fraction)
 
     return request_and_report
 
 
 def _large_mappings() -> Iterator[tuple[int, int]]:
-    """The addresses of the large pieces of this process's own memory, each from its start to its end."""
+    """Yield the first address and the end of each large area of memory that belongs to this process alone."""
     lines: list[bytes] = []
     with suppress(OSError):
-        lines = _MAPPINGS.read_bytes().splitlines()  # a file's name may be no UTF-8
+        lines = _MEMORY_MAPPINGS.read_bytes().splitlines()  # bytes, because a file's name may not be UTF-8
     for line in lines:
         fields = line.split()
-        if len(fields) == _FIELDS_WITHOUT_FILE and fields[1] == b"rw-p":
+        if len(fields) == _FIELD_COUNT_WITHOUT_FILE and fields[1] == b"rw-p":
             start, end = (int(address, 16) for address in fields[0].split(b"-"))
-            if end - start >= _LEAST_BYTES:
+            if end - start >= _MIN_HUGE_PAGES_BYTES:
                 yield start, end
 
 
-def _request(mappings: set[tuple[int, int]]) -> None:
-    """Ask for huge pages in these pieces of memory. Pages that are in use stay as they are."""
+def _request_huge_pages(mappings: set[tuple[int, int]]) -> None:
+    """Request huge pages for areas of memory. Pages that are already in use stay small."""
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for start, end in mappings:
-        first = -(-start // _PAGE_BYTES) * _PAGE_BYTES
-        advise(first, (end - first) // _PAGE_BYTES * _PAGE_BYTES, mmap.MADV_HUGEPAGE)
+        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        advise(first, (end - first) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES, mmap.MADV_HUGEPAGE)

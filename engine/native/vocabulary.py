@@ -1,4 +1,4 @@
-"""A llama_vocab: token ids, bytes and attributes."""
+"""A wrapper of llama_vocab: token ids, bytes and attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ...models.errors import ModelError
 from .binding import bind_function, lib
 
-# Called for each new token of a text. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
+# These functions are called for each new token. A PYFUNCTYPE does not release Python's lock, and is faster.
 _TokenToPiece = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
 )
@@ -21,28 +21,30 @@ _is_eog = bind_function(lib, "llama_vocab_is_eog", _TokenTest)
 _is_control = bind_function(lib, "llama_vocab_is_control", _TokenTest)
 
 _PIECE_BYTES = 64
-"""Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
+"""Memory for the bytes of one token when all tokens are read; the few longer tokens are read again."""
 
-_BLANK = "\u2581"
-"""What stands for a blank in SentencePiece's vocabularies."""
+_SPACE_MARK = "\u2581"
+"""The character that stands for a space in SentencePiece's vocabularies."""
 
-_UTF8_BYTES = 4
-"""The most bytes that UTF-8 has for a character."""
+_MAX_UTF8_BYTES = 4
+"""The maximum number of bytes of one character in UTF-8."""
 
 
 class NativeVocabulary:
-    """A llama_vocab of ``size`` tokens. It belongs to a model: `close` it before the model is freed.
+    """A llama_vocab. It belongs to a model: `close` it before the model is freed.
 
-    ``missing_bytes``: see `GgufHeader`.
+    Attributes:
+        size: number of tokens.
     """
 
     def __init__(self, handle: Any, missing_bytes: frozenset[int]) -> None:
+        """Wrap a llama_vocab. ``missing_bytes``: see `GgufHeader`."""
         self._handle = handle
         self.size = int(lib.llama_vocab_n_tokens(handle))
         self._missing_bytes = missing_bytes
 
     def close(self) -> None:
-        """Let every later call raise ``ModelError``; llama.cpp would crash."""
+        """Make every later call raise ``ModelError``, because llama.cpp would crash."""
         self._handle = None
 
     @property
@@ -53,34 +55,37 @@ class NativeVocabulary:
         return self._handle
 
     def special(self, name: str) -> int | None:
-        """The id of the token ``bos``, ``eos``, ``eot`` or ``nl``; None if the vocabulary has none."""
+        """Return the id of the token ``bos``, ``eos``, ``eot`` or ``nl``; None if there is no such token."""
         token = int(getattr(lib, f"llama_vocab_{name}")(self.handle))
         return None if token < 0 else token
 
     def adds_bos(self) -> bool:
-        """True if a text begins with the beginning-of-sequence token."""
+        """Return whether every text begins with the beginning-of-sequence token."""
         return bool(lib.llama_vocab_get_add_bos(self.handle))
 
     def is_eog(self, token: int) -> bool:
-        """True for an end-of-generation token."""
+        """Return whether a token is an end-of-generation token."""
         return bool(_is_eog(self.handle, token))
 
     def eog_tokens(self) -> frozenset[int]:
-        """All end-of-generation tokens. llama.cpp lists them nowhere; the question takes some 0.1 us a token."""
+        """Return all end-of-generation tokens.
+
+        llama.cpp has no list of them; testing one token takes about 0.1 µs.
+        """
         tokens = range(self.size)
         return frozenset(compress(tokens, map(_is_eog, repeat(self.handle), tokens)))
 
     def is_control(self, token: int) -> bool:
-        """True for a control token, which is not text."""
+        """Return whether a token is a control token, which is not text."""
         return bool(_is_control(self.handle, token))
 
     def splits_text(self, token: int) -> bool:
-        """True for a token that llama.cpp looks for in a text before it tokenizes what is between such tokens."""
+        """Return whether llama.cpp searches a text for this token before it tokenizes the rest of the text."""
         kinds = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
         return bool(lib.llama_vocab_get_attr(self.handle, token) & kinds)
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token; of a control token, those of its name in the vocabulary."""
+        """Return the bytes of a token; for a control token, the bytes of its name in the vocabulary."""
         length = _PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(length)
@@ -90,7 +95,7 @@ class NativeVocabulary:
             length = -count
 
     def text_pieces(self) -> list[bytes]:
-        """The bytes of every token by id; empty for control tokens and others that are not text."""
+        """Return the bytes of every token by id; empty for control tokens and other tokens that are not text."""
         total_bytes = _PIECE_BYTES * self.size
         buffer = ctypes.create_string_buffer(total_bytes)
         start = ctypes.addressof(buffer)
@@ -101,20 +106,27 @@ class NativeVocabulary:
         offsets = range(0, total_bytes, _PIECE_BYTES)
         pieces = [raw[offset : offset + length] for offset, length in zip(offsets, lengths, strict=True)]
         for token, length in enumerate(lengths):
-            if length < 0:  # it did not fit
+            if length < 0:  # the bytes did not fit into `_PIECE_BYTES`
                 pieces[token] = self.piece(token)
         return pieces
 
     def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
-        """Token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
+        """Return the token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
 
         Raises ``ModelError`` if the vocabulary has no tokens for a part of the text.
+
+        Args:
+            data: the text.
+            bos: whether to add the tokens that every text begins or ends with, such as BOS.
+            special: whether names of control tokens become these tokens.
         """
         if data and self._missing_bytes:
             self._check_covered(data)
         if bos:
             self._check_ends()
-        capacity = len(data) + 16  # a token has at least one byte, apart from special ones at the ends
+        capacity = (
+            len(data) + 16
+        )  # each token has at least one byte, except special tokens at the ends of the text
         tokens = (lib.llama_token * capacity)()
         count = int(lib.llama_tokenize(self.handle, data, len(data), tokens, capacity, bos, special))
         if count < 0:
@@ -129,7 +141,7 @@ class NativeVocabulary:
     def _check_ends(self) -> None:
         """Raise ``ModelError`` if a token that every text begins or ends with does not exist.
 
-        llama.cpp would end the process.
+        Without this check llama.cpp would end the process.
         """
         is_wordpiece = lib.llama_vocab_type(self.handle) == lib.LLAMA_VOCAB_TYPE_WPM
         for name, is_added in (
@@ -141,13 +153,13 @@ class NativeVocabulary:
                 raise ModelError(f"the model adds the token {name!r} to each text, but its vocabulary has none")
 
     def _check_covered(self, data: bytes) -> None:
-        """Raise ``ModelError`` for a character with no token and no tokens of its bytes.
+        """Raise ``ModelError`` for a character with neither a token nor tokens for its bytes.
 
-        llama.cpp would end the process. It may put a blank in front, and reads a blank as `_BLANK`.
+        llama.cpp would end the process. It may add a space at the beginning, and reads a space as `_SPACE_MARK`.
         """
         for character in {" ", *data.decode()}:
-            encoded = (_BLANK if character == " " else character).encode()
-            if character.replace(_BLANK, " ").encode() in self._single_characters:
+            encoded = (_SPACE_MARK if character == " " else character).encode()
+            if character.replace(_SPACE_MARK, " ").encode() in self._single_characters:
                 continue
             if not self._missing_bytes.isdisjoint(encoded):
                 raise ModelError(f"the model's vocabulary has no token for {character!r}, nor for its bytes")
@@ -155,12 +167,12 @@ class NativeVocabulary:
     @cached_property
     def _single_characters(self) -> frozenset[bytes]:
         """The tokens that are one character, in UTF-8."""
-        return frozenset(text for text in self.text_pieces() if len(text) <= _UTF8_BYTES)
+        return frozenset(text for text in self.text_pieces() if len(text) <= _MAX_UTF8_BYTES)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """The text of some tokens, without control tokens."""
+        """Return the text of tokens, without control tokens."""
         array = (lib.llama_token * len(tokens))(*tokens)
-        length = 16 * len(tokens) + 64  # enough for most texts; llama.cpp says how much others need
+        length = 16 * len(tokens) + 64  # enough for most texts; otherwise llama.cpp returns the length it needs
         while True:
             buffer = ctypes.create_string_buffer(length)
             count = int(lib.llama_detokenize(self.handle, array, len(tokens), buffer, length, False, False))

@@ -628,9 +628,9 @@ def test_an_override_of_a_key_that_the_file_lacks_is_named(gen, override, hint):
 
 
 WRONG_OVERRIDES = {
-    "llama.context_length=str:9": "override of llama.context_length: the file holds int, not str",
+    "llama.context_length=str:9": "override of llama.context_length: expected int, as in the file, but got str",
     "llama.block_count=int:0": "override: llama.block_count is 0, not within 1..512",
-    f"{'k' * 128}=int:1": "key and text have at most 127 bytes",
+    f"{'k' * 128}=int:1": "key and string must have at most 127 bytes",
 }
 
 

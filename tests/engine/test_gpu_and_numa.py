@@ -38,7 +38,7 @@ def test_without_a_gpu_llama_cpp_keeps_its_defaults(monkeypatch):
 def test_more_shares_than_devices(monkeypatch):
     monkeypatch.setattr(native_gpu, "supports_gpu", lambda: True)
     count = int(lib.llama_max_devices()) + 1
-    with pytest.raises(ModelError, match=f"tensor_split: {count} numbers, and llama.cpp takes {count - 1}"):
+    with pytest.raises(ModelError, match=f"tensor_split: {count} shares, but llama.cpp accepts {count - 1}"):
         set_gpu_options(lib.llama_model_default_params(), GpuOptions(tensor_split=(1.0,) * count))
 
 
@@ -49,7 +49,7 @@ def test_more_shares_than_devices(monkeypatch):
         ({"main_gpu": -2}, "main_gpu: -2 is not ≥ -1"),
         ({"tensor_split": (1.0, -1.0)}, "tensor_split"),
         ({"tensor_split": (float("nan"),)}, "tensor_split"),
-        ({"tensor_split": (0.0,)}, "no GPU gets a part"),
+        ({"tensor_split": (0.0,)}, "no GPU gets a share"),
     ],
 )
 def test_values_that_are_refused(changes, message):
@@ -68,7 +68,7 @@ def test_strategies_of_numa(monkeypatch, strategy, number):
 
 def test_one_node_changes_nothing(monkeypatch, tmp_path):
     (tmp_path / "node0").mkdir()
-    monkeypatch.setattr(numa, "_NODES", tmp_path)
+    monkeypatch.setattr(numa, "_NUMA_NODES", tmp_path)
     monkeypatch.setattr(numa.lib, "llama_numa_init", lambda _: pytest.fail("it was called"))
     assert not use_numa("isolate")
     (tmp_path / "node1").mkdir()

@@ -30,7 +30,7 @@ def setting(tmp_path, monkeypatch):
         path = tmp_path / "enabled"
         if text is not None:
             path.write_text(text)
-        monkeypatch.setattr(huge_pages, "_SETTING", path)
+        monkeypatch.setattr(huge_pages, "_HUGE_PAGES_SETTING", path)
 
     return write
 
@@ -101,7 +101,7 @@ def test_the_weights_are_meant_for_huge_pages(is_early, mmap):
 
 def test_they_are_requested_once_and_the_callback_is_called_each_time(setting, monkeypatch):
     calls = []
-    monkeypatch.setattr(huge_pages, "_request", lambda _mappings: calls.append("request"))
+    monkeypatch.setattr(huge_pages, "_request_huge_pages", lambda _mappings: calls.append("request"))
     setting("[madvise]")
     report = huge_pages.request_huge_pages_on_first_progress(
         lambda fraction: calls.append(fraction) or fraction < 1
@@ -122,7 +122,7 @@ def test_the_size_of_a_split_model_is_that_of_all_parts(setting, small_model, tm
 @pytest.mark.parametrize("missing", ["the mappings", "a way to ask"])
 def test_a_load_does_not_depend_on_them(small_model, monkeypatch, missing, tmp_path):
     if missing == "the mappings":
-        monkeypatch.setattr(huge_pages, "_MAPPINGS", tmp_path / "maps")
+        monkeypatch.setattr(huge_pages, "_MEMORY_MAPPINGS", tmp_path / "maps")
     else:
         monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
         assert not huge_pages.are_huge_pages_supported()
@@ -139,6 +139,6 @@ def test_a_mapped_file_may_have_any_name(small_model, mmap):
 
 
 def test_without_huge_pages_nothing_is_requested(setting, monkeypatch):
-    monkeypatch.setattr(huge_pages, "_request", None)
+    monkeypatch.setattr(huge_pages, "_request_huge_pages", None)
     setting("[never]")
     assert huge_pages.request_huge_pages_on_first_progress(lambda fraction: fraction == 0)(0.0)

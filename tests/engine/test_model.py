@@ -41,11 +41,11 @@ def test_options_give_the_same_tokens(options):
 
 
 REFUSED = {
-    "threads 0": ({"threads": 0}, "threads: 0 is not a whole number within 1..512"),
+    "threads 0": ({"threads": 0}, "threads: 0 is not an integer within 1..512"),
     "too many threads": ({"threads": 100_000}, "threads: 100000 is not"),
     "negative context": ({"n_ctx": -1}, "n_ctx: -1 is not"),
     "context beyond 32 bits": ({"n_ctx": 2**32}, "n_ctx: 4294967296 is not"),
-    "context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not a whole number"),
+    "context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not an integer"),
     "batch 0": ({"batch": 0}, "batch: 0 is not"),
     "layers": ({"gpu_layers": -5}, "gpu_layers: -5 is not"),
 }
@@ -169,7 +169,7 @@ def test_template_is_sandboxed(model, monkeypatch):
 def test_gguf_that_holds_no_model(tmp_path):
     path = tmp_path / "empty.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
-    with pytest.raises(ModelError, match=r"llama\.cpp could not load it"):
+    with pytest.raises(ModelError, match=r"llama\.cpp could not load the model"):
         Model.load(path)
 
 

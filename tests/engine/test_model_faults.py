@@ -71,7 +71,10 @@ def load_adapter_of_another_model(folder, weights):
 
 
 REFUSED = {
-    "a model": (load_unknown_architecture, "could not load it: llama_model_load: error loading model: unknown"),
+    "a model": (
+        load_unknown_architecture,
+        "could not load the model: llama_model_load: error loading model: unknown",
+    ),
     "a context": (make_refused_context, "64 tokens: llama_init_from_model: K cache type q8_0 with block size 32"),
     "an adapter": (load_adapter_of_another_model, "could not load this adapter: llama_adapter_lora_init"),
 }
@@ -195,7 +198,7 @@ def test_an_uncaught_exception_reaches_the_abort_handler():
         "ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address.value)(b'why')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    reason = "a C++ exception that nothing catches, of the type St13runtime_error\n"
+    reason = "a C++ exception that is not caught, of the type St13runtime_error\n"
     assert (done.returncode, done.stdout, done.stderr) == (7, reason, "")
 
 
