@@ -1,4 +1,4 @@
-"""Many requests at once (continuous batching): a request joins or leaves at any step, and all advance together."""
+"""Batches of requests (continuous batching): requests join and leave at any step, and all advance together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ from .slots import SequenceSlot, SequenceSlots, SlotAppend
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """The events of a request that was answered. ``id``: the request's; ``prompt_tokens``: those of an echo."""
+    """The events of a request that was answered.
+
+    Attributes:
+        id: id of the request.
+        start: the first event.
+        tokens: the tokens of the answer.
+        done: the last event.
+        prompt_tokens: the tokens of the prompt, if the request has an echo.
+    """
 
     id: object
     start: Start
@@ -38,7 +46,10 @@ class BatchAnswer:
 
     @property
     def exactness(self) -> BatchExactness:
-        """What holds for this answer, whose length is known now."""
+        """The promise about this answer.
+
+        Its length is known now, so it may be stronger than the batch's promise.
+        """
         exactness = self.start.batch_exactness or EXACT
         return exactness.for_answer(self.done.prompt_tokens + self.done.completion_tokens)
 
@@ -48,9 +59,9 @@ class BatchFailure:
     """The reason why a request could not be answered.
 
     Attributes:
-        id: the request's.
-        error: a ``ModelError``, ``SamplingError`` or ``GrammarError``, or what a plug-in or a constraint raised.
-        has_begun: False if there was no `Start`: the request itself cannot be carried out with this model.
+        id: id of the request.
+        error: a ``ModelError``, ``SamplingError`` or ``GrammarError``, or an error of a plug-in or a constraint.
+        has_begun: False if there was no `Start`, because this model cannot run the request at all.
     """
 
     id: object
@@ -59,12 +70,12 @@ class BatchFailure:
 
 
 class RequestProgress(NamedTuple):
-    """What a step made of one request.
+    """The events of one request in one step.
 
     Attributes:
         request: the request.
-        events: in order; a failure is the last one.
-        running: what carries it out; None if it could not begin.
+        events: the events, in order; a failure is the last one.
+        running: the running request; None if it could not begin.
     """
 
     request: GenerationRequest
@@ -73,21 +84,22 @@ class RequestProgress(NamedTuple):
 
 
 BatchOutcome = BatchAnswer | BatchFailure
-"""What becomes of a request."""
+"""The result of a request."""
 
 _FAILURES = (ModelError, SamplingError, GrammarError)
 _MIN_REQUESTS_TO_DIVIDE_RUN = 3
-"""From so many running requests on, a row more in a decode that is made anyway costs less than a decode."""
+"""The minimum number of running requests with which a run of forced tokens is read one by one. With this many
+requests, an additional row in a decode of other requests costs less than a separate decode."""
 
 
 class BatchEngine:
-    """Requests that are computed side by side, each in a slot of its own; a context manager that closes itself.
+    """Requests that are computed together, each in a separate slot; a context manager that closes itself.
 
-    Each request's tokens are drawn by its own chain. Whether they are those that it gets alone depends on the
-    model's tensors and the processor; it is measured, and ``exactness`` says it. A slot keeps its tokens until
-    another request needs it, which then reads only what its prompt does not begin with.
+    Each request's chain draws its tokens. Whether these are the tokens of the request without the batch depends on
+    the tensors of the model and on the processor. This is measured, and ``exactness`` reports it. A slot keeps its
+    tokens until another request needs the slot; then only tokens after the common beginning are read.
 
-    Not to be used by several threads at once.
+    Not to be used by several threads at the same time.
     """
 
     @supports_old_names
@@ -99,14 +111,15 @@ class BatchEngine:
         deterministic: bool = False,
         note: Callable[[str], object] | None = None,
     ) -> None:
-        """Make the slots, in a context of their own.
+        """Make the slots, in a separate context.
 
         Args:
             model: The model.
-            slots: How many requests are computed at a time.
+            slots: Number of requests that are computed together.
             deterministic: Whether to compute exactly what `generate` computes. That takes as long as running the
                 requests one after the other.
-            note: Called with a sentence, once each, if the messages of a chat had to be changed for the template.
+            note: Called with a sentence if the messages of a chat had to be changed for the template; called once
+                per sentence.
 
         Raises ``ModelError``.
         """
@@ -121,12 +134,12 @@ class BatchEngine:
 
     @property
     def exactness(self) -> BatchExactness:
-        """What holds for the answers."""
+        """The promise about the answers."""
         return self._slots.exactness
 
     @property
     def free_slots(self) -> int:
-        """How many requests can join at the next step; below 0: so many wait for a slot."""
+        """The number of requests that can join at the next step; if negative, the number that wait for a slot."""
         return len(self._free) - len(self._waiting)
 
     @property
@@ -135,14 +148,18 @@ class BatchEngine:
         return not self._running and not self._waiting
 
     def add(self, request: GenerationRequest) -> None:
-        """Let a request join at the next step, or as soon as a slot is free then. Its id should be its own."""
+        """Add a request, which joins at the next step, or later when a slot becomes free.
+
+        Its id should be unique.
+        """
         self._check_open()
         self._waiting.append(request)
 
     def cancel(self, request_id: object) -> bool:
-        """Let a request leave: no event of it comes after this, and its slot is free at the next step.
+        """Remove a request. It has no more events, and its slot is free at the next step.
 
-        Returns False if no request of this id waits or runs; of several, one leaves that waits, or else the first.
+        Returns False if no request with this id waits or runs. If several have this id, one that waits is removed,
+        or else the first.
         """
         for index, waiting in enumerate(self._waiting):
             if waiting.id == request_id:
@@ -155,31 +172,31 @@ class BatchEngine:
         return False
 
     def step(self) -> list[tuple[object, Event | BatchFailure]]:
-        """Advance all requests, and return what happened, each event with the id of its request.
+        """Advance all requests; return the new events, each with the id of its request.
 
-        Requests that wait join where a slot is free: their prompts are read. Then all running requests get the
-        logits that they need, and make their next token, or several that the grammar forces.
+        Waiting requests join where a slot is free, and their prompts are read. Then all running requests get the
+        logits that they need, and make the next token, or several tokens that the grammar forces.
         """
         events, self._undelivered = self._undelivered, []
         try:
-            for half in (self.begin_waiting, self.advance_running):
-                for moved in half():
-                    events += ((moved.request.id, event) for event in moved.events)
-        except BaseException:  # such as AbortedError: what happened before it comes with the next step
+            for advance in (self.begin_waiting, self.advance_running):
+                for progress in advance():
+                    events += ((progress.request.id, event) for event in progress.events)
+        except BaseException:  # such as AbortedError; the next step returns the events before the error
             self._undelivered = events
             raise
         return events
 
     def begin_waiting(self) -> Iterator[RequestProgress]:
-        """Do the first half of `step`: read the prompts of requests that wait, as far as slots are free."""
+        """Run the first half of `step`: read the prompts of waiting requests, as long as slots are free."""
         self._check_open()
         while self._waiting and self._free:
             yield self._begin(self._waiting.popleft())
 
     def advance_running(self) -> Iterator[RequestProgress]:
-        """Do the second half of `step`, and yield the events of each request as soon as they are there.
+        """Run the second half of `step`, and yield the events of each request as soon as its logits are computed.
 
-        Must be taken to its end. A request that is cancelled meanwhile is left out.
+        The iterator must be exhausted. A request that is canceled meanwhile is left out.
         """
         self._check_open()
         has_enough_requests = len(self._running) >= _MIN_REQUESTS_TO_DIVIDE_RUN
@@ -190,7 +207,7 @@ class BatchEngine:
         for slot, rows in self._slots.append(appends):
             running = self._running.get(slot.number)
             if running is not None:
-                yield self._moved(running, running.take(rows))
+                yield self._collect(running, running.receive_logits(rows))
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -198,7 +215,7 @@ class BatchEngine:
         self._model.check_open()
 
     def _begin(self, request: GenerationRequest) -> RequestProgress:
-        """Put a request into the slot that holds most of its prompt, and read the prompt."""
+        """Put a request into the slot with the longest beginning of its prompt, and read the prompt."""
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
@@ -209,19 +226,19 @@ class BatchEngine:
         self._free.remove(slot)
         self._running[slot.number] = running
         try:
-            return self._moved(running, running.read_prompt(self._slots))
+            return self._collect(running, running.read_prompt(self._slots))
         except AbortedError:
             self._waiting.appendleft(request)
             raise
 
-    def _moved(self, running: _SlotRequest, made: Iterator[Event]) -> RequestProgress:
-        """Return what a request makes; one that fails, or ends, leaves its slot.
+    def _collect(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
+        """Return the new events of a request, whose slot becomes free if it fails or ends.
 
-        Whatever is raised for one request becomes its failure, so that the others go on.
+        An error becomes the failure of the request, so that other requests can continue.
         """
         events: list[Event | BatchFailure] = []
         try:
-            events.extend(made)
+            events.extend(new_events)
         except AbortedError:
             self._release(running.slot)
             raise
@@ -236,7 +253,7 @@ class BatchEngine:
         return RequestProgress(running.request, events, running)
 
     def _release(self, slot: SequenceSlot) -> None:
-        if self._running.pop(slot.number, None) is not None:  # else it was cancelled meanwhile
+        if self._running.pop(slot.number, None) is not None:  # None if the request was canceled meanwhile
             self._free.append(slot)
 
     def _note_once(self, sentence: str) -> None:
@@ -245,7 +262,7 @@ class BatchEngine:
             self._note(sentence)
 
     def close(self) -> None:
-        """Free the memory of the slots, and drop all requests. Do so before the model is closed."""
+        """Free the memory of the slots, and drop all requests. Must be called before the model is closed."""
         self._is_closed = True
         self._running.clear()
         self._waiting.clear()
@@ -269,31 +286,32 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
     progress: Callable[[int], None] | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Iterator[BatchOutcome]:
-    """Answer requests, several at a time, and yield each answer as soon as it is complete.
+    """Answer several requests together, and yield each answer as soon as it is complete.
 
-    Whether an answer is what the request gets alone: see `BatchEngine`. Each answer's ``exactness`` says it
-    (before the batch: `Model.batch_exactness`). Raises ``ModelError`` for an error that no request causes.
+    Each answer's ``exactness`` tells whether the answer is the one that the request gets without a batch; see
+    `BatchEngine`, and `Model.batch_exactness` before the batch. Raises ``ModelError`` for an error that no request
+    causes.
 
     Args:
-        model: The model. The slots have a context of their own.
-        requests: The next request is taken when a slot is free. None means that there is none yet: the next one is
-            asked for after the next step.
-        parallel: How many requests are computed at a time.
+        model: The model. The slots have a separate context.
+        requests: The next request is taken when a slot is free. None means that there is no request yet; then the
+            next one is taken after the next step.
+        parallel: Number of requests that are computed together.
         deterministic: See `BatchEngine`.
-        should_stop: Called before a request is begun. Once it returns True, the running requests are finished and
-            no other is begun.
+        should_stop: Called before a request begins. Once it returns True, the running requests are finished, and
+            no other request begins.
         progress: Called after each step of a request with the number of tokens that it made.
         note: See `BatchEngine`.
     """
     with BatchEngine(model, parallel, deterministic=deterministic, note=note) as engine:
         waiting, is_over = iter(requests), False
-        gathered: dict[RunningRequest | None, list[Event]] = {}
+        events_of: dict[RunningRequest | None, list[Event]] = {}
 
-        def outcomes(moves: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
-            for moved in moves:
+        def outcomes(steps: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
+            for step in steps:
                 if progress is not None:
-                    progress(sum(isinstance(event, Token) for event in moved.events))
-                outcome = _gather(moved, gathered)
+                    progress(sum(isinstance(event, Token) for event in step.events))
+                outcome = _add_events(step, events_of)
                 if outcome is not None:
                     yield outcome
 
@@ -316,36 +334,41 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 _NO_MORE_REQUESTS = object()
 
 
-def _gather(moved: RequestProgress, gathered: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
-    """Keep a request's new events until its last one; returns its outcome then, else None.
+def _add_events(step: RequestProgress, events_of: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
+    """Add a request's new events to ``events_of``; return the outcome after the last event, otherwise None.
 
-    Raises an error that is none of the engine's: it is a fault of a plug-in, a constraint or this program.
+    Raises an error that is not one of `_FAILURES`: a fault of a plug-in, a constraint or this program.
     """
-    whole = gathered.setdefault(moved.running, [])
-    for event in moved.events:
+    events = events_of.setdefault(step.running, [])
+    for event in step.events:
         if isinstance(event, BatchFailure):
-            del gathered[moved.running]
+            del events_of[step.running]
             if not isinstance(event.error, _FAILURES):
                 raise event.error
             return event
-        whole.append(event)
-    if not whole or not isinstance(whole[-1], Done):
+        events.append(event)
+    if not events or not isinstance(events[-1], Done):
         return None
-    start, prompt_tokens, tokens, done = split_events(gathered.pop(moved.running))
-    return BatchAnswer(moved.request.id, start, tokens, done, prompt_tokens)
+    start, prompt_tokens, tokens, done = split_events(events_of.pop(step.running))
+    return BatchAnswer(step.request.id, start, tokens, done, prompt_tokens)
 
 
 class _SlotRequest(RunningRequest):
-    """A request in its slot."""
+    """A running request in its slot.
+
+    Attributes:
+        slot: the slot.
+        has_begun: whether there was a `Start`.
+    """
 
     slot: SequenceSlot
 
     has_begun = False
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
-        """Read the prompt, and make the tokens that its logits give."""
+        """Read the prompt, and make the tokens that its logits determine."""
         self._rows: list[Logits] = []
-        """Of the needed tokens, those that were read already."""
+        """The logits after those of the needed tokens that were already read."""
         slot, prompt_ids, logprobs = self.slot, self.prompt_ids, self.request.logprobs
         has_echo = self.request.echo
         began = perf_counter()
@@ -353,7 +376,7 @@ class _SlotRequest(RunningRequest):
         if has_echo:
             echo = list(scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs))
         cached_tokens = 0
-        if not has_echo or len(prompt_ids) > slot.max_rows:  # else tokens would depend on the echo
+        if not has_echo or len(prompt_ids) > slot.max_rows:  # otherwise the text would depend on the echo
             cached_tokens = slots.read(slot, prompt_ids)
         self._began = perf_counter()
         self._prompt_seconds = self._began - began
@@ -363,10 +386,10 @@ class _SlotRequest(RunningRequest):
         yield from self._tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
 
     def next_tokens(self, slots: SequenceSlots, has_enough_requests: bool) -> Sequence[int]:
-        """Return the tokens that are to be read next; drops those that are in the slot in vain.
+        """Return the tokens to be read next, and remove wrong drafts from the slot.
 
-        Several tokens are read one by one beside those of other requests if that gives the same logits; guesses
-        are not, since they are read in the hope that they all come at once.
+        Several forced tokens are read one by one, together with tokens of other requests, if that gives the same
+        logits. A draft is always read in one call, because only that can save time.
         """
         needed = self.needed_tokens
         if not self._rows:
@@ -382,8 +405,8 @@ class _SlotRequest(RunningRequest):
                 return needed
         return needed[len(self._rows) : len(self._rows) + 1]
 
-    def take(self, rows: Sequence[Logits]) -> Iterator[Event]:
-        """Take the logits of the tokens that were read, and make the tokens that they give."""
+    def receive_logits(self, rows: Sequence[Logits]) -> Iterator[Event]:
+        """Receive the logits of the tokens that were read, and make the tokens that they determine."""
         if len(self._rows) + len(rows) < len(self.needed_tokens):
             self._rows += [row.copy() for row in rows]
             return
@@ -391,7 +414,7 @@ class _SlotRequest(RunningRequest):
         yield from self._tokens_and_end(rows)
 
     def _tokens_and_end(self, rows: Sequence[Logits] | None) -> Iterator[Event]:
-        """Yield the tokens that these logits give, and the last event if the text ends."""
+        """Yield the tokens that these logits determine, and the last event if the text ends."""
         if rows is not None:
             yield from self.resume(rows)
         if self.finish_reason is not None:

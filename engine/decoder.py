@@ -1,7 +1,7 @@
 """The decoder: makes one token after the other, drawn by the chain or forced by the constraint.
 
-A decoder is a generator that asks for logits and yields tokens. Whatever provides the logits drives it: one
-context, or a batch that many decoders share.
+A decoder is a generator that requests logits and yields tokens. Its driver provides the logits, from one context
+or from a batch that many decoders share.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from .vocabulary import TextStream, Vocabulary
 
 
 class LogitsRequest(NamedTuple):
-    """A decoder's request: remove the last ``drop_count`` tokens, append ``tokens``, send the logits after each.
+    """A request of a decoder: remove tokens, append tokens, and send the logits after each appended one.
 
-    Without ``tokens``, the decoder asks for the logits after the last token that was read.
+    Attributes:
+        tokens: the tokens to append. If empty, the decoder needs the logits after the last token that was read.
+        drop_count: number of tokens to remove from the end of the sequence first.
     """
 
     tokens: Sequence[int]
@@ -34,35 +36,45 @@ class LogitsRequest(NamedTuple):
 
 
 Decoding = Generator[Token | LogitsRequest, Sequence[Logits] | None, str]
-"""A running decoder: yields tokens and requests for logits, is sent the logits, and returns the finish reason."""
+"""A running decoder: yields tokens and `LogitsRequest`, receives the logits, and returns the finish reason."""
 
 _Tokens = Generator[Token | LogitsRequest, Sequence[Logits] | None, None]
 
 
 class SequenceCapacity(Protocol):
-    """How much a sequence can take: ``remaining`` tokens, and ``max_rows`` at once with their logits."""
+    """The free space of a sequence.
+
+    Attributes:
+        max_rows: maximum number of tokens that one call can read with the logits of each token.
+    """
 
     max_rows: int
 
     @property
     def remaining(self) -> int:
-        """How many more tokens fit."""
+        """The number of tokens that still fit."""
         ...
 
 
 @dataclass
 class Decoder:
-    """Continues a prompt that has been read. It asks for logits, so that many decoders can share a batch.
+    """Continues a prompt that has been read. It requests logits, so that many decoders can share a batch.
 
     Attributes:
-        jump: True if forced tokens are read in one batch.
-        lookup: guesses tokens; None: no token is guessed.
-        discard_oldest: discards older tokens of a full sequence, after it has removed as many of the last tokens
-            as its argument says; returns False if it cannot. None: a full sequence ends the text.
-        tracer: samples in place of the chain, and tells how; None: the run is not traced.
-        token_count: the tokens made so far.
-        forced_count: how many of them were forced.
-        chain_seconds: the time spent in the chain.
+        vocabulary: the tokens of the model.
+        capacity: the free space of the sequence.
+        chain: draws the tokens.
+        constraint: masks tokens before the chain; None: every token is allowed.
+        reader: reads the logprobs of each token.
+        stream: decodes the text, and finds stop strings.
+        jump: whether forced tokens are read in one batch.
+        lookup: drafts tokens; None: no token is drafted.
+        discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its
+            argument says; returns False if it cannot. None: a full sequence ends the text.
+        tracer: samples instead of the chain, and records each step; None: the run is not traced.
+        token_count: number of tokens made so far.
+        forced_count: number of these tokens that were forced.
+        chain_seconds: time spent in the chain.
     """
 
     vocabulary: Vocabulary
@@ -84,8 +96,8 @@ class Decoder:
         self._pending: int | None = None
         """The last token, which has been made but not yet read."""
         self._has_ended = False
-        self._rejected = 0
-        """How many tokens of the last draft were read in vain and are still in the sequence."""
+        self._rejected_count = 0
+        """Number of wrong tokens of the last draft that are still in the sequence."""
 
     @property
     def grammar_seconds(self) -> float:
@@ -94,38 +106,39 @@ class Decoder:
 
     @property
     def is_complete(self) -> bool | None:
-        """True if the text is a complete sentence of the constraint; None if the constraint cannot tell."""
+        """True if the text is a complete sentence of the constraint; None if the constraint does not know."""
         return None if self._tracker is None else self._tracker.is_complete
 
-    def decode(self, limit: int, is_interrupted: Callable[[], bool] | None) -> Decoding:
-        """Make at most ``limit`` tokens; returns the finish reason, see `Done`."""
+    def decode(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> Decoding:
+        """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`."""
         tracker = self._tracker
         while True:
             if self._has_stopped():
                 return "stop"
             if tracker is not None and tracker.is_exhausted():
                 return "grammar"
-            if self.token_count >= limit:
+            if self.token_count >= max_tokens:
                 return "length"
             if is_interrupted is not None and is_interrupted():
                 return "interrupted"
-            if self._is_full and not self._has_made_room():
+            if self._is_full and not self._free_space():
                 return "context"
-            forced = self._forced(limit - self.token_count)
-            if forced:
-                yield from self._follow(forced)
+            remaining = max_tokens - self.token_count
+            forced_tokens = self._forced_tokens(remaining)
+            if forced_tokens:
+                yield from self._make_forced(forced_tokens)
             else:
-                yield from self._draw(self._draft(limit - self.token_count))
+                yield from self._draw(self._draft(remaining))
 
     def complete_sentence(self) -> _Tokens:
-        """Make the tokens that complete the constraint's sentence, as many as fit into the context.
+        """Make the tokens that complete the constraint's sentence, as far as they fit into the context.
 
-        `is_complete` stays False if there is no way to complete it.
+        `is_complete` stays False if the sentence cannot be completed.
         """
         tokens = [] if self._tracker is None else self._tracker.completion()
-        while tokens and not self._has_stopped() and not (self._is_full and not self._has_made_room()):
-            count = self._max_forced()
-            yield from self._follow(tokens[:count])
+        while tokens and not self._has_stopped() and not (self._is_full and not self._free_space()):
+            count = self._max_forced_count()
+            yield from self._make_forced(tokens[:count])
             tokens = tokens[count:]
 
     def _has_stopped(self) -> bool:
@@ -133,28 +146,31 @@ class Decoder:
 
     @property
     def _is_full(self) -> bool:
-        return self._pending is not None and self.capacity.remaining + self._rejected <= 0
+        return self._pending is not None and self.capacity.remaining + self._rejected_count <= 0
 
-    def _has_made_room(self) -> bool:
-        """True if a full sequence has room again."""
-        if self.discard_oldest is None or not self.discard_oldest(self._rejected):
+    def _free_space(self) -> bool:
+        """Free space in a full sequence; return False if that is not possible."""
+        if self.discard_oldest is None or not self.discard_oldest(self._rejected_count):
             return False
-        self._rejected = 0
+        self._rejected_count = 0
         return True
 
-    def _max_forced(self) -> int:
-        """How many forced tokens one batch can take; the pending token is in the batch, the last one is not."""
-        count = min(self.capacity.remaining + self._rejected, self.capacity.max_rows)
+    def _max_forced_count(self) -> int:
+        """Return the maximum number of forced tokens in one batch.
+
+        The batch includes the pending token, but not the last forced one.
+        """
+        count = min(self.capacity.remaining + self._rejected_count, self.capacity.max_rows)
         return count if self._pending is not None else count + 1
 
-    def _forced(self, limit: int) -> list[int]:
-        """The forced tokens that come next, at most ``limit`` and what one batch takes."""
+    def _forced_tokens(self, max_count: int) -> list[int]:
+        """Return the next forced tokens, at most ``max_count`` and at most as many as fit into one batch."""
         if not self.jump or self._tracker is None:
             return []
-        return self._tracker.forced_tokens()[: min(limit, self._max_forced())]
+        return self._tracker.forced_tokens()[: min(max_count, self._max_forced_count())]
 
-    def _follow(self, tokens: list[int]) -> _Tokens:
-        """Make these tokens. All but the last are read in one batch; the last stays pending."""
+    def _make_forced(self, tokens: list[int]) -> _Tokens:
+        """Make these tokens. All but the last are read in one batch; the last one stays pending."""
         batch = tokens[:-1]
         if self._pending is None:
             yield self._make_token((yield from self._read(()))[0], tokens[0])
@@ -168,42 +184,42 @@ class Decoder:
             if self._has_stopped():
                 break
 
-    def _draft(self, limit: int) -> list[int]:
-        """Guesses of the next tokens. A token is drawn after the last guess too, so there is one guess fewer."""
+    def _draft(self, max_count: int) -> list[int]:
+        """Return the draft tokens, fewer than ``max_count``: the chain draws one more token after the draft."""
         if self.lookup is None or self._pending is None:
             return []
-        return self.lookup.draft(min(limit, self._max_forced()) - 1)
+        return self.lookup.draft(min(max_count, self._max_forced_count()) - 1)
 
     def _draw(self, draft: list[int]) -> _Tokens:
-        """Draw one token, and one more for each token of the draft that was drawn as guessed."""
+        """Draw one token, and another one after each token of the draft that the chain drew, too."""
         rows = yield from self._read(draft if self._pending is None else [self._pending, *draft])
-        accepted, is_match = 0, False
+        accepted_count, is_match = 0, False
         for index, logits in enumerate(rows):
             event = self._make_token(logits)
             is_match = index < len(draft) and event.id == draft[index]
-            accepted += is_match
+            accepted_count += is_match
             yield event
             if not is_match or self._has_stopped() or self._is_decided():
                 break
         if draft and self.lookup is not None:
-            # If drawing ends at a guess that matched, this token is pending and is read again with the next one.
-            self._rejected = len(draft) - accepted + is_match
-            self.lookup.record_acceptance(len(draft), accepted)
+            # If the loop ended at a match, the matching token is pending, and is read again with the next token.
+            self._rejected_count = len(draft) - accepted_count + is_match
+            self.lookup.record_acceptance(len(draft), accepted_count)
 
     def _is_decided(self) -> bool:
-        """True if the constraint ends the text here, or forces the next token."""
+        """Return whether the constraint ends the text here, or forces the next token."""
         tracker = self._tracker
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
     def _read(self, tokens: Sequence[int]) -> Generator[LogitsRequest, Sequence[Logits] | None, Sequence[Logits]]:
-        drop_count, self._rejected = self._rejected, 0
+        drop_count, self._rejected_count = self._rejected_count, 0
         rows = yield LogitsRequest(tokens, drop_count)
         if rows is None:
-            raise RuntimeError("a decoder asked for logits and was sent none")
+            raise RuntimeError("a decoder requested logits and received None")
         return rows
 
     def _make_token(self, logits: Logits, forced: int | None = None) -> Token:
-        """Draw one token, or take the forced one; every part of the state then advances by it."""
+        """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
         tracker = self._tracker
         mask = None if tracker is None else tracker.mask()
         began = perf_counter()
@@ -214,7 +230,7 @@ class Decoder:
         else:
             candidates = self.chain.apply(logits, mask)
             token = self.chain.draw(candidates)
-        if forced is not None:  # the chain draws all the same: its random numbers stay in step
+        if forced is not None:  # the chain has drawn anyway, so that its random numbers do not depend on the jump
             token = forced
             self.forced_count += 1
         trace = None if tracer is None else tracer.read(token, forced is not None)
@@ -234,10 +250,13 @@ class Decoder:
 
 
 class _ConstraintTracker:
-    """Asks a constraint at most once per token for its mask, and measures how long the constraint takes.
+    """Requests each mask of a constraint at most once, and measures how long the constraint takes.
 
-    ``seconds``: the time spent in the constraint so far. Some constraints only have masks; forced tokens and
-    complete sentences are known only by a `ForcingConstraint`.
+    Only a `ForcingConstraint` has forced tokens and knows whether a sentence is complete; other constraints only
+    have masks.
+
+    Attributes:
+        seconds: time spent in the constraint so far.
     """
 
     def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
@@ -249,11 +268,11 @@ class _ConstraintTracker:
 
     @property
     def is_complete(self) -> bool | None:
-        """True if the text is a complete sentence; None if the constraint cannot tell."""
+        """True if the text is a complete sentence; None if the constraint does not know."""
         return None if self._forcing is None else self._forcing.is_complete
 
     def mask(self) -> NDArray[np.bool_]:
-        """The tokens that are allowed next, bool (V,)."""
+        """Return the tokens that are allowed next, bool (V,)."""
         if self._mask is None:
             began = perf_counter()
             self._mask = self._constraint.mask()
@@ -261,14 +280,14 @@ class _ConstraintTracker:
         return self._mask
 
     def accept(self, token: int) -> None:
-        """Advance by one token. Raises ``GrammarError`` if the mask does not allow it."""
+        """Advance by one token. Raises ``GrammarError`` if the mask does not allow the token."""
         began = perf_counter()
         self._constraint.accept(token)
         self._mask = None
         self.seconds += perf_counter() - began
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next, possibly none."""
+        """Return the tokens that must come next, possibly none."""
         if self._forcing is None:
             return []
         began = perf_counter()
@@ -277,14 +296,14 @@ class _ConstraintTracker:
         return tokens
 
     def is_exhausted(self) -> bool:
-        """True if the text is a complete sentence and no text can follow, only an end-of-generation token."""
+        """Return whether the text is a complete sentence that only an end-of-generation token may follow."""
         if self._forcing is None or not self._forcing.is_complete:
             return False
         mask = self.mask()
         return bool(mask.sum() == mask[self._eog].sum())
 
     def completion(self) -> list[int]:
-        """The tokens that complete the sentence; none if it is complete or cannot be completed."""
+        """Return the tokens that complete the sentence; none if it is complete or cannot be completed."""
         completable = as_completable(self._constraint)
         if completable is None or completable.is_complete:
             return []
@@ -295,12 +314,13 @@ class _ConstraintTracker:
 
 
 _MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
-"""Tokens at the end of the text that must occur earlier in it: the most at first and after a wrong draft, the
-least after a right one. A longer match is preferred to a shorter one."""
+"""Number of tokens at the end of the text that must occur earlier in the text: the maximum for the first draft and
+after a wrong draft, the minimum after a right one. A longer match is preferred to a shorter one."""
 _FIRST_DRAFT_TOKENS = 4
-"""The length of a draft at first and after a wrong one. On processors the first rows of a batch cost most."""
+"""Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most."""
 _MAX_PAUSE_TOKENS = 32
-"""Tokens without a draft after several wrong ones in a row; the pause doubles from one token up to this."""
+"""Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
+draft."""
 
 
 class PromptLookup:
@@ -313,17 +333,17 @@ class PromptLookup:
     Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
 
     Attributes:
-        drafted_token_count: tokens that were guessed so far.
-        accepted_token_count: guessed tokens that the chain drew, too.
+        drafted_token_count: number of tokens that were drafted so far.
+        accepted_token_count: number of drafted tokens that the chain drew, too.
     """
 
     def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
         self._max_tokens = max_tokens
         self._text: list[int] = []
         self._continuations: dict[tuple[int, ...], int] = {}
-        """The index in the text at which the continuation of some tokens begins; the latest one counts."""
+        """For each sequence of tokens, the index in the text after its latest occurrence."""
         self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
-        self._paused_tokens, self._next_pause = 0, 1
+        self._paused_tokens, self._next_pause_tokens = 0, 1
         self.drafted_token_count = self.accepted_token_count = 0
         for token in text:
             self.add(token)
@@ -336,29 +356,29 @@ class PromptLookup:
         self._text.append(token)
         self._paused_tokens -= self._paused_tokens > 0
 
-    def draft(self, limit: int) -> list[int]:
-        """Return at most ``limit`` guesses of the next tokens, possibly none."""
+    def draft(self, max_count: int) -> list[int]:
+        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
         if self._paused_tokens:
             return []
         for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
             start = self._continuations.get(tuple(self._text[-size:]))
             if start is not None:
                 period = len(self._text) - start  # a continuation that reaches the end of the text is repeated
-                return [self._text[start + step % period] for step in range(min(limit, self._draft_length))]
+                return [self._text[start + step % period] for step in range(min(max_count, self._draft_length))]
         return []
 
-    def record_acceptance(self, drafted: int, accepted: int) -> None:
-        """Adapt to the last draft, of which ``accepted`` tokens were right."""
-        self.drafted_token_count += drafted
-        self.accepted_token_count += accepted
-        if accepted == drafted:
+    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
+        """Adapt the length of drafts to the last draft, of which ``accepted_count`` tokens were right."""
+        self.drafted_token_count += drafted_count
+        self.accepted_token_count += accepted_count
+        if accepted_count == drafted_count:
             self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
-            self._next_pause = 1
+            self._next_pause_tokens = 1
             return
-        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted), self._max_tokens)
-        if 2 * accepted >= drafted:
-            self._next_pause = 1
+        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
+        if 2 * accepted_count >= drafted_count:
+            self._next_pause_tokens = 1
         else:
             self._min_match = _MAX_MATCH_TOKENS
-            self._paused_tokens = self._next_pause
-            self._next_pause = min(2 * self._next_pause, _MAX_PAUSE_TOKENS)
+            self._paused_tokens = self._next_pause_tokens
+            self._next_pause_tokens = min(2 * self._next_pause_tokens, _MAX_PAUSE_TOKENS)

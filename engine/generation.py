@@ -1,4 +1,4 @@
-"""Generates one text: carries out a request, and yields the events of its answer."""
+"""Generation of one text: runs a request, and yields the events of its answer."""
 
 from __future__ import annotations
 
@@ -51,35 +51,36 @@ def generate(  # noqa: PLR0913 - the arguments are public
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
-    """Continue a prompt and yield one event after the other: `Start`, `PromptToken`, `Token`, `Done`.
+    """Continue a prompt, and yield its events: `Start`, `PromptToken`, `Token`, `Done`.
 
     Args:
-        model: The model; its own context is used.
+        model: The model, whose context is used.
         prompt: Text, UTF-8 bytes, or token ids.
         chain: Chooses each token. It is reset first.
-        constraint: Masks tokens before the chain. The run ends when the text is a complete sentence that nothing
-            can follow.
-        stop: A stop text, or several.
-        max_tokens: How many tokens to make at most; None: until the model ends its text or the context is full.
-        top_logprobs: None: no logprobs; 0: the chosen token's; n: also those of the n likeliest tokens; -1: those
-            of all tokens.
+        constraint: Masks tokens before the chain. The run ends when the text is a complete sentence that cannot be
+            continued.
+        stop: A stop string, or several.
+        max_tokens: Maximum number of tokens; None: until the model ends its text or the context is full.
+        top_logprobs: None: no logprobs; 0: the logprob of the chosen token; n: also those of the n most likely
+            tokens; -1: those of all tokens.
         logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates from which the
             token was drawn; ``both``. In nats.
         logprob_of: Ids of tokens whose logprobs every event has.
-        echo: Yield the prompt's tokens too; with the model's logprobs, if there are any.
-        jump: Read the tokens that the constraint forces in one batch. The chain draws for each of them all the
-            same, so that its random numbers stay in step; what it draws does not count.
-        complete_sentence: If ``max_tokens`` cuts a sentence off, complete it by a short way, beyond that length.
-            Needs a `CompletableConstraint` constraint.
-        lookup: Guess up to this many tokens from the text so far, and read them in one batch. The chain draws each
-            token all the same: only the time changes, if llama.cpp computes the same logits for a token alone
+        echo: Whether to yield the prompt's tokens, too; with logprobs, they have the model's.
+        jump: Whether to read tokens that the constraint forces in one batch. The chain draws a token for each of
+            them, which is ignored, so that its random numbers do not depend on this.
+        complete_sentence: Whether to complete a sentence that ``max_tokens`` cuts off, by a short way beyond that
+            length. Needs a `CompletableConstraint`.
+        lookup: Guess up to this many tokens from the text so far, and read them in one batch; 0: off. The chain
+            draws each token anyway: only the time changes, if llama.cpp computes the same logits for a token alone
             and in a batch.
-        keep_on_shift: Go on when the context is full, as llama.cpp's context shift: keep this many tokens of the
-            prompt, -1 for all; discard half of the others, and move the rest up. None: the text ends there.
-        trace: Record in `Token.trace` what each step of the chain did, with this many of the likeliest tokens of
-            each stage; None: nothing is recorded. Tokens and logprobs are the same with and without.
-        exact_reuse: Of what the context holds of an earlier run, keep only what an empty context would compute
-            alike, so that the tokens are those of a first run.
+        keep_on_shift: Continue when the context is full, as llama.cpp's context shift does: keep this many tokens
+            of the prompt, -1 for all; discard half of the other tokens, and move the rest up. None: the text ends
+            there.
+        trace: Record in `Token.trace` what each step of the chain did, with this many of the most likely tokens of
+            each stage; None: no trace. Tokens and logprobs do not depend on it.
+        exact_reuse: Whether to reuse only those tokens of an earlier run that an empty context would compute in
+            the same way, so that the text is the one of a first run.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -115,8 +116,8 @@ def generate_request(
     """Yield the events of one request, see `generate`.
 
     Args:
-        model: The model; its own context is used.
-        request: What to generate.
+        model: The model, whose context is used.
+        request: The request.
         progress: See `generate`.
         is_interrupted: See `generate`.
         note: Called with a sentence if the messages of a chat had to be changed for the template.
@@ -157,22 +158,22 @@ def _echo(
     """Read the prompt and yield its tokens with the model's logprobs.
 
     Args:
-        model: the model; its own context is used.
+        model: the model, whose context is used.
         prompt_ids: the tokens of the prompt.
-        logprobs: what to read; the source is the model.
+        logprobs: the logprobs to read; the source is always the model.
         progress: called while the prompt is read.
-        is_interrupted: called between batches; the reading ends once it returns True.
+        is_interrupted: called between batches; reading ends once it returns True.
     """
     context = model.context
     yield from score_prompt(model, prompt_ids, replace(logprobs, source="model"), progress, is_interrupted)
     if len(prompt_ids) > context.max_rows and len(context.tokens) == len(prompt_ids):
-        # Scoring reads smaller batches, whose logits differ a little. Tokens must not depend on the echo.
+        # Scoring reads smaller batches, whose logits differ a little. The text must not depend on the echo.
         context.truncate(0)
         context.read(prompt_ids, progress, is_interrupted)
 
 
 def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
-    """Give the request the logits that it needs, until it ends."""
+    """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
         if running.drop_count:
@@ -182,18 +183,18 @@ def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
 
 
 class RunningRequest:
-    """A request that is being carried out: `begin` after its prompt was read, `resume` until it ends, `done`.
+    """A request that is being run: call `begin` after its prompt was read, `resume` until it ends, then `done`.
 
     Attributes:
         model: the model.
         request: the request.
-        prompt_ids: the prompt's tokens.
-        chain: its chain, built.
-        constraint: its constraint, which has read the beginning of the answer; None: without one.
+        prompt_ids: the tokens of the prompt.
+        chain: the built chain.
+        constraint: the constraint, which has read the beginning of the answer; None: no constraint.
         finish_reason: None until the text ends.
-        needed_tokens: before that, the tokens to be read next; `resume` is sent the logits after each. Without
-            any, it is sent the logits after the last token that was read.
-        drop_count: how many tokens are to be removed from the end of the sequence before.
+        needed_tokens: the tokens to be read next. `resume` is sent the logits after each of them. If there are
+            none, it is sent the logits after the last token that was read.
+        drop_count: number of tokens to remove from the end of the sequence before that.
     """
 
     def __init__(
@@ -208,11 +209,12 @@ class RunningRequest:
 
         Args:
             model: the model.
-            request: what to generate.
+            request: the request.
             note: called with a sentence if the messages of a chat had to be changed for the template.
-            in_background: compile the grammar in a thread; its errors come when its first mask is needed.
+            in_background: whether to compile the grammar in a thread. Its errors are raised when its first mask is
+                needed.
 
-        Raises ``ModelError``, ``SamplingError``, ``GrammarError`` for a request that cannot be carried out.
+        Raises ``ModelError``, ``SamplingError``, ``GrammarError`` for a request that cannot be run.
         """
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
@@ -231,7 +233,7 @@ class RunningRequest:
         self._stream = TextStream(self._stops)
         self._lookup = _prompt_lookup(model, request, self.prompt_ids)
 
-    def begin(  # noqa: PLR0913 - a batch and a single run differ in these
+    def begin(  # noqa: PLR0913 - these arguments differ between a batch and a single run
         self,
         capacity: SequenceCapacity,
         cached_tokens: int,
@@ -244,11 +246,11 @@ class RunningRequest:
         """Reset the chain, and return the event with everything that is needed to repeat the run.
 
         Args:
-            capacity: where the tokens go; the prompt has been read there.
-            cached_tokens: how many of its tokens were there already.
-            length: how many tokens fit.
-            exactness: what holds for the answers of the batch; None without a batch.
-            shift: what to do when ``capacity`` is used up; None: the text ends.
+            capacity: free space of the sequence in which the prompt was read.
+            cached_tokens: number of the prompt's tokens that did not have to be read again.
+            length: maximum number of tokens in the sequence.
+            exactness: the promise of the batch about its answers; None without a batch.
+            shift: discards old tokens when ``capacity`` is used up; None: the text ends.
             is_interrupted: called before each token. Once it returns True, the text ends.
         """
         request, chain, vocabulary = self.request, self.chain, self.model.vocabulary
@@ -287,7 +289,7 @@ class RunningRequest:
         )
 
     def _decode(self, is_interrupted: Callable[[], bool] | None) -> Decoding:
-        """Make the tokens; returns the finish reason."""
+        """Make the tokens; return the finish reason."""
         limit = self.request.max_tokens
         reason = yield from self._decoder.decode(sys.maxsize if limit is None else limit, is_interrupted)
         if self.request.complete_sentence and reason == "length":
@@ -295,7 +297,7 @@ class RunningRequest:
         return reason
 
     def resume(self, rows: Sequence[Logits] | None = None) -> Iterator[Token]:
-        """Send the logits that are needed, None at first; yields the tokens that are made of them."""
+        """Send the needed logits, None at first, and yield the tokens that result from them."""
         reply = rows
         try:
             while True:
@@ -311,15 +313,15 @@ class RunningRequest:
     def done(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back, and return the last event.
 
-        The finish reason is ``interrupted`` where the text did not end by itself.
+        The finish reason is ``interrupted`` if the text has not ended.
         """
         decoder, stream = self._decoder, self._stream
-        rest = stream.finish()
+        held_back_text = stream.finish()
         return Done(
             finish_reason=(self.finish_reason or "interrupted") if stream.matched_stop is None else "stop",
             complete=decoder.is_complete,
             text=stream.text,
-            rest=rest,
+            rest=held_back_text,
             stop=stream.matched_stop,
             prompt_tokens=len(self.prompt_ids),
             completion_tokens=decoder.token_count,
@@ -356,13 +358,13 @@ def _start_constraint(model: Model, request: GenerationRequest, in_background: b
 
 
 def versions() -> dict[str, str]:
-    """The versions of this package and of the binding to llama.cpp."""
+    """Return the versions of this package and of the binding to llama.cpp."""
     return dict(_versions())
 
 
 @cache
 def _versions() -> Mapping[str, str]:
-    """The versions, which are read from files once, and not for each request of a batch."""
+    """Return the versions, which are read from files only once, because a batch has many requests."""
     return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
 
 
@@ -370,7 +372,7 @@ def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequenc
     if request.lookup < 0:
         raise ModelError(f"lookup: {request.lookup} is not ≥ 0")
     if request.lookup and not model.can_truncate:
-        raise ModelError("lookup: this model is recurrent, and cannot take back what was guessed wrongly")
+        raise ModelError("lookup: not supported by recurrent models, which cannot discard wrong guesses")
     return PromptLookup(request.lookup, prompt_ids) if request.lookup else None
 
 
@@ -385,7 +387,7 @@ def _prompt_ids(model: Model, request: GenerationRequest, note: Callable[[str], 
 
 
 def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:
-    """The tokens of a prompt: text, UTF-8 bytes, or ids. Raises ``ModelError``."""
+    """Return the tokens of a prompt: text, UTF-8 bytes, or ids. Raises ``ModelError``."""
     if isinstance(prompt, str):
         try:
             prompt = prompt.encode()
@@ -393,13 +395,13 @@ def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]
             raise ModelError("the prompt is not UTF-8") from None
     ids = vocabulary.tokenize_prompt(prompt) if isinstance(prompt, bytes) else list(prompt)
     if not ids and vocabulary.bos is not None:
-        ids = [vocabulary.bos]  # after an empty prompt the model starts a text of its own
+        ids = [vocabulary.bos]  # an empty prompt: the model begins a new text
     vocabulary.check(ids)
     return ids
 
 
 def _describe_logprobs(request: LogprobRequest, vocabulary_size: int) -> dict[str, Any] | None:
-    """Which logprobs the tokens have, for the start event; None without any."""
+    """Return a description of the tokens' logprobs for the start event; None without logprobs."""
     if request.top_count is None:
         return None
     description: dict[str, Any] = {"from": request.source, "top": request.top_count, "unit": "nats"}
@@ -416,7 +418,7 @@ def _describe_logprobs(request: LogprobRequest, vocabulary_size: int) -> dict[st
 
 
 def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
-    """Compile the grammar for the model, in a thread beside whatever else is done."""
+    """Compile the grammar for the model in a background thread."""
     vocabulary = model.vocabulary
     constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
     if spec.has_token_references or spec.after is not None:

@@ -1,7 +1,7 @@
 """A model: loaded, with a vocabulary and one context; opened for batches; and identified.
 
-Two models are the same if a fingerprint of their files and the settings that their logits depend on agree. A
-digest of the logits of fixed tokens distinguishes processors that compute other logits.
+Two models are the same if the fingerprints of their files agree, and the settings that the logits depend on. A
+digest of the logits of fixed tokens distinguishes processors that compute different logits.
 """
 
 from __future__ import annotations
@@ -44,10 +44,15 @@ from .vocabulary import Vocabulary
 
 
 class Model:
-    """A GGUF model in memory. Make one with `Model.load`; `close` it, or use it in a ``with``.
+    """A GGUF model in memory. `Model.load` makes one; `close` it, or use it in a ``with`` statement.
 
-    Attributes: ``path``; ``vocabulary``; ``metadata``, the GGUF's, as texts; ``chat_template``, the GGUF's, or
-    None; ``threads``; ``lora``, the adapter files with their scales.
+    Attributes:
+        path: the GGUF file; of a split model, the first part.
+        lora: adapter files with their scales.
+        threads: number of CPU threads.
+        vocabulary: the tokens of the model.
+        metadata: the GGUF's metadata, as strings.
+        chat_template: the GGUF's chat template, in Jinja; None if there is none.
     """
 
     def __init__(self, path: Path, native: NativeModel, context: ContextOptions) -> None:
@@ -56,7 +61,7 @@ class Model:
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
         self._decode_plans: dict[int, DecodePlan] = {}
-        """By the number of slots."""
+        """The plan of a batch, by its number of slots."""
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
@@ -88,21 +93,22 @@ class Model:
 
         Args:
             path: The GGUF file; of a split model, any part.
-            n_ctx: Tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: all that it was
-                trained with.
-            threads: Default: the physical cores.
-            gpu_layers: Layers that are computed on the GPU; -1: all.
-            batch: How many tokens of a prompt are read at once.
-            mmap: Map the file into memory instead of reading it; None: read a file of 16 to 500 MB where Linux
-                has huge pages for it, and map others.
-            mlock: Keep the model from being swapped out.
+            n_ctx: Tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: the length that
+                the model was trained with.
+            threads: Number of CPU threads; None: the physical cores.
+            gpu_layers: Number of layers that are computed on the GPU; -1: all.
+            batch: Maximum number of tokens of a prompt that one call of llama.cpp reads.
+            mmap: Whether to map the file into memory instead of reading it; None: read a file of 16 to 500 MB
+                where Linux has huge pages for it, and map other files.
+            mlock: Whether to keep the model from being swapped out.
             lora: Adapter files with their scales.
-            overrides: Values that stand in for those of the file's metadata, by key.
-            compute: What is rarely set: flash attention, the types of the cache, RoPE.
-            gpu: How the model is divided among several GPUs.
-            progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
+            overrides: Values that replace values of the file's metadata, by key.
+            compute: Settings that are rarely changed: flash attention, the types of the cache, RoPE.
+            gpu: The division of the model among several GPUs.
+            progress: Called with the loaded fraction, 0 to 1. When it returns False, loading stops.
 
-        Raises ``ModelError``; its kind ``AdapterError`` for an adapter that is not one, or does not fit the model.
+        Raises ``ModelError``; its subclass ``AdapterError`` for an invalid adapter, or one that does not fit the
+        model.
         """
         plan = plan_load(
             path,
@@ -130,9 +136,9 @@ class Model:
         """Load a model as `load` does.
 
         Args:
-            plan: The file, which was checked, and how it is loaded.
+            plan: The checked file, and the settings for loading it.
             progress: As in `load`.
-            background_load: What llama.cpp has loaded already, or still loads, by this plan; None: nothing.
+            background_load: A load of this plan that has begun or is complete; None: there is none.
 
         Raises ``ModelError``.
         """
@@ -143,8 +149,8 @@ class Model:
             duplicate = find_duplicate_token(path)
             raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
         try:
-            if reason := native.generation_unsupported_reason():
-                raise ModelError(f"{path}: {reason}")
+            if sentence := native.generation_unsupported_reason():
+                raise ModelError(f"{path}: {sentence}")
             model = cls(path, native, plan.context_options(native.trained_context))
             model.lora, model._background_load = plan.lora, background_load
             model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
@@ -156,7 +162,7 @@ class Model:
 
     @property
     def context(self) -> Context:
-        """The model's own context, made when it is first used. Raises ``ModelError``."""
+        """The context for single runs, made when it is first used. Raises ``ModelError``."""
         self.check_open()
         if self._context is None:
             handle = (
@@ -168,18 +174,18 @@ class Model:
 
     @property
     def _segment_tokens(self) -> int | None:
-        """Into which pieces a batch of a prompt can be divided without any effect; None: it is not known.
+        """The number of tokens at whose multiples a batch can be divided without effect; None if unknown.
 
-        A mixture of experts sends the tokens of a batch to experts, whose shares depend on the division.
+        In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the logits.
         """
         is_known = self._options.compute.has_tiled_attention
         return SEGMENT_TOKENS if is_known and not (self._native.is_mixture or self._native.uses_gpu) else None
 
     @supports_old_names
     def make_slots(self, count: int, deterministic: bool = False) -> SequenceSlots:
-        """Make ``count`` sequence slots, each as long as the context; see `SequenceSlots` for ``deterministic``.
+        """Make ``count`` sequence slots, each as long as the context. `BatchEngine` explains ``deterministic``.
 
-        Close them before the model. Raises ``ModelError``.
+        Close the slots before the model. Raises ``ModelError``.
         """
         plan = self._decode_plan(count, deterministic)
         options = self._options
@@ -194,7 +200,7 @@ class Model:
 
     @supports_old_names
     def batch_exactness(self, parallel: int, deterministic: bool = False) -> BatchExactness:
-        """What holds for the answers of `generate_many`. It is measured once for each value of ``parallel``.
+        """Return the promise about answers of `generate_many`. It is measured once for each value of ``parallel``.
 
         Raises ``ModelError``.
         """
@@ -202,7 +208,7 @@ class Model:
         return EXACT if plan is None else plan.exactness
 
     def _decode_plan(self, count: int, deterministic: bool) -> DecodePlan | None:
-        """How a batch decodes rows; None if each request is computed separately."""
+        """Return how a batch decodes rows; None if each request is computed separately."""
         check_number("parallel", count, 1, MAX_SLOTS)
         self.check_open()
         if deterministic or count == 1 or not self._native.decodes_sequences_together:
@@ -214,30 +220,33 @@ class Model:
 
     @property
     def can_truncate(self) -> bool:
-        """True if a sequence can be truncated to any length; a recurrent model's state cannot."""
+        """True if a sequence can be truncated to any length; a recurrent model's state cannot be."""
         return self._native.can_truncate
 
     @property
     def default_parallel(self) -> int:
-        """Requests to compute at a time: four per thread, at most 8, at most what half the free memory holds."""
+        """The default number of requests that are computed together: four per thread, at most 8.
+
+        It is lower if the slots' contexts would need more than half of the free memory.
+        """
         slot_bytes = max(1, self._native.cache_bytes_per_token() * self._options.length)
         return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
 
     @property
     def trained_context(self) -> int:
-        """The context length that the model was trained with, tokens."""
+        """The context length that the model was trained with, in tokens."""
         return self._native.trained_context
 
     @cached_property
     def name(self) -> str:
-        """The file's name without its suffix; of a model of Ollama's ``ollama:NAME:TAG``."""
+        """The file's name without its suffix; for a model of Ollama, ``ollama:NAME:TAG``."""
         return model_name(self.path)
 
     def identity(self) -> dict[str, Any]:
-        """What the logits of the model depend on, as JSON: fingerprints of its files, and how it computes.
+        """Return what the logits of the model depend on, as JSON: fingerprints of its files, and settings.
 
-        ``threads`` is among it: beyond 256 tokens, they change what llama.cpp computes for a single token. Raises
-        ``ModelError`` for a file that cannot be read any more.
+        ``threads`` is one of the settings: beyond 256 tokens, it changes what llama.cpp computes for a single
+        token. Raises ``ModelError`` for a file that can no longer be read.
         """
         return {
             "fingerprint": fingerprint(self.path),
@@ -254,23 +263,23 @@ class Model:
         }
 
     def kernel_digest(self) -> str:
-        """A text that two machines share if they compute the logits of this model alike, bit for bit.
+        """Return a string that is equal on two machines if they compute bit-identical logits of this model.
 
-        It is measured on some tokens. Raises ``ModelError``.
+        It is measured with fixed tokens. Raises ``ModelError``.
         """
         return kernel_digest(self._native, self.threads, self._options.compute, self._adapters)
 
     def special_text(self, name: str) -> str:
-        """The text of the special token ``bos`` or ``eos``; empty if there is none."""
+        """Return the text of the special token ``bos`` or ``eos``; empty if there is none."""
         token = self._native.vocabulary.special(name)
         return "" if token is None else self.vocabulary.piece(token).decode("utf-8", "replace")
 
     def abort(self) -> None:
-        """End what llama.cpp is computing for this model, within milliseconds; or, if it is idle, what comes next.
+        """Abort the current computation of llama.cpp for this model within milliseconds, or else the next one.
 
         Safe from any thread. `generate` and `score` end as if interrupted if they have ``is_interrupted``; every
         other call raises ``AbortedError``. The model can be used again. A GPU other than Apple's finishes what it
-        began.
+        has begun.
         """
         self._native.abort_flag.set()
 
@@ -296,7 +305,7 @@ class Model:
 
 
 def _free_memory_bytes() -> int:
-    """The memory that is available without swapping, if the system tells; otherwise all memory."""
+    """Return the memory that is available without swapping; if the system does not report it, all memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -304,14 +313,14 @@ def _free_memory_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-_BLOCK_BYTES, _BLOCKS = 65_536, 64
-"""What is read of a file: so many blocks, evenly spread. A whole file would take seconds."""
+_BLOCK_BYTES, _BLOCK_COUNT = 65_536, 64
+"""Size and number of the blocks of a file that are read. Reading a whole file would take seconds."""
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256, in hexadecimal, of the size of a model's files and of 4 MB that are spread evenly over each.
+    """Return a SHA-256, in hexadecimal, of the size of a model's files and of 4 MB spread evenly over each file.
 
-    Two models differ in it unless they agree in all these places. Raises ``ModelError``.
+    Two models have different fingerprints unless their files agree in all these places. Raises ``ModelError``.
     """
     parts = part_paths(path)
     try:
@@ -327,7 +336,10 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
-    """The fingerprint of files with their sizes, and with their times, which tell whether it is still the same."""
+    """Return the fingerprint of files, given as path, size and time of the last change.
+
+    The time is not part of the fingerprint. It makes the cache compute the fingerprint again after a change.
+    """
     digest = hashlib.sha256()
     for path, size, _ in parts:
         digest.update(size.to_bytes(8, "little"))
@@ -337,53 +349,57 @@ def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
 
 
 def _add_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
-    step = max(_BLOCK_BYTES, (size - _BLOCK_BYTES) // (_BLOCKS - 1))
-    for start in [*range(0, max(1, size - _BLOCK_BYTES), step)][: _BLOCKS - 1]:
+    step = max(_BLOCK_BYTES, (size - _BLOCK_BYTES) // (_BLOCK_COUNT - 1))
+    for start in [*range(0, max(1, size - _BLOCK_BYTES), step)][: _BLOCK_COUNT - 1]:
         file.seek(start)
         digest.update(file.read(_BLOCK_BYTES))
     file.seek(-min(size, _BLOCK_BYTES), io.SEEK_END)
     digest.update(file.read(_BLOCK_BYTES))
 
 
-_LENGTH = 256
+_DIGEST_CONTEXT_TOKENS = 256
 """The shortest context that llama.cpp makes."""
-_PIECE, _ROWS = 64, 8
-"""Tokens that are read at once, as a prompt is; rows that are decoded at once, as the slots of a batch are."""
+_DIGEST_PROMPT_TOKENS, _DIGEST_ROWS = 64, 8
+"""Number of tokens that the digest reads in one call, as a prompt is read, and number of rows that it decodes in one
+call, as a batch decodes its slots."""
 
 
 def kernel_digest(
     model: NativeModel, threads: int, compute: ComputeOptions, adapters: Sequence[tuple[object, float]]
 ) -> str:
-    """Return SHA-256, in hexadecimal, of the logits of fixed tokens: of a piece of a prompt, of one row, of eight.
+    """Return a SHA-256, in hexadecimal, of the logits of fixed tokens: of a prompt, of one row, of eight rows.
 
-    Two machines with the same digest compute these logits alike, bit for bit. It takes about as long as 75 tokens
-    of a prompt, in a context of its own. Raises ``ModelError``.
+    Two machines with the same digest compute bit-identical logits for these tokens. It takes about as long as
+    reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
 
     Args:
         model: the model.
-        threads: of the context.
-        compute: what else its logits depend on.
-        adapters: with their scales.
+        threads: number of CPU threads of the context.
+        compute: other settings that the logits depend on.
+        adapters: LoRA adapters with their scales.
     """
     digest = hashlib.sha256()
-    sequences = _ROWS + 1 if model.decodes_sequences_together else 1
-    native = NativeContext(model, ContextOptions(_LENGTH, threads, _LENGTH, sequences, False, compute), adapters)
+    sequence_count = _DIGEST_ROWS + 1 if model.decodes_sequences_together else 1
+    length = _DIGEST_CONTEXT_TOKENS
+    native = NativeContext(
+        model, ContextOptions(length, threads, length, sequence_count, False, compute), adapters
+    )
     try:
-        native.decode(_tokens(0, _PIECE, native.vocab_size), 0)
+        native.decode(_tokens(0, _DIGEST_PROMPT_TOKENS, native.vocab_size), 0)
         digest.update(native.logits().tobytes())
-        native.decode(_tokens(1, 1, native.vocab_size), _PIECE)
+        native.decode(_tokens(1, 1, native.vocab_size), _DIGEST_PROMPT_TOKENS)
         digest.update(native.logits().tobytes())
-        if sequences > 1:
+        if sequence_count > 1:
             native.decode_spans(
-                [SequenceSpan(_tokens(row, 1, native.vocab_size), 0, row) for row in range(1, sequences)]
+                [SequenceSpan(_tokens(row, 1, native.vocab_size), 0, row) for row in range(1, sequence_count)]
             )
-            for row in range(_ROWS):
+            for row in range(_DIGEST_ROWS):
                 digest.update(native.logits_at(row).tobytes())
     finally:
         native.close()
     return digest.hexdigest()
 
 
-def _tokens(first: int, count: int, vocabulary: int) -> list[int]:
-    """Tokens from anywhere in the vocabulary."""
-    return [(7919 * (first + place + 1)) % vocabulary for place in range(count)]
+def _tokens(first: int, count: int, vocab_size: int) -> list[int]:
+    """Return token ids from anywhere in the vocabulary."""
+    return [(7919 * (first + place + 1)) % vocab_size for place in range(count)]

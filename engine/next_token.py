@@ -25,7 +25,12 @@ Probabilities = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ChainComparison:
-    """Another chain on the same logits: its trace, and how far it is from the first chain."""
+    """The result of another chain for the same logits.
+
+    Attributes:
+        trace: the trace of the other chain.
+        distance: the distance from the first chain's distribution.
+    """
 
     trace: Trace
     distance: ChainDistance
@@ -36,10 +41,10 @@ class NextToken:
     """The next token before it is drawn.
 
     Attributes:
-        prompt_tokens: the number of the prompt's tokens.
-        trace: from the model's logits to what would be drawn from; without a draw.
-        forced: the token that the grammar leaves no choice about; None if there is a choice.
-        comparisons: one for each other chain. Their candidates are those of ``trace``.
+        prompt_tokens: number of tokens in the prompt.
+        trace: the steps from the model's logits to the final distribution, without a draw.
+        forced: the only token that the grammar allows; None if it allows several.
+        comparisons: one for each other chain, with the candidates of ``trace``.
     """
 
     prompt_tokens: int
@@ -61,16 +66,17 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> NextToken | None:
-    """Return what a chain would draw the next token from, and how it came to that. No token is drawn.
+    """Return the distribution that a chain would draw the next token from, with a trace. No token is drawn.
 
     Args:
-        model: The model; its own context is used.
+        model: The model, whose context is used.
         prompt: Text, UTF-8 bytes, or token ids.
-        chain: Is reset, and applied to the logits after the prompt.
+        chain: The chain. It is reset, and applied to the logits after the prompt.
         constraint: Masks tokens before each chain.
-        top: How many of the likeliest tokens of each stage are candidates.
+        top: How many of the most likely tokens of each stage are candidates.
         against: Other chains to compare with.
-        jump: Take a token that the constraint forces, as `generate` does; False: each chain would draw it.
+        jump: Whether to take a token that the constraint forces, as `generate` does; False: each chain would draw
+            it.
         exact_reuse: As for `generate`.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
@@ -92,12 +98,12 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> NextToken | None:
-    """Return what a request would draw its first token from, see `trace_next`.
+    """Return the distribution of a request's first token with a trace, see `trace_next`.
 
     Args:
-        model: The model; its own context is used.
-        request: What to generate.
-        top: How many of the likeliest tokens of each stage are candidates.
+        model: The model, whose context is used.
+        request: The request.
+        top: How many of the most likely tokens of each stage are candidates.
         against: Other chains to compare with.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
@@ -111,25 +117,26 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     logits = context.logits()
     mask = None if constraint is None else constraint.mask()
     readers = []
-    for each in (running.chain, *against):
-        reader = TraceReader(model.vocabulary, each, top)
-        each.reset(prompt_ids)
+    for chain in (running.chain, *against):
+        reader = TraceReader(model.vocabulary, chain, top)
+        chain.reset(prompt_ids)
         reader.sample(logits, mask)
         readers.append(reader)
     forced = _forced_token(constraint) if request.jump else None
-    chosen = () if forced is None else (forced,)
-    ids = readers[0].by_model_logits(np.unique(np.concatenate([reader.likeliest(*chosen) for reader in readers])))
+    chosen_ids = () if forced is None else (forced,)
+    top_ids = np.unique(np.concatenate([reader.top_ids(*chosen_ids) for reader in readers]))
+    ids = readers[0].sort_by_model_logits(top_ids)
     first = probabilities(readers[0].candidates)
     comparisons = tuple(
-        ChainComparison(reader.of_tokens(ids), distance(first, probabilities(reader.candidates)))
+        ChainComparison(reader.make_trace(ids), distance(first, probabilities(reader.candidates)))
         for reader in readers[1:]
     )
-    trace = readers[0].of_tokens(ids, is_forced=forced is not None)
+    trace = readers[0].make_trace(ids, is_forced=forced is not None)
     return NextToken(len(prompt_ids), trace, forced, comparisons)
 
 
 def probabilities(candidates: Candidates) -> Probabilities:
-    """The probability of every token, float64 (V,); 0 for those that are not among the candidates."""
+    """Return the probability of every token, float64 (V,); 0 for tokens that are not candidates."""
     logits = candidates.logits.astype(np.float64)
     weights = np.exp(logits - logits.max())
     row = np.zeros(candidates.vocab_size)
@@ -137,23 +144,24 @@ def probabilities(candidates: Candidates) -> Probabilities:
     return row
 
 
-def distance(first: Probabilities, other: Probabilities) -> ChainDistance:
-    """Return how far ``other`` is from ``first``, float64 (V,) each, which sum to 1.
+def distance(first: Probabilities, second: Probabilities) -> ChainDistance:
+    """Return the distance between two distributions, float64 (V,), each with the sum 1.
 
-    Total variation is sum |p - q| / 2. The divergences are KL(first || other) = sum p ln(p / q) and its
-    reverse, in nats; infinite where q lacks a token that p has. The sums run over the whole vocabulary.
+    With p the first and q the second, the total variation is sum |p - q| / 2. The divergences are KL(p || q) = sum
+    p ln(p / q) and KL(q || p), in nats. A divergence is infinite if its second distribution lacks a token of its
+    first one. The sums include the whole vocabulary.
     """
-    total_variation = float(np.abs(first - other).sum() / 2)
-    return ChainDistance(total_variation, _divergence(first, other), _divergence(other, first))
+    total_variation = float(np.abs(first - second).sum() / 2)
+    return ChainDistance(total_variation, _divergence(first, second), _divergence(second, first))
 
 
 def _divergence(p: Probabilities, q: Probabilities) -> float:
-    """KL(p || q) in nats."""
+    """Return KL(p || q) in nats."""
     is_possible = p > 0
     p, q = p[is_possible], q[is_possible]
     if not q.all():
         return inf
-    return max(float((p * np.log(p / q)).sum()), 0.0)  # rounding may put it below
+    return max(float((p * np.log(p / q)).sum()), 0.0)  # rounding can make a sum of zero slightly negative
 
 
 def _forced_token(constraint: Constraint | None) -> int | None:

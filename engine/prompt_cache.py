@@ -1,4 +1,4 @@
-"""The state of a context after a prompt, as a file from which a later process continues."""
+"""Prompt caches: files with the state of a context after a prompt, from which a later process continues."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from ..models.errors import ModelError
 from .model import Model
 from .native.binding import llama_cpp_build
 
-_MARK = b"gen prompt cache 1\n"
+_FIRST_LINE = b"gen prompt cache 1\n"
 _MAX_HEADER_BYTES = 1_000_000
 _ID_BYTES = array("i").itemsize
 
 
 class PromptCacheError(ModelError):
-    """A prompt cache that does not match, or cannot be read or written. The message begins with the path."""
+    """A prompt cache that does not match the model, or cannot be read or written.
+
+    The message begins with the path.
+    """
 
 
 def save_prompt_cache(model: Model, path: str | Path) -> int:
-    """Write what `generate` with ``exact_reuse`` can reuse of the model's context; returns how many tokens it is.
+    """Write the part of the model's context that `generate` with ``exact_reuse`` can reuse; return its tokens.
 
-    The file is private to its owner, and is written whole or not at all. The context then holds nothing else.
-    Raises ``PromptCacheError`` for a file that cannot be written, and ``ModelError``.
+    The result is the number of tokens. The file is private to its owner, and is written atomically. Afterwards the
+    context has no other tokens. Raises ``PromptCacheError`` for a file that cannot be written, and ``ModelError``.
     """
     path = Path(path)
     tokens, state = model.context.exact_state()
     ids = array("i", tokens).tobytes()
     digest = hashlib.sha256(ids)
     digest.update(state)
-    header = {**_fitting(model), "tokens": len(tokens), "bytes": len(state), "sha256": digest.hexdigest()}
+    header = {**_required_match(model), "tokens": len(tokens), "bytes": len(state), "sha256": digest.hexdigest()}
 
     def write(file: IO[bytes]) -> None:
-        file.write(_MARK + json.dumps(header).encode() + b"\n" + ids)
+        file.write(_FIRST_LINE + json.dumps(header).encode() + b"\n" + ids)
         file.write(state)
 
     try:
@@ -51,11 +54,11 @@ def save_prompt_cache(model: Model, path: str | Path) -> int:
 
 
 def load_prompt_cache(model: Model, path: str | Path) -> int:
-    """Take up a prompt cache; returns how many tokens the context then holds.
+    """Load a prompt cache into the model's context; return the number of tokens that the context then has.
 
-    Raises ``PromptCacheError`` for a file that cannot be read, is not a prompt cache, is damaged, or was made by
-    another model, with other settings or by another llama.cpp. The context then holds nothing of it. Where the
-    system could not read the file, the ``OSError`` is the ``__cause__`` of the error.
+    Raises ``PromptCacheError`` for a file that cannot be read, is not a prompt cache, is damaged, or was made with
+    another model, other settings or another llama.cpp. The context is then empty. If the system could not read the
+    file, the ``OSError`` is the ``__cause__`` of the error.
     """
     path = Path(path)
     try:
@@ -84,11 +87,11 @@ def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
     with path.open("rb") as file:
         header = _read_header(file)
         count = header["tokens"]
-        for name, value in _fitting(model).items():
+        for name, value in _required_match(model).items():
             if header.get(name) != json.loads(json.dumps(value)):
                 raise PromptCacheError(f"it was made with another {_NAMES[name]}")
         if count > model.context.length:
-            raise PromptCacheError("it has more tokens than the context holds")
+            raise PromptCacheError("it has more tokens than the context can hold")
         ids, state = file.read(_ID_BYTES * count), file.read()
     digest = hashlib.sha256(ids)
     digest.update(state)
@@ -99,27 +102,30 @@ def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
     return tokens.tolist(), state
 
 
-_NAMES = {"model": "model or other settings of it", "llama_cpp": "llama.cpp"}
+_NAMES = {"model": "model or other settings of the model", "llama_cpp": "llama.cpp"}
 
 
-def _fitting(model: Model) -> dict[str, Any]:
-    """What must be the same when a cache is taken up. The threads need not: prompts do not depend on them."""
+def _required_match(model: Model) -> dict[str, Any]:
+    """Return the fields of the header that must be equal when a cache is loaded.
+
+    The number of threads may differ, because the state after a prompt does not depend on it.
+    """
     identity = {name: value for name, value in model.identity().items() if name != "threads"}
     build = llama_cpp_build()
     return {"model": identity, "llama_cpp": [build.binding_version, build.ggml_version, build.system_info]}
 
 
 def _read_header(file: IO[bytes]) -> dict[str, Any]:
-    """Read the header, with ``tokens`` and ``bytes`` that agree with the file's length."""
-    if file.read(len(_MARK)) != _MARK:
-        raise PromptCacheError("it is no prompt cache of gen")
+    """Return the header. Its ``tokens`` and ``bytes`` are checked against the length of the file."""
+    if file.read(len(_FIRST_LINE)) != _FIRST_LINE:
+        raise PromptCacheError("it is not a prompt cache of gen")
     try:
         header = parse_strict_json(file.readline(_MAX_HEADER_BYTES))
         count, size = header["tokens"], header["bytes"]
     except (ValueError, TypeError, KeyError):
         raise PromptCacheError("it is damaged") from None
-    rest = os.fstat(file.fileno()).st_size - file.tell()
-    is_whole = type(count) is int and type(size) is int and min(count, size) >= 0
-    if not is_whole or count * _ID_BYTES + size != rest:
+    remaining_bytes = os.fstat(file.fileno()).st_size - file.tell()
+    is_valid = type(count) is int and type(size) is int and min(count, size) >= 0
+    if not is_valid or count * _ID_BYTES + size != remaining_bytes:
         raise PromptCacheError("it is damaged")
     return dict(header)

@@ -1,4 +1,4 @@
-"""What to generate: one type for a flag, a line of a batch, a message of a chat and a body of a server."""
+"""The type of a generation request, which flags, lines of a batch, messages of a chat and Python code share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ class ChatMessages:
     """A chat whose next message the model writes.
 
     Attributes:
-        messages: ``{"role": "system" | "user" | "assistant", "content": text}`` each, the oldest one first.
-        template: the chat template in Jinja, or the name of one of llama.cpp's; None: the model's own.
-        variables: variables of the template; None: none.
+        messages: dicts like ``{"role": "system" | "user" | "assistant", "content": text}``, the oldest message
+            first.
+        template: the chat template in Jinja, or the name of one of llama.cpp's templates; None: the model's
+            template.
+        variables: variables of the template; None: no variables.
     """
 
     messages: Sequence[dict[str, str]]
@@ -32,29 +34,33 @@ class ChatMessages:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """What to generate. Nothing in it belongs to a model, unless it holds a built chain or a started constraint.
+    """A request to generate text.
 
-    Such a chain or constraint serves one request at a time. Otherwise the engine builds both when the request
-    begins, and the request can be pickled.
+    It does not depend on a model, except through a built chain or a started constraint.
+
+    A built chain or a started constraint serves one request at a time. Otherwise the engine builds both when the
+    request begins, and the request can be pickled.
 
     Attributes:
         prompt: text, UTF-8 bytes, token ids, or a chat.
-        chain: a built chain, or what `build` takes: steps, or the notation.
-        constraint: the grammar, or a started constraint; None: without one.
-        stop: a stop text, or several.
-        max_tokens: how many tokens to make at most; None: until the model ends its text or the context is full.
-        logprobs: which logprobs the tokens have.
-        jump: see `generate`, as for all that follows without an explanation.
-        complete_sentence: likewise.
-        lookup: likewise.
-        trace: likewise.
-        id: names the request among others.
-        seed: of a chain that is given by its steps, 32 bits.
-        beginning: the text of the answer with which the prompt ends: the grammar reads it before the first token.
-            A chat has it after its template.
-        echo: likewise.
-        keep_on_shift: likewise; refused in a batch.
-        exact_reuse: likewise. A batch always does this.
+        chain: a built chain, or the steps or the notation, which `build` accepts.
+        constraint: the grammar, or a started constraint; None: no grammar.
+        stop: a stop string, or several.
+        max_tokens: maximum number of tokens; None: until the model ends its text or the context is full.
+        logprobs: the logprobs that each token gets.
+        jump: whether tokens that the grammar forces are read in one batch.
+        complete_sentence: whether a sentence that ``max_tokens`` cuts off is completed, beyond that length.
+        lookup: maximum number of tokens in a draft, which is guessed from the text so far; 0: no drafts.
+        trace: number of most likely tokens of each stage that a trace has; None: no trace.
+        id: identifies the request among others.
+        seed: random seed, 32 bits, of a chain that is not built yet.
+        beginning: text of the answer with which the prompt ends. The grammar reads it before the first token. A
+            chat's beginning is added after the template.
+        echo: whether the tokens of the prompt are returned, too.
+        keep_on_shift: number of prompt tokens to keep when a full context discards old tokens, -1 for all; None:
+            the text ends when the context is full. Not supported in a batch.
+        exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same. A
+            batch always does this.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages

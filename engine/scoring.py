@@ -1,4 +1,4 @@
-"""Scores: the logprobs of a prompt's tokens, of a text of any length, and of several continuations of a prompt."""
+"""Scores: logprobs of the tokens of a prompt, of a text of any length, and of several continuations of a prompt."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .native.context import Logits
 from .token_records import LogprobReader, LogprobRequest
 
 CHOSEN_ONLY = LogprobRequest(0)
-"""The logprobs of the text's own tokens, and no others."""
+"""The logprobs of the text's tokens only."""
 
 WITH_TOP_TOKEN = LogprobRequest(1)
-"""The logprobs of the text's own tokens, and at each step the most likely token."""
+"""The logprobs of the text's tokens, and of the most likely token at each step."""
 
 
 def score_prompt(
@@ -30,12 +30,12 @@ def score_prompt(
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    """Read a prompt in small batches, and yield each token; token i has its logprob given tokens 0 to i - 1.
+    """Read a prompt in small batches, and yield each token with its logprob, given the tokens before it.
 
     Args:
-        model: The model; its own context is used.
-        ids: The prompt's tokens. The first one gets no logprob.
-        logprobs: Which logprobs to read.
+        model: The model, whose context is used.
+        ids: The tokens of the prompt. The first one gets no logprob.
+        logprobs: The logprobs to read.
         progress: Called after each token.
         is_interrupted: Called after each token. Once it returns True, reading ends.
 
@@ -48,13 +48,13 @@ def score_prompt(
 def scored_tokens(
     model: Model, ids: Sequence[int], rows: Iterator[Logits], logprobs: LogprobRequest
 ) -> Iterator[PromptToken]:
-    """Yield each token of a prompt with the model's logprobs, from the logits after each.
+    """Yield each token of a prompt with the model's logprobs, computed from the logits after each token.
 
     Args:
         model: The model.
-        ids: The prompt's tokens. The first one gets no logprob.
-        rows: The logits after each of them; all are taken.
-        logprobs: Which logprobs to read.
+        ids: The tokens of the prompt. The first one gets no logprob.
+        rows: The logits after each of these tokens. The iterator is exhausted.
+        logprobs: The logprobs to read.
     """
     scorer = _Scorer(model, LogprobReader(model.vocabulary, replace(logprobs, source="model")), None)
     return _prompt_tokens(model, ids, scorer.read_rows(rows, ids, None))
@@ -71,28 +71,28 @@ def score(  # noqa: PLR0913 - the arguments are public
 ) -> Iterator[PromptToken]:
     """Yield each token of a text of any length with its logprob.
 
-    A text longer than the context is read in windows. Windows overlap. Each yields only tokens the previous one
-    did not; every token after the first window has at least context - stride tokens before it. A window begins
-    with BOS if the text does.
+    A text longer than the context is read in overlapping scoring windows. Each window yields only the tokens that
+    the previous one did not have. After the first window, every token has at least context - stride tokens before
+    it. A window begins with BOS if the text does.
 
     Args:
-        model: The model; its own context is used.
-        ids: The text's tokens.
-        stride: How many tokens apart windows begin; default: half the context.
-        logprobs: Which logprobs to read.
+        model: The model, whose context is used.
+        ids: The tokens of the text.
+        stride: Distance between the beginnings of two windows, in tokens; None: half the context.
+        logprobs: The logprobs to read.
         progress: Called after each token.
         is_interrupted: Called after each token. Once it returns True, reading ends.
 
     Raises ``ModelError``.
     """
     if not ids:
-        raise ModelError("there is nothing to score: the text has no tokens")
+        raise ModelError("the text has no tokens to score")
     model.vocabulary.check(ids)
     length = model.context.length
     if stride is None:
         stride = max(1, length // 2)
     if not 0 < stride < length:
-        raise ModelError(f"stride: {stride} is not within 1..{length - 1}, less than the context")
+        raise ModelError(f"stride: {stride} is not within 1..{length - 1} (less than the context)")
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
     return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read_windows(ids, stride, progress)))
 
@@ -104,13 +104,13 @@ def score_choices(
     logprobs: LogprobRequest = WITH_TOP_TOKEN,
     progress: Progress | None = None,
 ) -> list[list[PromptToken]]:
-    """Return the tokens of each of several continuations of a prompt, with their logprobs.
+    """Return the tokens of each continuation of a prompt, with their logprobs.
 
     Args:
-        model: The model; its own context is used.
-        prompt: The prompt's tokens. They are read once for all choices.
+        model: The model, whose context is used.
+        prompt: The tokens of the prompt. They are read once for all choices.
         choices: The tokens of each continuation.
-        logprobs: Which logprobs to read.
+        logprobs: The logprobs to read.
         progress: Called after each batch of the prompt, and after each choice.
 
     Raises ``ModelError`` if the prompt or a choice is empty, or if a choice does not fit into the context.
@@ -142,25 +142,25 @@ def score_choices(
 def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> list[int]:
     """Return the end of a prompt that fits into the context together with a choice.
 
-    The first tokens are left out, as lm-evaluation-harness does; a BOS at the beginning stays if another token
-    fits after it. The prompt is returned as it is if it fits, or if the choice alone does not fit.
+    The first tokens are left out, as in lm-evaluation-harness. A BOS at the beginning stays if another token fits
+    after it. The complete prompt is returned if it fits, or if the choice alone does not fit.
 
     Args:
-        model: The model, whose context counts.
-        prompt: The prompt's tokens.
+        model: The model.
+        prompt: The tokens of the prompt.
         choice: The tokens of the choice. All but the last are read after the prompt.
     """
-    room = model.context.length - (len(choice) - 1)
-    if room < 1 or len(prompt) <= room:
+    max_tokens = model.context.length - (len(choice) - 1)
+    if max_tokens < 1 or len(prompt) <= max_tokens:
         return list(prompt)
-    head = [prompt[0]] if prompt[0] == model.vocabulary.bos and room > 1 else []
-    return [*head, *prompt[len(prompt) - (room - len(head)) :]]
+    bos = [prompt[0]] if prompt[0] == model.vocabulary.bos and max_tokens > 1 else []
+    return [*bos, *prompt[len(prompt) - (max_tokens - len(bos)) :]]
 
 
 def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
     length = model.context.length
     if not prompt:
-        raise ModelError("the prompt has no tokens, so that nothing comes before a choice")
+        raise ModelError("the prompt has no tokens")
     for number, ids in enumerate(choices, 1):
         model.vocabulary.check(ids)
         if not ids:
@@ -180,14 +180,23 @@ Distributions = tuple[Distribution, ...]
 
 @dataclass(frozen=True)
 class _Scorer:
-    """Reads texts, and yields the distributions of each token: () for the first one, before which nothing is."""
+    """Reads texts, and yields the distributions of each token: () for the first one, which has no tokens before
+    it.
+
+    Attributes:
+        model: the model.
+        reader: reads the logprobs.
+        is_interrupted: called after each token. Once it returns True, reading ends.
+    """
 
     model: Model
     reader: LogprobReader
     is_interrupted: Callable[[], bool] | None
 
     def until_aborted(self, distributions: Iterator[Distributions]) -> Iterator[Distributions]:
-        """End where `Model.abort` ends the computation, if there is an ``is_interrupted``; otherwise raise."""
+        """Yield distributions until `Model.abort` ends the computation; without ``is_interrupted``, raise its
+        error.
+        """
         try:
             yield from distributions
         except AbortedError:
@@ -201,7 +210,7 @@ class _Scorer:
     def read_rows(
         self, rows: Iterator[Logits], ids: Sequence[int], progress: Progress | None
     ) -> Iterator[Distributions]:
-        """Take the logits after each token of a text, the last one's too."""
+        """Yield the distributions of each token from the logits after each token, including the last one's."""
         yield ()
         for count, logits in enumerate(rows, 1):
             if progress is not None:
@@ -217,9 +226,9 @@ class _Scorer:
         bos = [ids[0]] if ids[0] == self.model.vocabulary.bos else []
         done = 0
         for start in range(0, len(ids), stride):
-            head = bos if start else []
-            window = [*head, *ids[start : start + length - len(head)]]
-            first_new = done - start + len(head)
+            added_bos = bos if start else []
+            window = [*added_bos, *ids[start : start + length - len(added_bos)]]
+            first_new = done - start + len(added_bos)
             for distributions in islice(self.read(window, None), first_new, None):
                 done += 1
                 if progress is not None:
@@ -232,14 +241,14 @@ class _Scorer:
 def _prompt_tokens(
     model: Model, ids: Iterable[int], distributions: Iterable[Distributions], previous: int | None = None
 ) -> Iterator[PromptToken]:
-    """Join each token with its distributions, until either ends. A BOS that was added is not part of the text.
+    """Join each token with its distributions, until either iterable ends. An added BOS has no text.
 
     ``previous``: the token before the first one; None if the tokens begin a text.
     """
     vocabulary = model.vocabulary
     is_beginning = previous is None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    # The distributions come first in zip: they are asked once more at the end, which reads the last token.
+    # zip tries to take one more item of its first argument at the end. That makes the model read the last token.
     for index, (token_distributions, token) in enumerate(zip(distributions, ids, strict=False)):
         data = vocabulary.piece(token)
         is_added = is_beginning and index == 0 and vocabulary.adds_bos and token == vocabulary.bos

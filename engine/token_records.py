@@ -34,16 +34,16 @@ _SOURCES: dict[str, tuple[LogprobSource, ...]] = {
     "chain": ("chain",),
     "both": ("model", "chain"),
 }
-"""The distributions that each value of ``logprobs_from`` stands for."""
+"""The distributions that each value of ``logprobs_from`` selects."""
 
 
 @dataclass(frozen=True)
 class LogprobRequest:
-    """Which logprobs to read at each step.
+    """A request for logprobs of each token.
 
     Attributes:
-        top_count: how many of the likeliest tokens are read beside the chosen one; None: nothing is read; -1: a
-            row with all tokens.
+        top_count: number of most likely tokens that are read in addition to the chosen one; None: no logprobs; -1:
+            a row with all tokens.
         source: ``model``, ``chain`` or ``both``.
         token_ids: tokens that are read at every step.
     """
@@ -53,18 +53,18 @@ class LogprobRequest:
     token_ids: tuple[int, ...] = ()
 
     def check(self, vocabulary: Vocabulary) -> None:
-        """Raise ``ModelError`` for values that are not allowed."""
+        """Raise ``ModelError`` if a value is not allowed."""
         if self.top_count is not None and not -1 <= self.top_count <= vocabulary.size:
             raise ModelError(f"top_logprobs: {self.top_count} is not within -1..{vocabulary.size}")
         if self.top_count is None and (self.token_ids or self.source != "model"):
             raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
         if self.source not in _SOURCES:
-            raise ModelError(f"logprobs_from: {self.source!r} is none of {', '.join(_SOURCES)}")
+            raise ModelError(f"logprobs_from: {self.source!r} is not one of {', '.join(_SOURCES)}")
         vocabulary.check(self.token_ids)
 
 
 class LogprobReader:
-    """Makes one `Distribution` per source at each step. Logprobs are in nats; sums are float64."""
+    """Makes one `Distribution` per source for each token. Logprobs are in nats; sums are computed in float64."""
 
     def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
         request.check(vocabulary)
@@ -75,10 +75,12 @@ class LogprobReader:
         self._workspace = SoftmaxWorkspace()
 
     def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
-        """Return the distributions of one step.
+        """Return the distributions of one token.
 
-        ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: what the chain kept of
-        these logits.
+        Args:
+            logits: the model's logits, float32 (V,).
+            token: id of the chosen token.
+            candidates: the candidates that the chain kept; None without a chain.
         """
         leading = None if candidates is None else candidates.top_rows
         distributions = []
@@ -90,7 +92,7 @@ class LogprobReader:
         return tuple(distributions)
 
     def _of_model(self, logits: Logits, token: int, leading: TopRows | None) -> Distribution:
-        """The model's own distribution: log-softmax of its logits."""
+        """Return the model's distribution: the log-softmax of its logits."""
         top_count = max(self._top_count, 0)
         if leading is None or top_count > leading[0].size:
             candidates = Candidates(logits, expects_top=top_count > 0)
@@ -110,10 +112,10 @@ class LogprobReader:
         )
 
     def _of_chain(self, candidates: Candidates, token: int) -> Distribution:
-        """The distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
+        """Return the distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
         sums = self._workspace.sums(candidates.logits, candidates.max)
         log_total, entropy = sums.log_total, sums.entropy
-        chosen = np.flatnonzero(candidates.ids == token)
+        chosen_positions = np.flatnonzero(candidates.ids == token)
         top_count = self._top_count
         top = candidates.top_positions(top_count)
         row = None
@@ -122,7 +124,7 @@ class LogprobReader:
             row[candidates.ids] = candidates.logits
         return Distribution(
             "chain",
-            float(candidates.logits[chosen[0]]) - log_total if chosen.size else None,
+            float(candidates.logits[chosen_positions[0]]) - log_total if chosen_positions.size else None,
             self._token_logprobs(candidates.ids[top], candidates.logits[top], log_total) if top_count > 0 else (),
             () if row is None else self._requested_logprobs(row, log_total),
             entropy,
@@ -130,14 +132,14 @@ class LogprobReader:
         )
 
     def _requested_logprobs(self, row: Logits, log_total: float) -> tuple[TokenLogprob, ...]:
-        """The tokens that are read at every step, with their logprobs. ``row``: logits by token id."""
+        """Return the logprobs of the tokens that are read at every step. ``row``: logits by token id."""
         ids = self._token_ids
         return self._token_logprobs(ids, row[ids], log_total) if ids.size else ()
 
     def _token_logprobs(
         self, ids: NDArray[np.integer], logits: Logits, log_total: float
     ) -> tuple[TokenLogprob, ...]:
-        """The tokens ``ids`` with their logprobs; ``logits`` are theirs, in the same order."""
+        """Return the logprobs of the tokens ``ids``, whose ``logits`` are in the same order."""
         piece = self._vocabulary.piece
         return tuple(
             TokenLogprob(token, piece(token), logit - log_total)
@@ -146,27 +148,27 @@ class LogprobReader:
 
 
 def _row_bytes(logits: Logits, log_total: float) -> bytes:
-    """The logprobs of a whole row, float32 (V,), as little-endian bytes."""
+    """Return the logprobs of a whole row, float32 (V,), as little-endian bytes."""
     return (logits.astype(np.float64) - log_total).astype("<f4").tobytes()
 
 
 class TraceReader:
-    """Samples with a chain, and tells of each token how it was chosen.
+    """Samples with a chain, and reads a trace of each token.
 
     Attributes:
-        candidates: those that the last token was drawn from.
+        candidates: the candidates that the last token was drawn from.
     """
 
     candidates: Candidates
 
     def __init__(self, vocabulary: Vocabulary, chain: Chain, top_count: int) -> None:
-        """Take the chain of a run. Raises ``ModelError`` for a ``top_count`` that is not within the vocabulary.
+        """Trace the chain of a run. Raises ``ModelError`` if ``top_count`` is not within the vocabulary.
 
-        ``top_count``: how many of the likeliest tokens of each stage a trace has.
+        ``top_count``: number of most likely tokens of each stage that a trace has.
         """
         from ..samplers.recorder import ChainRecorder  # noqa: PLC0415 - most runs have no trace
 
-        if not 1 <= top_count <= vocabulary.size:  # the likeliest token is told of in any case
+        if not 1 <= top_count <= vocabulary.size:  # a trace always has the most likely token
             raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
         self._vocabulary = vocabulary
         self._recorder = ChainRecorder(chain)
@@ -174,7 +176,7 @@ class TraceReader:
         self._record: ChainRecord
 
     def sample(self, logits: Logits, mask: NDArray[np.bool_] | None) -> int:
-        """Return the token that the chain draws; it is not accepted yet. ``logits``: float32 (V,)."""
+        """Return the token that the chain draws, without accepting it. ``logits``: float32 (V,)."""
         self._record = self._recorder.sample(logits, mask)
         self.candidates = self._record.stages[-1].candidates.candidates
         return self._record.token
@@ -182,36 +184,44 @@ class TraceReader:
     def read(self, token: int, is_forced: bool = False) -> Trace:
         """Return the trace of the last sample. The logits must not have been overwritten since.
 
-        ``token``: the chosen one, which the trace has in any case.
+        ``token``: id of the chosen token, which is always in the trace.
         """
         draw = self._record.draw
         drawn = None if draw is None or is_forced else TraceDraw(*draw)
-        return self.of_tokens(self.likeliest(token), drawn, is_forced)
+        return self.make_trace(self.top_ids(token), drawn, is_forced)
 
-    def of_tokens(self, ids: NDArray[np.integer], draw: TraceDraw | None = None, is_forced: bool = False) -> Trace:
-        """Return the trace of the last sample with these candidates; ``draw``, ``is_forced``: as in `Trace`."""
+    def make_trace(
+        self, ids: NDArray[np.integer], draw: TraceDraw | None = None, is_forced: bool = False
+    ) -> Trace:
+        """Return the trace of the last sample, with the tokens ``ids`` as candidates.
+
+        Args:
+            ids: token ids, in the order of the candidates.
+            draw: see `Trace`.
+            is_forced: see `Trace`.
+        """
         stages = tuple(_trace_stage(stage) for stage in self._record.stages)
         return Trace(stages, self._candidates(ids), draw, is_forced)
 
-    def likeliest(self, *chosen: int) -> NDArray[np.integer]:
-        """The ids of the likeliest tokens of every stage and the chosen ones, by the model's logits."""
+    def top_ids(self, *chosen_ids: int) -> NDArray[np.integer]:
+        """Return the ids of the most likely tokens of every stage and the chosen ids, sorted by model logits."""
         stages = [stage.candidates for stage in self._record.stages]
-        ids: list[NDArray[np.integer]] = [np.array(chosen, dtype=np.int32)]
+        ids: list[NDArray[np.integer]] = [np.array(chosen_ids, dtype=np.int32)]
         ids.append(stages[0].candidates.top_positions(self._top_count))
-        for before, stage in pairwise(stages):
-            if not stage.is_same_row(before):
+        for previous, stage in pairwise(stages):
+            if not stage.is_same_row(previous):
                 ids.append(stage.ids[stage.candidates.top_positions(self._top_count)])
-        return self.by_model_logits(np.unique(np.concatenate(ids)))
+        return self.sort_by_model_logits(np.unique(np.concatenate(ids)))
 
-    def by_model_logits(self, ids: NDArray[np.integer]) -> NDArray[np.integer]:
-        """The ids sorted by the model's logits, from high to low; of equal ones the lower id first."""
+    def sort_by_model_logits(self, ids: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Return the ids sorted by the model's logits, from high to low; of equal logits, the lower id first."""
         return ids[(-self._record.stages[0].candidates.logits[ids]).argsort(kind="stable")]
 
     def _candidates(self, ids: NDArray[np.integer]) -> tuple[TraceCandidate, ...]:
         stages = self._record.stages
         columns = [_column(stages[0], ids)]
-        for before, stage in pairwise(stages):
-            is_same = stage.candidates.is_same_row(before.candidates)
+        for previous, stage in pairwise(stages):
+            is_same = stage.candidates.is_same_row(previous.candidates)
             columns.append(columns[-1] if is_same else _column(stage, ids))
         logits = zip(*(column.logits for column in columns), strict=True)
         probs = zip(*(column.probs for column in columns), strict=True)
@@ -223,14 +233,19 @@ class TraceReader:
 
 
 class _Column(NamedTuple):
-    """A stage's logits and probabilities of some tokens; None for those that are not among its candidates."""
+    """Logits and probabilities of tokens at one stage; None for tokens that are not candidates there.
+
+    Attributes:
+        logits: one per token.
+        probs: one probability per token.
+    """
 
     logits: Sequence[float | None]
     probs: Sequence[float | None]
 
 
 def _column(stage: StageRecord, ids: NDArray[np.integer]) -> _Column:
-    """The logit and the probability of each token at a stage."""
+    """Return the logit and the probability of each token at a stage."""
     candidates = stage.candidates
     positions = candidates.positions_of(ids)
     row = candidates.logits[positions]
@@ -241,7 +256,7 @@ def _column(stage: StageRecord, ids: NDArray[np.integer]) -> _Column:
 
 
 def _dropped_by(logits: Sequence[float | None]) -> int | None:
-    """The stage after the last one at which a token has a logit; None if it has one at the last stage."""
+    """Return the number of the stage that dropped a token, from its logit at each stage; None if none did."""
     if logits[-1] is not None:
         return None
     return next(number for number in range(len(logits) - 1, 0, -1) if logits[number - 1] is not None)

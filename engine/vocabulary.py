@@ -1,6 +1,4 @@
-"""The tokens of a model: their ids and bytes, the text that they become, and the tokens of a prompt's
-continuation.
-"""
+"""The vocabulary of a model: token ids and bytes, their text, and the tokens of a prompt's continuation."""
 
 from __future__ import annotations
 
@@ -15,7 +13,13 @@ from .native.vocabulary import NativeVocabulary
 
 
 class VocabularyToken(NamedTuple):
-    """What a run needs to know of a token: its bytes, see `Vocabulary.piece`, and what kind it is."""
+    """The properties of a token that a run needs.
+
+    Attributes:
+        piece: the bytes, see `Vocabulary.piece`.
+        is_control: whether it is a control token, which is not text.
+        is_eog: whether it is an end-of-generation token.
+    """
 
     piece: bytes
     is_control: bool
@@ -23,10 +27,14 @@ class VocabularyToken(NamedTuple):
 
 
 class Vocabulary:
-    """The tokens of a model. Their bytes are read when they are first used, since a run needs few of them.
+    """The tokens of a model. Their bytes are read when they are first used, because a run needs few of them.
 
-    Attributes: ``size``, the number of tokens; ``bos``, ``newline`` and ``end`` (of a turn; without such a
-    token, of a text), ids or None; ``adds_bos``, whether a prompt begins with ``bos``.
+    Attributes:
+        size: number of tokens.
+        bos: id of the beginning-of-sequence token; None if there is none.
+        adds_bos: whether every prompt begins with ``bos``.
+        newline: id of the newline token; None if there is none.
+        end: id of the token that ends a turn, or else of the token that ends a text; None if there is none.
     """
 
     def __init__(self, native: NativeVocabulary) -> None:
@@ -51,7 +59,7 @@ class Vocabulary:
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """The bytes of every token by id; of control tokens, those of their names in the vocabulary."""
+        """The bytes of every token by id; for control tokens, the bytes of their names in the vocabulary."""
         return list(map(self._special.get, range(self.size), self._texts))
 
     @cached_property
@@ -65,84 +73,93 @@ class Vocabulary:
 
     @cached_property
     def adds_space(self) -> bool:
-        """True if the tokenizer puts a space before a text, as SentencePiece does."""
+        """True if the tokenizer adds a space before a text, as SentencePiece does."""
         return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
 
     def added_bytes(self, token: int, previous: int | None) -> int:
-        """How many of a token's first bytes the tokenizer added: 1 for a space before the text, else 0.
+        """Return the number of bytes that the tokenizer added before a token: 1 for a space, otherwise 0.
 
-        ``previous``: the token before it; None at the beginning. A text begins anew after a control token.
+        ``previous``: the previous token; None at the beginning. A text also begins after a control token.
         """
-        begins = previous is None or self._native.splits_text(self._checked(previous))
-        has_space = begins and self.adds_space and not self._native.splits_text(token)
+        is_first = previous is None or self._native.splits_text(self._checked(previous))
+        has_space = is_first and self.adds_space and not self._native.splits_text(token)
         return int(has_space and self.piece(token).startswith(b" "))
 
     def token(self, token: int) -> VocabularyToken:
-        """Return what a run needs to know of a token, all at once. Raises ``ModelError``."""
-        known = self._tokens.get(token)
-        if known is None:
+        """Return the properties of a token that a run needs. Raises ``ModelError``."""
+        properties = self._tokens.get(token)
+        if properties is None:
             native, checked = self._native, self._checked(token)
-            known = VocabularyToken(self.piece(checked), native.is_control(checked), native.is_eog(checked))
-            self._tokens[token] = known
-        return known
+            properties = VocabularyToken(self.piece(checked), native.is_control(checked), native.is_eog(checked))
+            self._tokens[token] = properties
+        return properties
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; of a control token, those of its name in the vocabulary. Raises ``ModelError``."""
+        """Return the bytes of a token; for a control token, the bytes of its name. Raises ``ModelError``."""
         piece = self._pieces.get(token)
-        if piece is None:  # alternatives to a token are asked for nothing else
+        if piece is None:  # not `token`, because nothing else is needed of a token's alternatives
             checked = self._checked(token)
             piece = self._pieces[checked] = self._native.piece(checked)
         return piece
 
     def is_eog(self, token: int) -> bool:
-        """True for an end-of-generation token. Looks at this token only, unlike `eog`."""
+        """Return whether a token is an end-of-generation token. Reads this token only, unlike `eog`."""
         return self._native.is_eog(self._checked(token))
 
     def is_control(self, token: int) -> bool:
-        """True for a control token, which is not part of the text."""
+        """Return whether a token is a control token, which is not part of the text."""
         return self._native.is_control(self._checked(token))
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """Token ids of a text in UTF-8, without a beginning-of-sequence token.
+        """Return the token ids of a text in UTF-8, without a beginning-of-sequence token.
 
-        ``special``: read the names of control tokens, such as ``<|im_end|>``, as these tokens. Raises
-        ``ModelError`` when the bytes are not UTF-8.
+        ``special``: whether names of control tokens, such as ``<|im_end|>``, become these tokens. Raises
+        ``ModelError`` if the bytes are not UTF-8.
         """
         _check_utf8(data)
         return self._native.tokenize(data, False, special)
 
     def tokenize_prompt(self, data: bytes) -> list[int]:
-        """Token ids of a prompt; names of control tokens become these, and BOS goes first if the model adds it."""
+        """Return the token ids of a prompt, with BOS at the beginning if the model adds it.
+
+        Names of control tokens become these tokens. Raises ``ModelError`` if the bytes are not UTF-8.
+        """
         _check_utf8(data)
         tokens = self._native.tokenize(data, True, True)
         if self.adds_bos and tokens[:2] == [self.bos, self.bos]:
-            del tokens[0]  # the chat template has written one
+            del tokens[0]  # the chat template has already written BOS
         return tokens
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """The text of some tokens, without control tokens. Raises ``ModelError``."""
+        """Return the text of tokens, without control tokens. Raises ``ModelError``."""
         return self._native.detokenize([self._checked(token) for token in tokens]) if tokens else b""
 
     def single(self, text: str) -> int:
-        """Return the id of the token that is exactly this text. Raises ``ModelError`` if there is none."""
+        """Return the id of the token that is exactly this text.
+
+        Raises ``ModelError`` if there is no such token.
+        """
         try:
             tokens = self.tokenize(text.encode(), special=True)
         except UnicodeEncodeError:
-            raise ModelError("half of a surrogate pair is no text") from None
+            raise ModelError("half of a surrogate pair is not text") from None
         if len(tokens) == 1:
             return tokens[0]
         if not tokens:
-            raise ModelError("an empty text is no token")
+            raise ModelError("an empty text is not a token")
         pieces = ", ".join(repr(self.piece(token).decode("utf-8", "replace")) for token in tokens)
         raise ModelError(f"{text!r} is {len(tokens)} tokens of this model, not one: {pieces}")
 
     def check(self, tokens: Iterable[int]) -> None:
-        """Raise ``ModelError`` unless all of these are ids of this vocabulary."""
+        """Raise ``ModelError`` unless all tokens are ids of this vocabulary."""
         for token in tokens:
             self._checked(token)
 
     def _checked(self, token: int) -> int:
-        """Return the id. Raises ``ModelError`` for a wrong one: llama.cpp would crash or read other memory."""
+        """Return the id of a token.
+
+        Raises ``ModelError`` for a wrong one, because llama.cpp would read foreign memory.
+        """
         if not isinstance(token, SupportsIndex) or not 0 <= index(token) < self.size:
             raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
         return index(token)
@@ -156,15 +173,19 @@ def _check_utf8(data: bytes) -> None:
 
 
 class TextStream:
-    """Decodes the bytes of tokens, and looks for stop texts.
+    """Decodes the bytes of tokens, and finds stop strings.
 
-    The bytes of a token that ends inside a UTF-8 character are held back until the character is complete. Bytes
-    that are not UTF-8 become U+FFFD. Text that may be the beginning of a stop text is held back until that is
-    decided. Attributes: ``text``, all text that was released; ``matched_stop``, the stop text that appeared, after
-    which nothing more is released, else None.
+    The bytes of an incomplete UTF-8 character are held back until the character is complete. Bytes that are not
+    UTF-8 become U+FFFD. Text that may be the beginning of a stop string is held back until the next tokens decide.
+
+    Attributes:
+        text: all text that was released.
+        matched_stop: the stop string that appeared, after which no more text is released; None if none has
+            appeared.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
+        """Begin a text. ``stops``: stop strings; empty ones are ignored."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = [stop for stop in stops if stop]
         self._held_back = ""
@@ -172,11 +193,11 @@ class TextStream:
         self.matched_stop: str | None = None
 
     def push(self, data: bytes) -> str:
-        """Take the bytes of one token; returns the text that can be shown now, possibly empty."""
+        """Decode the bytes of one token; return the text that can be shown now, possibly empty."""
         return self._release(self._decoder.decode(data))
 
     def finish(self) -> str:
-        """Take no more bytes; returns the text that was held back."""
+        """End the text; return the text that was held back."""
         released = self._release(self._decoder.decode(b"", True))
         if self.matched_stop is None:
             released += self._held_back
@@ -202,11 +223,11 @@ class TextStream:
         return released
 
     def _undecided_length(self) -> int:
-        """How many characters at the end may be the beginning of a stop text."""
-        longest = max((len(stop) - 1 for stop in self._stops), default=0)
-        for count in range(min(longest, len(self._held_back)), 0, -1):
-            tail = self._held_back[-count:]
-            if any(stop.startswith(tail) for stop in self._stops):
+        """Return the number of characters at the end that may be the beginning of a stop string."""
+        max_length = max((len(stop) - 1 for stop in self._stops), default=0)
+        for count in range(min(max_length, len(self._held_back)), 0, -1):
+            ending = self._held_back[-count:]
+            if any(stop.startswith(ending) for stop in self._stops):
                 return count
         return 0
 
@@ -214,8 +235,11 @@ class TextStream:
 class Continuation(NamedTuple):
     """The tokens of a prompt and of a choice after it.
 
-    ``is_separate``: the choice was tokenized separately, because in the whole text its first characters would
-    share a token with the prompt's last ones.
+    Attributes:
+        prompt_ids: tokens of the prompt.
+        choice_ids: tokens of the choice.
+        is_separate: whether the choice was tokenized separately. In the joined text, its first characters would
+            share a token with the prompt's last ones.
     """
 
     prompt_ids: list[int]
@@ -226,15 +250,15 @@ class Continuation(NamedTuple):
 def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
     """Tokenize a prompt and a choice after it.
 
-    If the tokens of the whole text begin with those of the prompt, the choice has the rest; otherwise the choice
-    is tokenized separately. Raises ``ModelError`` if it cannot be.
+    If the tokens of the joined text begin with the tokens of the prompt, the choice gets the remaining tokens.
+    Otherwise the choice is tokenized separately. Raises ``ModelError`` if that is not possible.
     """
     prompt_ids = vocabulary.tokenize_prompt(prompt.encode())
     text_ids = vocabulary.tokenize_prompt((prompt + choice).encode())
     if text_ids[: len(prompt_ids)] == prompt_ids:
         return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
     data = choice.encode()
-    # SentencePiece puts a space before a text, but not after a line feed.
+    # SentencePiece adds a space before a text, but not after a newline.
     for ids in (vocabulary.tokenize(data, special=True), vocabulary.tokenize(b"\n" + data, special=True)[1:]):
         if b"".join(map(vocabulary.piece, ids)) == data:
             return Continuation(prompt_ids, ids, True)

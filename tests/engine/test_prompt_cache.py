@@ -65,8 +65,8 @@ def test_it_is_private(cache):
 
 
 WRONG_BYTES = {
-    "empty": (lambda data: b"", "it is no prompt cache of gen"),
-    "another file": (lambda data: b"GGUF" + data, "it is no prompt cache of gen"),
+    "empty": (lambda data: b"", "it is not a prompt cache of gen"),
+    "another file": (lambda data: b"GGUF" + data, "it is not a prompt cache of gen"),
     "no header": (lambda data: data[:19] + b"[]\n", "it is damaged"),
     "half a header": (lambda data: data[:60], "it is damaged"),
     "cut off": (lambda data: data[:-1], "it is damaged"),
@@ -95,7 +95,7 @@ OTHER_SETTINGS = {
 def test_other_settings(path, cache, options):
     with (
         Model.load(path, **{**OPTIONS, **options}) as other,
-        pytest.raises(PromptCacheError, match="it was made with another model or other settings of it"),
+        pytest.raises(PromptCacheError, match="it was made with another model or other settings of the model"),
     ):
         load_prompt_cache(other, cache)
 
@@ -103,7 +103,7 @@ def test_other_settings(path, cache, options):
 def test_a_smaller_context(path, cache):
     with (
         Model.load(path, **{**OPTIONS, "n_ctx": 256}) as other,
-        pytest.raises(PromptCacheError, match="it has more tokens than the context holds"),
+        pytest.raises(PromptCacheError, match="it has more tokens than the context can hold"),
     ):
         load_prompt_cache(other, cache)
 
