@@ -1,1 +1,1 @@
-"""The ground of all rooms: errors, text, strict JSON, and files. Knows nothing of tokens or models."""
+"""Code that all packages share: errors, text, strict JSON, and files. Knows neither tokens nor models."""

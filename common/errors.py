@@ -1,4 +1,4 @@
-"""The base class of the exceptions of all rooms, and pydantic's errors as sentences for the user."""
+"""The base class of the exceptions of all packages, and sentences for pydantic's validation errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 class LogitsmithError(Exception):
-    """A named failure: its text is one sentence for the user.
+    """An error whose text is one sentence for the user.
 
     Attributes:
         exit_code: the exit code of `gen`: 1 for a failure, 2 for wrong usage.
         problem: the sentence without the advice.
-        advice: the last part of the sentence, which says what to do and names parameters of Python; it holds no
-            names or values of the user's, so that `gen` can name its flags instead. Empty if there is none.
+        advice: the last part of the sentence, which says what to do; empty if there is none. It names parameters
+            of Python, and contains no names or values of the user, so that `gen` can replace the parameters by its
+            flags.
     """
 
     exit_code: ClassVar[int] = 1
@@ -39,7 +40,7 @@ class LogitsmithError(Exception):
 
 
 class UsageError(LogitsmithError):
-    """Wrong words on a command line: an unknown flag, a wrong value, flags that exclude each other."""
+    """A wrong command line: an unknown flag, a wrong value, or flags that exclude each other."""
 
     exit_code = 2
 
@@ -47,13 +48,13 @@ class UsageError(LogitsmithError):
 _KINDS = {
     "float_parsing": "a number",
     "float_type": "a number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number of this size",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    "int_parsing": "an integer",
+    "int_parsing_size": "an integer of this size",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
     "finite_number": "a finite number",
-    "string_type": "a text",
-    "string_unicode": "a text",
+    "string_type": "a string",
+    "string_unicode": "a string",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "none_required": "null",
@@ -66,21 +67,21 @@ _KINDS = {
     "dataclass_type": "an object",
     "path_type": "a path",
 }
-"""What pydantic misses, by the type of its error."""
+"""The expected value, by the type of pydantic's error."""
 _BOUNDS = {
     "less_than": ("<", "lt"),
     "less_than_equal": ("≤", "le"),
     "greater_than": (">", "gt"),
     "greater_than_equal": ("≥", "ge"),
 }
-"""Sign and limit of pydantic's errors of range."""
+"""The sign, and the name of the limit, by the type of pydantic's error about a range."""
 _LENGTHS = {
     "too_short": ("item", "min_length"),
     "too_long": ("item", "max_length"),
     "string_too_short": ("character", "min_length"),
     "string_too_long": ("character", "max_length"),
 }
-"""What is counted, and the limit of pydantic's errors of length."""
+"""The counted noun, and the name of the limit, by the type of pydantic's error about a length."""
 _OWN_VALIDATORS = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -91,19 +92,19 @@ def wrong_value(value: object, allowed: str) -> str:
 
 
 def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
-    """Return what is wrong with a value, without the field, such as ``'abc' is not a number``.
+    """Return a sentence about a wrong value, without the field's name, such as ``'abc' is not a number``.
 
-    A message of our own validators comes without pydantic's prefix. No sentence is pydantic's.
+    Messages of logitsmith's validators lose pydantic's prefix. All other messages are logitsmith's wording.
 
     Args:
-        problems: pydantic's problems with the value, one for each type that the field takes.
-        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the problem has the limit.
+        problems: pydantic's errors about the value, one for each type that the field accepts.
+        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the error's limit is shown.
     """
-    # A problem other than the type belongs to the type that the value has.
-    problem = next((other for other in problems if other["type"] not in _KINDS), problems[0])
+    # An error that is not about the type is about the one type that the value has.
+    problem = next((error for error in problems if error["type"] not in _KINDS), problems[0])
     kind, value = problem["type"], problem["input"]
     if kind in _KINDS:
-        kinds = join_alternatives(dict.fromkeys(_KINDS[other["type"]] for other in problems))
+        kinds = join_alternatives(dict.fromkeys(_KINDS[error["type"]] for error in problems))
         return wrong_value(value, kinds) + (f" ({allowed})" if allowed else "")
     if kind in _LENGTHS:
         return _length_message(problem)
@@ -117,7 +118,7 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
             message = "there is no such field"
         case "json_invalid":
             column = re.search(r" column (\d+)$", context["error"])
-            message = "not JSON" + (f", from column {column[1]} on" if column else "")
+            message = "not JSON" + (f", starting at column {column[1]}" if column else "")
         case "literal_error" | "enum":
             message = _choice_message(short_repr(value), context["expected"])
         case _ if kind in _BOUNDS:
@@ -125,7 +126,7 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
             bound = allowed or f"{sign} {context[limit]}"
             message = wrong_value(value, f"within {bound}" if ".." in bound else bound)
         case _:
-            message = f"{short_repr(value)} cannot stand here"
+            message = f"{short_repr(value)} is not allowed here"
     return message
 
 
@@ -133,19 +134,22 @@ def _length_message(problem: ErrorDetails) -> str:
     noun, key = _LENGTHS[problem["type"]]
     limit, length = problem["ctx"][key], len(problem["input"])
     if limit == 0:
-        return f"it has {count_noun(length, noun)}, and has to be empty"
+        return f"it has {count_noun(length, noun)}, but must be empty"
     if length == 0:
         return "it is empty"
     bound = "at least" if key == "min_length" else "at most"
-    return f"it has {count_noun(length, noun)}; {bound} {limit:,} can stand here"
+    return f"it has {count_noun(length, noun)}, but must have {bound} {limit:,}"
 
 
 def _choice_message(value: str, expected: str) -> str:
-    """``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``."""
+    """Return a sentence about a value that is not one of the choices.
+
+    ``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``.
+    """
     choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
     if " or " not in choices:
         return f"{value} is not supported, only {choices}"
-    unquoted = choices.replace("'", "")  # as flags list their choices
+    unquoted = choices.replace("'", "")  # flags list their choices without quotes
     return f"{value} is not {unquoted}"
 
 

@@ -1,7 +1,7 @@
-"""Files: read within limits, found by name, written atomically or by appending, with errors as sentences.
+"""Files: read within limits, found by name, written atomically or by appending, with sentences for errors.
 
-Input may have no end, such as a device or a pipe. For this reason every reader has a limit. A file of lines that
-one process appends to survives a crash of this process.
+Input may be endless, such as a device or a pipe, so every reader has a limit. A file of lines to which one process
+appends survives a crash of this process.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from typing import IO, AnyStr, BinaryIO, NamedTuple
 from .text import NotUTF8Error, decode_utf8
 
 MAX_TEXT_BYTES = 100_000_000
-"""Of a prompt, a text to score or to check, and of files that are read as a whole and have no smaller limit.
+"""Maximum size of a prompt, of a text to score or to check, and of other files without a smaller limit.
 
 The longest contexts of models have 10 million tokens, which are about 50 MB of text. The largest text that is
 commonly scored, enwik8, has exactly this size.
 """
 
 MAX_LINE_BYTES = 256_000_000
-"""Of a line in a file of lines. The longest are results of a batch with traces, about 5 KB a token."""
+"""Maximum length of a line in a file of lines. The longest lines are results of a batch with traces, with about 5
+KB per token."""
 
 
 class InputTooLargeError(OSError):
@@ -42,7 +43,7 @@ class InputTooLargeError(OSError):
 
 def read_bounded(file: IO[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     """Return the rest of a file. Raises ``InputTooLargeError`` for more than ``max_bytes``, and ``OSError``."""
-    data = file.read(max_bytes + 1)  # a device or a pipe has no size to ask for
+    data = file.read(max_bytes + 1)  # reading is the only way to learn the size of a device or a pipe
     if len(data) > max_bytes:
         raise InputTooLargeError(f"it is larger than {max_bytes // 1_000_000} MB; give a shorter text")
     return data
@@ -67,18 +68,18 @@ STDIN = Path("-")
 
 
 def is_stdin(path: Path) -> bool:
-    """True for ``-``."""
+    """Return whether a path is ``-``."""
     return path == STDIN
 
 
 def input_name(path: Path) -> str:
-    """What messages call the file."""
+    """Return the name of an input file in messages."""
     return "stdin" if is_stdin(path) else str(path)
 
 
 @contextmanager
 def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
+    """Open a file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
     try:
         with _opened(path) as file:
             yield file
@@ -92,7 +93,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if is_stdin(path):
         if sys.stdin is None:
             raise OSError(None, "it is closed", "stdin")
-        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
+        # Yield a copy of stdin that is never closed, because a thread may still read from it when the run ends.
         yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
         return
     with file_errors_in_words(path):
@@ -100,13 +101,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         with file:
             yield file
-    else:  # a pipe, which such a thread may read as well
+    else:  # a pipe, from which a thread may still read, too
         yield file
 
 
 @contextmanager
 def file_errors_in_words(path: Path) -> Iterator[None]:
-    """Raise an ``OSError`` again with the words of `file_problem`."""
+    """While inside, raise an ``OSError`` with the message of `file_problem`."""
     try:
         yield
     except OSError as error:
@@ -114,16 +115,16 @@ def file_errors_in_words(path: Path) -> Iterator[None]:
 
 
 def read_input(path: Path, max_bytes: int | None = None) -> bytes:
-    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``.
+    """Return the content of a file, or of stdin for ``-``. Raises ``OSError``.
 
-    ``max_bytes``: a larger file is an error; None: `MAX_TEXT_BYTES`.
+    ``max_bytes``: the maximum size; None: `MAX_TEXT_BYTES`.
     """
     with open_input(path) as file:
         return read_bounded(file, MAX_TEXT_BYTES if max_bytes is None else max_bytes)
 
 
 class TextFileError(ValueError):
-    """A file that cannot be read as text; its message does not name the file."""
+    """A file that cannot be read as text; the message does not name the file."""
 
 
 def read_text_file(path: Path, max_bytes: int) -> str:
@@ -141,7 +142,7 @@ def read_text_file(path: Path, max_bytes: int) -> str:
 
 
 def decode_text_file(data: bytes) -> str:
-    """Return the bytes of a file as text, without a byte order mark. Raises ``TextFileError``."""
+    """Return the text in the bytes of a file, without a byte order mark. Raises ``TextFileError``."""
     try:
         return decode_utf8(data)
     except NotUTF8Error as error:
@@ -149,7 +150,7 @@ def decode_text_file(data: bytes) -> str:
 
 
 def file_problem(error: OSError | ValueError, path: Path) -> str:
-    """Return why a file could not be opened or read; a ``ValueError`` is one about its name."""
+    """Return why a file could not be opened or read; a ``ValueError`` is an error about its name."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, InputTooLargeError):
@@ -164,7 +165,7 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
 
 def write_problem(error: OSError, path: Path) -> str:
     """Return why a file could not be written."""
-    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as below
+    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - for the checks of `os.path` below
     if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise
         return f"there is no folder {folder}"
     if isinstance(error, IsADirectoryError) or os.path.isdir(path):  # noqa: PTH112
@@ -173,16 +174,22 @@ def write_problem(error: OSError, path: Path) -> str:
 
 
 class SearchFolder(NamedTuple):
-    """A folder of a search path. ``origin``: how messages name it."""
+    """A folder of a search path.
+
+    Attributes:
+        origin: name of the folder's origin in messages, such as ``built-in``.
+        path: the folder.
+    """
 
     origin: str
     path: Path
 
 
 def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[SearchFolder]:
-    """Return the user's ``folders``, as (origin, path), then the folder ``built_in``.
+    """Return the user's ``folders``, given as (origin, path), and then the folder ``built_in``.
 
-    A folder that occurs twice, as a link may, counts once: as the built-in one or at its first place.
+    A folder that occurs twice, for example through a link, is listed once: as the built-in one or at its first
+    place.
     """
     by_real_path: dict[Path, SearchFolder] = {}
     for folder in folders:
@@ -193,17 +200,17 @@ def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[Sea
 
 
 def _resolve(folder: Path) -> Path:
-    """Return the path without links; the path itself if its links form a ring."""
+    """Return a path with its links resolved; the path itself if its links form a ring."""
     try:
         return folder.resolve()
     except (OSError, RuntimeError):
-        return folder  # reading it reports the ring
+        return folder  # reading the folder reports the ring
 
 
 def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
-    """Return the files of a folder that end in one of these suffixes, sorted; hidden files are left out.
+    """Return the files of a folder with one of these suffixes, sorted; hidden files are left out.
 
-    A folder that does not exist holds none. Raises ``OSError`` for a folder that cannot be read.
+    A missing folder counts as empty. Raises ``OSError`` for a folder that cannot be read.
     """
     try:
         return sorted(
@@ -215,12 +222,17 @@ def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
         return []
 
 
-def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], private: bool = False) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
+def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], is_private: bool = False) -> None:
+    """Write a temporary file in the same folder, force it to the disk, then rename it to ``path``.
 
-    The file gets the permissions that the umask leaves a new file; ``private``: only its owner may read it. A
-    device or a pipe, such as /dev/stdout, is not replaced: ``write`` writes into it. Raises ``OSError`` with the
-    name ``path``; a file is then as before.
+    A device or a pipe, such as /dev/stdout, is not replaced: ``write`` writes directly into it. Raises ``OSError``
+    with the name ``path``; an existing file is then unchanged.
+
+    Args:
+        path: the file.
+        write: writes the content into an open file.
+        is_private: whether only the owner may read the file. Otherwise the file gets the permissions of a new
+            file, which the umask determines.
     """
     name = ""
     try:
@@ -233,8 +245,8 @@ def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], priv
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        if not private:  # as the temporary file is
-            mask = os.umask(0)  # the only way to read the umask is to set it
+        if not is_private:  # a temporary file is private
+            mask = os.umask(0)  # the umask can only be read by setting it
             os.umask(mask)
             Path(name).chmod(0o666 & ~mask)
         Path(name).replace(path)
@@ -249,26 +261,30 @@ def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], priv
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """While inside, Ctrl-C waits; it takes effect behind the block. Also a decorator."""
-    if current_thread() is not main_thread():  # Python calls handlers in the main thread
+    """While inside, Ctrl-C is deferred; it takes effect after the block. Also a decorator."""
+    if current_thread() is not main_thread():  # Python calls signal handlers only in the main thread
         yield
         return
-    waiting: list[tuple[int, FrameType | None]] = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    deferred: list[tuple[int, FrameType | None]] = []
+    previous_handler = signal.signal(signal.SIGINT, lambda number, frame: deferred.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
-        if waiting and callable(previous):
-            previous(*waiting[0])
+        signal.signal(signal.SIGINT, previous_handler)
+        if deferred and callable(previous_handler):
+            previous_handler(*deferred[0])
 
 
 class AppendOnlyFile:
     """A file that is opened for appending, and created if it does not exist.
 
-    A line is appended whole or not at all, as far as the system lets it; `sync` forces lines to the disk. What may
-    be a pipe or a device (``is_regular`` is False) is neither locked nor truncated nor synced. Every method raises
-    ``OSError`` as the system does, with the file's name.
+    A line is appended atomically, as far as the system allows it; `sync` forces lines to the disk. A pipe or a
+    device is neither locked nor truncated nor synced. Every method raises ``OSError`` as the system does, with the
+    file's name.
+
+    Attributes:
+        path: the file.
+        is_regular: False for a pipe or a device.
     """
 
     def __init__(self, path: Path) -> None:
@@ -283,7 +299,7 @@ class AppendOnlyFile:
         return os.fstat(self._handle).st_size
 
     def lock(self) -> bool:
-        """Lock the file for this process; False if another process holds it, or removed it meanwhile."""
+        """Lock the file for this process; return False if another process has locked or removed it."""
         if not self.is_regular:
             return True
         try:
@@ -293,47 +309,47 @@ class AppendOnlyFile:
             return False
 
     def lines(self) -> Iterator[bytes]:
-        """Read line by line, each with its newline; an incomplete last line has none.
+        """Yield the lines of the file, each with its newline; an incomplete last line has none.
 
-        Raises ``InputTooLargeError`` for a line longer than logitsmith appends.
+        Raises ``InputTooLargeError`` for a line that is longer than logitsmith writes.
         """
         with self.path.open("rb") as file, self._errors_named():
             yield from bounded_lines(file)
 
     def truncate(self, length: int) -> None:
-        """Cut the file off behind its first ``length`` bytes, such as a line that a crash left torn."""
+        """Truncate the file to ``length`` bytes, for example to remove a line that a crash left incomplete."""
         if self.is_regular and length < self.size:
             with self._errors_named():
                 os.ftruncate(self._handle, length)
         self._end = self.size
 
     def append(self, data: bytes) -> None:
-        """Append bytes; what a failed write left of them is cut off again."""
+        """Append bytes. A failed write is undone."""
         written = 0
         try:
             with self._errors_named():
                 while written < len(data):
                     written += os.write(self._handle, data[written:])
         except OSError:
-            self._cut_off_failed_write()
+            self._undo_failed_write()
             raise
         self._end += len(data)
 
-    def _cut_off_failed_write(self) -> None:
+    def _undo_failed_write(self) -> None:
         if self.is_regular:
             try:
                 os.ftruncate(self._handle, self._end)
             except OSError:
-                return  # the next process that reads the file cuts it off
+                return  # the next process that reads the file truncates it
 
     def sync(self) -> None:
-        """Force what was appended to the disk."""
+        """Force appended lines to the disk."""
         if self.is_regular:
             with self._errors_named():
                 os.fsync(self._handle)
 
     def sync_folder(self) -> None:
-        """Force the name of a new file to the disk, where the system has a way to; it raises nothing."""
+        """Force the name of a new file to the disk, if the system supports it; raises nothing."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError:
@@ -347,7 +363,7 @@ class AppendOnlyFile:
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
-        """Errors of a call that takes a number instead of a name get the file's name."""
+        """While inside, add the file's name to errors of calls that take a file number."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used."""
+"""Lazy exports: public names of a package that are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from importlib import import_module
 
 
 def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562): a public name is imported at its first use.
+    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562), which import a public name at its first use.
 
-    The package names each module and what it offers in the imports that it makes for type checkers, so that they
-    stand there once: its source is read when the first of them is asked for. The ``__getattr__`` raises
-    ``AttributeError`` for other names; the ``__dir__`` lists what ``__all__`` has, imported or not. A name of an
-    earlier release warns and gives the object that has a new name now, see `renamed`.
+    The package lists its public names once, in its imports for type checkers. Its source is read when a public
+    name is first used. The ``__getattr__`` raises ``AttributeError`` for other names. A name of an earlier release
+    warns, and returns the object that has a new name now, see `renamed`. The ``__dir__`` lists the names in
+    ``__all__``, imported or not.
     """
     module_of: dict[str, tuple[str, str]] = {}
 
@@ -46,7 +46,7 @@ def _find_by_old_name(package: str, name: str) -> object:
 
 
 def _imports_for_type_checkers(package: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each public name with its module and the name that it has there."""
+    """Yield each public name with its module, and its name in that module."""
     module = sys.modules[package]
     source = "".join(linecache.getlines(str(module.__file__), vars(module)))
     for block in ast.parse(source).body:

@@ -1,6 +1,6 @@
-"""The machine that `gen` runs on, and the numbers that llama.cpp is built with.
+"""The machine that `gen` runs on, and limits that are compiled into llama.cpp.
 
-Flags and the engine share the numbers. They are defined here because ``--help`` must load no engine.
+Flags and the engine share these limits. They are defined here because ``--help`` must not load the engine.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ SEED_MAX = 2**32 - 1
 MAX_THREADS = 512
 """GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
 MAX_SLOTS = 256
-"""LLAMA_MAX_SEQ: how many sequences llama.cpp can hold in one context."""
+"""LLAMA_MAX_SEQ: the maximum number of sequences in one context of llama.cpp."""
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-"""The number formats of llama.cpp's cache of keys and values (kv_cache_types)."""
+"""The data types of llama.cpp's cache of keys and values (kv_cache_types)."""
 ROPE_SCALINGS = ("none", "linear", "yarn")
-"""The scalings of RoPE that llama.cpp's flag takes."""
+"""The kinds of RoPE scaling that llama.cpp's flag accepts."""
 SPLIT_MODES = ("none", "layer", "row", "tensor")
-"""How llama.cpp divides a model among GPUs."""
+"""The ways in which llama.cpp divides a model among GPUs."""
 NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
-"""How llama.cpp uses several NUMA nodes."""
+"""The ways in which llama.cpp uses several NUMA nodes."""
 
 
 def machine() -> dict[str, Any]:
-    """The system, the processor and the memory, in bytes; None for what the system does not tell."""
+    """Return a description of the system, the processor, and the memory in bytes; None for unknown values."""
     return {
         "system": platform.platform(),
         "cpu": _cpu_name(),
@@ -65,7 +65,7 @@ def _available_memory_bytes() -> int | None:
 
 
 def shorten_home(value: Any) -> Any:
-    """Return a table with the user's home folder as ``~`` in all of its texts."""
+    """Return a value of JSON in which each string has ``~`` for the user's home folder."""
     home = str(Path.home())
     if isinstance(value, dict):
         return {key: shorten_home(item) for key, item in value.items()}

@@ -1,6 +1,6 @@
 """Public names of version 0.1 that have a new name: the old one works for one release, and warns.
 
-`RENAMED` lists them all. A package's face finds its old names there, see `lazy_exports`; a class or a function is
+`RENAMED` lists them all. A package finds its old names there, see `lazy_exports`. A class, function or method is
 decorated with `supports_old_names`.
 """
 
@@ -199,11 +199,11 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
 def supports_old_names(decorated: _Decorated) -> _Decorated:
-    """Let a class or a function accept the old names that `RENAMED` lists for it.
+    """Make a class, function or method accept the old names that `RENAMED` lists for it.
 
     In a class, old names of attributes, methods and arguments of the constructor work, and a subclass may define
-    an attribute or a method by its old name. In a function, old names of arguments work. Each use warns with a
-    `DeprecationWarning` that gives the new name.
+    an attribute or a method by its old name. In a function or method, old names of arguments work. Each use warns
+    with a `DeprecationWarning` that contains the new name.
     """
     full_name = f"{decorated.__module__}.{decorated.__qualname__}"
     new_names = RENAMED[full_name]
@@ -224,14 +224,14 @@ def warn_of_old_name(owner: str, old_name: str, new_name: str, *, stack_level: i
         owner: the package, class or function that the name belongs to.
         old_name: the name that was used.
         new_name: the name to use instead.
-        stack_level: how many calls up the code is that used the name, counted from this function.
+        stack_level: number of stack frames between this function and the code that used the name.
     """
     message = f"{owner}: {old_name} is now called {new_name}; the old name works until the next release"
     warnings.warn(message, DeprecationWarning, stacklevel=stack_level)
 
 
 class _OldAttribute:
-    """A descriptor that passes an old name on to the new one."""
+    """A descriptor that forwards an old name to the new one."""
 
     def __init__(self, owner: str, old_name: str, new_name: str) -> None:
         self._names = (owner, old_name, new_name)
@@ -246,7 +246,7 @@ class _OldAttribute:
 
 
 def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str]) -> Any:
-    """Return the function with old names of its arguments; the function itself if none of them was renamed.
+    """Return a function that also accepts old argument names; the function itself if no argument was renamed.
 
     A function that is called for each token lists an old argument itself, so that no wrapper slows it down.
     """
@@ -273,7 +273,7 @@ def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str])
 
 
 def _rename_in_subclasses(base: type, new_names: Mapping[str, str]) -> None:
-    """Give a subclass that defines an old name the new one."""
+    """Make subclasses that define an old name get the new one."""
     own_hook = vars(base).get("__init_subclass__")
 
     def init_subclass(subclass: type, /, **keywords: Any) -> None:

@@ -1,4 +1,4 @@
-"""Text: bytes to text, counts and choices in words, and the known name that is nearest to a mistyped one."""
+"""Text: bytes to text, counts and choices in words, and the known name that is most similar to a mistyped one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 _MAX_VALUE_CHARACTERS = 60
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _SIMILARITY = 0.7
-"""Below it, short words of three equal letters are similar: ``top_p`` and ``stop``."""
+"""Minimum similarity of two names, 0 to 1. A lower value would match short words with three equal letters, such as
+``top_p`` and ``stop``."""
 
 
 class _ReprInWords(Repr):
-    """Writes values as Python does, but true, false and null as JSON and YAML do."""
+    """Writes values as Python does, except for true, false and null, which are written as in JSON and YAML."""
 
     def repr_bool(self, value: bool, _level: int) -> str:
         return "true" if value else "false"
@@ -31,7 +32,10 @@ _REPR.maxstring = _REPR.maxother = _MAX_VALUE_CHARACTERS
 class NotUTF8Error(ValueError):
     """Bytes that are not UTF-8.
 
-    Attributes: ``offset``, that of the first wrong byte, from 0; ``line``, its line, from 1; ``byte``, its value.
+    Attributes:
+        offset: place of the first wrong byte, from 0.
+        line: line of this byte, from 1.
+        byte: value of this byte.
     """
 
     def __init__(self, offset: int, line: int, byte: int) -> None:
@@ -47,13 +51,13 @@ def decode_utf8(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        # The codec drops the mark first and counts from behind it.
+        # The codec drops the byte order mark first, and counts bytes after the mark.
         offset = error.start + len(data) - len(error.object)
         raise NotUTF8Error(offset, line, error.object[error.start]) from None
 
 
 def is_utf8(data: bytes) -> bool:
-    """True if the bytes are whole UTF-8 characters."""
+    """Return whether bytes are complete UTF-8 characters."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -62,25 +66,30 @@ def is_utf8(data: bytes) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair, which cannot be printed."""
+    """Return a text with U+FFFD instead of each half of a surrogate pair, which cannot be printed."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def count_noun(count: int, noun: str) -> str:
-    """Return the number with its noun, as in ``1 token`` and ``2,000 tokens``. The plural is formed by an s."""
+    """Return a number with its noun, as in ``1 token`` and ``2,000 tokens``. The plural is formed with an s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def join_alternatives(choices: Iterable[str]) -> str:
-    """Return the choices in words: ``a, b or c``."""
+    """Return choices as words: ``a, b or c``."""
     names = list(choices)
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def nearest_name(name: str, known_names: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
-    """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
+    """Return the known name that is most similar to ``name``; None if no name is similar enough.
 
-    A name in which only two neighbouring letters are swapped goes before all others.
+    A name in which only two adjacent letters are swapped takes precedence.
+
+    Args:
+        name: the mistyped name.
+        known_names: the names to choose from.
+        similarity: the minimum similarity, 0 to 1, see `difflib`.
     """
     names = list(known_names)
     swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
@@ -88,22 +97,24 @@ def nearest_name(name: str, known_names: Iterable[str], similarity: float = _SIM
     return matches[0] if matches else None
 
 
-def _is_swapped(name: str, other: str) -> bool:
-    """True if the names differ only in the order of two neighbouring letters."""
-    if len(name) != len(other):
+def _is_swapped(name: str, known_name: str) -> bool:
+    """Return whether two names differ only in the order of two adjacent letters."""
+    if len(name) != len(known_name):
         return False
-    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
+    differing = [index for index, pair in enumerate(zip(name, known_name, strict=True)) if pair[0] != pair[1]]
     if len(differing) != 2 or differing[1] != differing[0] + 1:
         return False
     first, second = differing
-    return (name[first], name[second]) == (other[second], other[first])
+    return (name[first], name[second]) == (known_name[second], known_name[first])
 
 
 def without_error_number(text: str) -> str:
-    """Return the message of an error without the ``[Errno 111]`` that Python puts before it."""
+    """Return an error's message without the ``[Errno 111]`` that Python puts before it."""
     return _ERROR_NUMBER.sub("", text)
 
 
 def short_repr(value: Any) -> str:
-    """Return the value for a sentence: as Python writes it, but true, false, null; cut to a length that fits."""
+    """Return a value for a sentence: as Python writes it, but with true, false and null; long values are
+    shortened.
+    """
     return _REPR.repr(value)

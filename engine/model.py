@@ -360,7 +360,7 @@ def _add_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
 _DIGEST_CONTEXT_TOKENS = 256
 """The shortest context that llama.cpp makes."""
 _DIGEST_PROMPT_TOKENS, _DIGEST_ROWS = 64, 8
-"""Number of tokens that the digest reads in one call, as a prompt is read, and number of rows that it decodes in one
+"""Number of tokens that the digest reads in one call, as a prompt is read. Number of rows that it decodes in one
 call, as a batch decodes its slots."""
 
 

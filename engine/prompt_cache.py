@@ -45,7 +45,7 @@ def save_prompt_cache(model: Model, path: str | Path) -> int:
         file.write(state)
 
     try:
-        write_file_atomically(path, write, private=True)
+        write_file_atomically(path, write, is_private=True)
     except OSError as error:
         raise PromptCacheError(f"{path}: {write_problem(error, path)}") from error
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Scores: logprobs of the tokens of a prompt, of a text of any length, and of several continuations of a prompt."""
+"""Scores: logprobs of the tokens of a prompt, of a text of any length, and of a prompt's continuations."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> li
 def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
     length = model.context.length
     if not prompt:
-        raise ModelError("the prompt has no tokens")
+        raise ModelError("the prompt has no tokens; a choice needs at least one token before it")
     for number, ids in enumerate(choices, 1):
         model.vocabulary.check(ids)
         if not ids:
@@ -180,8 +180,7 @@ Distributions = tuple[Distribution, ...]
 
 @dataclass(frozen=True)
 class _Scorer:
-    """Reads texts, and yields the distributions of each token: () for the first one, which has no tokens before
-    it.
+    """Reads texts, and yields the distributions of each token: () for the first token.
 
     Attributes:
         model: the model.
@@ -194,9 +193,7 @@ class _Scorer:
     is_interrupted: Callable[[], bool] | None
 
     def until_aborted(self, distributions: Iterator[Distributions]) -> Iterator[Distributions]:
-        """Yield distributions until `Model.abort` ends the computation; without ``is_interrupted``, raise its
-        error.
-        """
+        """Yield distributions until `Model.abort` ends the computation; without ``is_interrupted``, raise."""
         try:
             yield from distributions
         except AbortedError:

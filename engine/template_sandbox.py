@@ -1,8 +1,8 @@
-"""Jinja for chat templates: a sandbox in which a template reaches nothing but its variables, and which ends.
+"""Jinja for chat templates: a sandbox in which a template can use only its variables, and always ends.
 
-A template comes with a model file, and anyone may have written it. Every loop turn, call, filter and operator
-counts against a `WorkBudget`, and what would be large is refused before it is made. So the time and the memory
-of a rendering are limited without a clock, and alike on every machine.
+A template is part of a model file, which may have any author. Every loop turn, call, filter and operator counts
+against a `WorkBudget`, and a value that would be too large is rejected before it is computed. So the time and the
+memory of a rendering are limited without a clock, and equally on every machine.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MAX_SOURCE_CHARACTERS = 200_000
-"""Of a template. llama.cpp's largest has 17,000."""
+"""Maximum length of a template. llama.cpp's longest template has 17,000 characters."""
 _MAX_WORK = 20_000_000
-"""Units of work of one rendering; a unit is a character that is written, or takes as long as a few of them. The
-templates in llama.cpp's repository need 40,000 to 1,500,000 for a hundred messages; these take some seconds."""
+"""Units of work of one rendering. A unit is one character of output, or work that takes as long as a few
+characters. For a hundred messages, the templates in llama.cpp's repository need 40,000 to 1,500,000 units. This
+limit takes a few seconds."""
 TURN_WORK, NODE_WORK, CALL_WORK = 20, 4, 100
-"""Of a turn of a loop, of each node in its body, and of a filter, a test, an operator or a call."""
+"""Units of work: of a loop turn, of each node in a loop's body, and of a filter, test, operator or call."""
 _WORK_PER_CHARACTER = 100
-"""More work for each character of the messages."""
+"""Additional units of work for each character of the messages."""
 MAX_TEXT_CHARACTERS = 4_000_000
-"""Of each text that a template makes, its result included."""
+"""Maximum length of each string that a template makes, including the prompt."""
 _TEXT_PER_CHARACTER = 10
-"""More text for each character of the messages."""
+"""Additional characters of a string for each character of the messages."""
 _MAX_INTEGER_BITS = 4096
 _MAX_TUPLE_NODES = 10_000
-"""Python computes the hash of a tuple anew each time, through all tuples inside it."""
+"""Maximum number of tuples inside a tuple. Python does not store a tuple's hash, and computes it through all inner
+tuples."""
 _CONTAINERS = (list, tuple, Mapping, KeysView, ValuesView, ItemsView)
 
 
@@ -47,37 +49,43 @@ class TemplateLimitError(Exception):
 
 
 class _TreeSize(NamedTuple):
-    """How large a value is if each part counts wherever it appears: ``nodes``, and ``characters`` of its text."""
+    """The size of a value as a tree, in which a part counts each time it appears.
+
+    Attributes:
+        nodes: number of values.
+        characters: length of its text.
+    """
 
     nodes: int
     characters: int
 
 
 class WorkBudget:
-    """What one rendering may still do.
-
-    ``input_characters``: of the messages and the other variables; long messages may cost more.
-    """
+    """The work that one rendering may still do."""
 
     def __init__(self, input_characters: int) -> None:
+        """Start a budget.
+
+        ``input_characters``: length of the messages and the other variables. Long messages allow more work.
+        """
         self._work = self._remaining = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
         self._max_characters = MAX_TEXT_CHARACTERS + _TEXT_PER_CHARACTER * input_characters
         self._trees: dict[int, tuple[object, _TreeSize]] = {}
-        """By identity; the values are kept, so that none of their ids is used again."""
+        """The sizes of values, by their ``id``. The values are kept, so that Python does not reuse an id."""
 
     def spend(self, units: int) -> None:
         """Count work. Raises ``TemplateLimitError`` when the budget is used up."""
         self._remaining -= units
         if self._remaining < 0:
-            raise TemplateLimitError(f"it does not end within {self._work:,} steps")
+            raise TemplateLimitError(f"it does not end within {self._work:,} units of work")
 
     def check_length(self, length: int) -> None:
-        """Raise ``TemplateLimitError`` for the length of a text or a list that is too long to be made."""
+        """Raise ``TemplateLimitError`` if a string or a list of this length is too long to be made."""
         if length > self._max_characters:
             raise TemplateLimitError(f"it makes a text of more than {self._max_characters:,} characters")
 
     def check(self, value: Any) -> Any:
-        """Return a value that was just computed. Counts its length, and raises if it is too large."""
+        """Return a value that was just computed. Counts its length as work, and raises if it is too large."""
         if isinstance(value, (str, *_CONTAINERS)):
             self.spend(1 + len(value))
             self.check_length(len(value))
@@ -88,7 +96,7 @@ class WorkBudget:
         return value
 
     def check_integer_bits(self, bits: float) -> None:
-        """Raise ``TemplateLimitError`` for the bits of an integer that is too large to be computed."""
+        """Raise ``TemplateLimitError`` if an integer of this many bits is too large to be computed."""
         if bits > _MAX_INTEGER_BITS:
             raise TemplateLimitError(f"it computes a number of more than {_MAX_INTEGER_BITS:,} bits")
 
@@ -102,11 +110,11 @@ class WorkBudget:
             pending += (part for part in parts if isinstance(part, tuple))
 
     def tree_size(self, value: Any) -> _TreeSize:
-        """The size of a value as a tree. Raises ``TemplateLimitError`` if its text would be too long."""
+        """Return the size of a value as a tree. Raises ``TemplateLimitError`` if its text would be too long."""
         if isinstance(value, str):
             return _TreeSize(1, len(value))
         if isinstance(value, Namespace):
-            raise TemplateLimitError("it writes a namespace, which may hold itself")
+            raise TemplateLimitError("it writes a namespace, which may contain itself")
         if not isinstance(value, _CONTAINERS):
             return _TreeSize(1, 8)
         stored = self._trees.get(id(value))
@@ -121,7 +129,7 @@ class WorkBudget:
         return size
 
     def text(self, value: Any) -> str:
-        """Return ``str(value)``, if that is not too long."""
+        """Return ``str(value)``. Raises ``TemplateLimitError`` if it would be too long."""
         if not isinstance(value, str):
             self.spend(self.tree_size(value).characters)
             value = str(value)
@@ -129,7 +137,7 @@ class WorkBudget:
         return value
 
     def scan(self, value: Any) -> Any:
-        """Return a value that is about to be compared, or searched. Counts what that takes."""
+        """Return a value that is about to be compared or searched. Counts the work that this takes."""
         if isinstance(value, (str, *_CONTAINERS)):
             size = self.tree_size(value)
             self.spend(size.nodes + size.characters // 64)
@@ -137,19 +145,19 @@ class WorkBudget:
 
 
 current_budget: ContextVar[WorkBudget] = ContextVar("current_budget")
-"""The budget of the rendering that runs."""
+"""The budget of the current rendering."""
 
 
 Function = Callable[..., Any]
 
 _TEXT_FILTERS = "capitalize e escape format indent lower replace safe string title trim truncate upper wordcount"
-"""These read their value as text."""
+"""Filters that read their value as text."""
 _COMPARING_FILTERS = "dictsort groupby max min sort unique"
 _OTHER_FILTERS = """
     abs count d default first float int items join last length list map reject rejectattr reverse select selectattr
     sum
 """
-"""The rest of Jinja's filters are for pages of the web, or make texts of any length."""
+"""Jinja's other filters are not supported: they are for web pages, or make text of any length."""
 _TEXT_METHODS = """
     capitalize casefold count endswith find format index isalnum isalpha isascii isdecimal isdigit islower
     isnumeric isspace istitle isupper join lower lstrip partition removeprefix removesuffix replace rfind rindex
@@ -169,15 +177,15 @@ _METHODS: tuple[tuple[type, frozenset[str]], ...] = (
 """The methods that templates may call, by type."""
 
 _MAX_FIELD_WIDTH = 9_999
-"""Characters to which a field of a format is filled up, such as ``%9999d``."""
+"""Maximum width of a format field, such as ``%9999d``, in characters."""
 _WIDE_FIELD = re.compile(r"\d{5}|\*|\{[^{}]*\{")
-"""A field that may be wider, or whose width is computed."""
+"""A format field that may be wider, or whose width is computed."""
 _SORT_WORK = 100
-"""For each item of a list that is sorted: about twenty comparisons."""
+"""Units of work for each item of a list that is sorted: about twenty comparisons."""
 
 
 def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the filters that templates may use, each within the budget of the rendering."""
+    """Return the filters that templates may use; each counts its work."""
     names = f"{_TEXT_FILTERS} {_COMPARING_FILTERS} {_OTHER_FILTERS}".split()
     return {
         **{name: _budgeted(name, filters[name]) for name in names},
@@ -190,7 +198,7 @@ def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
 
 
 def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the tests, such as ``is in``, each within the budget of the rendering."""
+    """Return the tests, such as ``is in``; each counts its work."""
 
     def budgeted(function: Function) -> Function:
         @wraps(function)
@@ -207,16 +215,16 @@ def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
 
 
 def _budgeted(name: str, function: Function) -> Function:
-    first = 1 if hasattr(function, "jinja_pass_arg") else 0  # before the value stands what Jinja passes
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja passes its context before the value
     is_text, is_comparing = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
 
     @wraps(function)
     def filter_(*args: Any, **kwargs: Any) -> Any:
         budget = current_budget.get()
         budget.spend(CALL_WORK)
-        before, value, rest = args[:first], args[first], args[first + 1 :]
+        jinja_args, value, filter_args = args[:first], args[first], args[first + 1 :]
         if isinstance(value, Namespace):
-            raise TemplateLimitError("it filters a namespace, which may hold itself")
+            raise TemplateLimitError("it filters a namespace, which may contain itself")
         if is_text:
             value = budget.text(value)
             budget.spend(len(value))
@@ -224,8 +232,8 @@ def _budgeted(name: str, function: Function) -> Function:
             budget.spend(_SORT_WORK * budget.tree_size(value).nodes)
         elif hasattr(value, "__len__"):
             budget.spend(len(value))
-        _check_filter(budget, name, value, rest, kwargs)
-        result = function(*before, value, *rest, **kwargs)
+        _check_filter(budget, name, value, filter_args, kwargs)
+        result = function(*jinja_args, value, *filter_args, **kwargs)
         return budget.check(list(result) if isinstance(result, Iterator) else result)
 
     return filter_
@@ -235,7 +243,7 @@ def _check_filter(
     budget: WorkBudget, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise ``TemplateLimitError`` for a filter whose result would be too large."""
-    given = (*args, *kwargs.values())
+    all_args = (*args, *kwargs.values())
     if name == "replace" and len(args) > 1:
         _check_replace(budget, value, *args)
     elif name == "join":
@@ -246,19 +254,19 @@ def _check_filter(
             len(value) + (value.count("\n") + 1) * (width if isinstance(width, int) else len(width))
         )
     elif name == "format":
-        _check_format(budget, value, "%", given)
-    elif name == "sum" and not all(isinstance(arg, (int, float, str)) for arg in given):
-        raise TemplateLimitError("it adds up what are no numbers")
+        _check_format(budget, value, "%", all_args)
+    elif name == "sum" and not all(isinstance(arg, (int, float, str)) for arg in all_args):
+        raise TemplateLimitError("it adds values that are not numbers")
 
 
 def _check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``TemplateLimitError`` for a method of a text whose result would be too large.
+    """Raise ``TemplateLimitError`` for a method of a string whose result would be too large.
 
     Args:
-        budget: What the template may still compute.
-        function: The method.
-        args: Its positional arguments.
-        kwargs: Its named arguments.
+        budget: the budget of the rendering.
+        function: the method.
+        args: positional arguments.
+        kwargs: named arguments.
     """
     text = getattr(getattr(function, "__wrapped__", function), "__self__", None)
     if not isinstance(text, str):
@@ -277,10 +285,10 @@ def _check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) ->
     """Raise ``TemplateLimitError`` for an operator whose result would be too large.
 
     Args:
-        budget: What the template may still compute.
-        operator: The operator, as it is written.
-        left: Its left operand.
-        right: Its right operand.
+        budget: the budget of the rendering.
+        operator: the operator, as templates write it.
+        left: left operand.
+        right: right operand.
     """
     if operator == "%" and isinstance(left, str):
         _check_format(budget, left, "%", (right,))
@@ -315,7 +323,7 @@ def _check_format(budget: WorkBudget, text: str, mark: str, values: tuple[Any, .
 
 
 def _pass(value: Any, units: int) -> Any:
-    """Return the value, and count work."""
+    """Count work, and return the value unchanged."""
     current_budget.get().spend(units)
     return value
 
@@ -337,7 +345,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return a value as JSON; like transformers, and unlike Jinja, without escapes for HTML."""
+    """Return a value as JSON without escapes for HTML, as in transformers; Jinja's filter escapes them."""
     budget = current_budget.get()
     budget.spend(CALL_WORK)
     budget.spend(budget.tree_size(value).characters)
@@ -357,7 +365,7 @@ def _to_json(
 
 
 class _GenerationTag(Extension):
-    """The tag ``{% generation %}`` of transformers, which marks what the assistant wrote: its body is rendered."""
+    """The tag ``{% generation %}`` of transformers, which marks the assistant's text: its body is rendered."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
 
@@ -367,12 +375,12 @@ class _GenerationTag(Extension):
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The environment in which chat templates are compiled, with the extensions that transformers has."""
+    """The environment in which chat templates are compiled, with the extensions of transformers."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
 
     def __init__(self) -> None:
-        # Constants are not folded: nothing may be computed while a template is compiled, outside a budget.
+        # Constants are not folded, because a budget counts only what is computed while a template is rendered.
         super().__init__(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols], optimized=False
         )
@@ -383,13 +391,13 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.tests: Any = _budgeted_tests(self.tests)
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or a method of the template's values.
+        """Call a function or a method for a template.
 
         Args:
-            context: The template's variables.
-            function: What the template calls.
-            args: Its positional arguments.
-            kwargs: Its named arguments.
+            context: the template's variables.
+            function: the function or method.
+            args: positional arguments.
+            kwargs: named arguments.
         """
         budget = current_budget.get()
         budget.spend(CALL_WORK)
@@ -402,28 +410,28 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Compute ``left operator right``.
 
         Args:
-            context: The template's variables.
-            operator: One of `intercepted_binops`.
-            left: Its left operand.
-            right: Its right operand.
+            context: the template's variables.
+            operator: one of `intercepted_binops`.
+            left: left operand.
+            right: right operand.
         """
         budget = current_budget.get()
         budget.spend(CALL_WORK)
-        if operator == "+":  # as in llama.cpp: what is not defined is an empty text
+        if operator == "+":  # as in llama.cpp, an undefined variable counts as an empty string
             left = "" if isinstance(left, jinja2.Undefined) and isinstance(right, str) else left
             right = "" if isinstance(right, jinja2.Undefined) and isinstance(left, str) else right
         _check_operator(budget, operator, left, right)
         return budget.check(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """True for an attribute that templates may use."""
+        """Return whether templates may use an attribute."""
         for kind, names in _METHODS:
             if isinstance(obj, kind):
                 return attr in names
         return super().is_safe_attribute(obj, attr, value)
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
-        """Compile a template; Jinja documents this as the place to change it."""
+        """Compile a template. Jinja documents this method as the place to change how."""
         counted = _WorkCountingTransformer().visit(source)
         counted.set_environment(self)
         return super()._generate(counted, *args, **kwargs)
@@ -431,30 +439,30 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
 @jinja2.pass_context
 def _finalize(_: Context, value: Any) -> str:
-    """The text of an expression in ``{{ }}``. The context is not used; with it, constants are not folded."""
+    """Return the text of an expression in ``{{ }}``. The unused context keeps Jinja from folding constants."""
     return current_budget.get().text(value)
 
 
 def _concat(parts: Iterable[str]) -> str:
-    """Join the pieces of the output, of a macro or of a block."""
+    """Join the parts of the output, of a macro or of a block."""
     budget = current_budget.get()
-    length, pieces = 0, []
+    length, checked_parts = 0, []
     for part in parts:
         length += len(part)
         budget.spend(1 + len(part))
         budget.check_length(length)
-        pieces.append(part)
-    return "".join(pieces)
+        checked_parts.append(part)
+    return "".join(checked_parts)
 
 
 class _WorkCountingTransformer(NodeTransformer):
-    """Lets a template count its work: in each turn of a loop and each call, and where it joins and compares.
+    """Inserts filters that count work: in loop turns, in calls, and where values are joined or compared.
 
-    The filters that do it have a blank in their names, so that no template can name or replace them.
+    The names of these filters contain a space, so that no template can call or replace them.
     """
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return what stands in place of a node."""
+        """Return the replacement of a node."""
         if isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)):
             self._insert_work_count(node)
             return node
@@ -472,23 +480,26 @@ class _WorkCountingTransformer(NodeTransformer):
         return node
 
     def _insert_work_count(self, node: Any) -> None:
-        """Let each turn of a loop, also one that is filtered out, and each call count what it executes."""
-        units = TURN_WORK + NODE_WORK * sum(_count(child) for child in node.body)
+        """Make each call, and each turn of a loop, count the nodes that it executes.
+
+        Turns that the loop's condition filters out count, too.
+        """
+        units = TURN_WORK + NODE_WORK * sum(_node_count(child) for child in node.body)
         test = getattr(node, "test", None)
-        test_units = 0 if test is None else TURN_WORK + NODE_WORK * _count(test)
+        test_units = 0 if test is None else TURN_WORK + NODE_WORK * _node_count(test)
         self.generic_visit(node)
         if test is not None:
             node.test = _filtered("gen pass", node.test, nodes.Const(test_units))
-        tick = _filtered("gen pass", nodes.Const(None, lineno=node.lineno), nodes.Const(units))
-        node.body.insert(0, nodes.ExprStmt(tick, lineno=node.lineno))
+        count_work = _filtered("gen pass", nodes.Const(None, lineno=node.lineno), nodes.Const(units))
+        node.body.insert(0, nodes.ExprStmt(count_work, lineno=node.lineno))
 
 
 def _filtered(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(value, name, list(args), [], None, None, lineno=value.lineno)
 
 
-def _count(node: nodes.Node) -> int:
-    """How many nodes a part of a template has."""
+def _node_count(node: nodes.Node) -> int:
+    """Return the number of nodes in a part of a template."""
     return 1 + sum(1 for _ in _descendants(node))
 
 

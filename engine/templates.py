@@ -1,7 +1,7 @@
-"""Chat templates: which one a model has, and the prompt that a template makes of the messages of a chat.
+"""Chat templates: the template that a model has, and the prompt that a template makes of the messages of a chat.
 
-A template is the one in the model's GGUF file, another one in Jinja, or one that llama.cpp has built in, by
-name. The prompts of the built-in ones are written by llama.cpp, in C++.
+A template is the one in the model's GGUF file, another one in Jinja, or the name of one that is built into
+llama.cpp. llama.cpp writes the prompts of its built-in templates, in C++.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ Message = dict[str, str]
 @supports_old_names
 @dataclass(frozen=True)
 class ReasoningTags:
-    """What a model writes before and after its reasoning, as ``<think>`` and ``</think>``.
+    """The strings that a model writes before and after its reasoning, such as ``<think>`` and ``</think>``.
 
-    ``answer_prefixes``: what it writes before its answer. A template of such a model takes answers without
-    reasoning.
+    Attributes:
+        start: the string before the reasoning.
+        end: the string after the reasoning.
+        answer_prefixes: strings that the model writes before its answer; a template of such a model expects
+            answers without reasoning. Empty if there are none.
     """
 
     start: str
@@ -61,7 +64,9 @@ _REASONING_TAGS = (
 class ChatPrompt:
     """A prompt that a chat template has made.
 
-    ``note``: a sentence, if the messages had to be changed for the template; else None.
+    Attributes:
+        text: the prompt.
+        note: a sentence, if the messages had to be changed for the template; otherwise None.
     """
 
     text: str
@@ -71,25 +76,26 @@ class ChatPrompt:
 class ChatTemplate(ABC):
     """A chat template, ready to use: see `open_chat_template`.
 
-    ``name``: what messages call it, such as ``the model's chat template``.
+    Attributes:
+        name: name of the template in messages, such as ``the model's chat template``.
     """
 
     name: str
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The tags around the reasoning of the model, if it has some of the well-known ones; None: it has none."""
+        """The tags around the model's reasoning; None if the template has none of the well-known tags."""
         return None
 
     @abstractmethod
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
-        """Return the prompt of some messages.
+        """Return the prompt for the messages of a chat.
 
         Args:
             messages: The chat, the oldest message first.
-            add_generation_prompt: Let the prompt end with the beginning of the assistant's next message.
+            add_generation_prompt: Whether the prompt ends with the beginning of the assistant's next message.
 
-        Raises ``ModelError`` when the template refuses the messages, or computes too much.
+        Raises ``ModelError`` when the template rejects the messages, or computes too much.
         """
 
 
@@ -99,9 +105,9 @@ def open_chat_template(
     """Return a chat template, ready to use.
 
     Args:
-        model: The model whose template it is, and whose BOS and EOS tokens a template writes.
+        model: The model. Templates write its BOS and EOS tokens.
         source: A template in Jinja, or the name of one of llama.cpp's (`builtin_chat_templates`); None: the
-            model's own.
+            model's template.
         variables: Variables of the template, such as ``{"enable_thinking": False}``. The built-in ones have none.
 
     Raises ``ModelError`` when the model has no template, when there is no such template, or when it is not valid.
@@ -109,7 +115,7 @@ def open_chat_template(
     if source is None and model.chat_template is None:
         raise ModelError(
             "this model has no chat template",
-            advice="give one (chat_template=…), ask without a chat and a system message, or use a chat model",
+            advice="give one (chat_template=…), send a prompt without a system message, or use a chat model",
         )
     bos, eos = model.special_text("bos"), model.special_text("eos")
     if source is None:
@@ -120,17 +126,19 @@ def open_chat_template(
 
 
 def check_chat_template(source: str, variables: Mapping[str, Any] | None = None) -> None:
-    """Raise ``ModelError`` for what `open_chat_template` would refuse, before there is a model."""
+    """Raise the ``ModelError`` that `open_chat_template` would raise for a template, before there is a model."""
     _open(source, "", "", variables)
 
 
 def _open(source: str, bos: str, eos: str, variables: Mapping[str, Any] | None) -> ChatTemplate:
     if source in builtin_chat_templates():
         if variables:
-            raise ModelError(f"the chat template {source} is built into llama.cpp, and takes no variables")
+            raise ModelError(f"the chat template {source} is built into llama.cpp and has no variables")
         return NativeChatTemplate(source)
     if not is_chat_template(source):
-        raise ModelError("this is no chat template: it is neither Jinja, nor the name of one of llama.cpp's")
+        raise ModelError(
+            "this is not a chat template: it is neither Jinja nor the name of a template of llama.cpp"
+        )
     return _open_jinja(source, "the chat template", bos, eos, json.dumps(dict(variables or {})))
 
 
@@ -140,7 +148,7 @@ def _open_jinja(source: str, name: str, bos: str, eos: str, variables: str) -> J
 
 
 def is_chat_template(text: str) -> bool:
-    """True for the name of one of llama.cpp's built-in templates, and for a text with tags of Jinja."""
+    """Return whether a string has tags of Jinja, or is the name of one of llama.cpp's built-in templates."""
     return text in builtin_chat_templates() or "{{" in text or "{%" in text
 
 
@@ -156,11 +164,11 @@ def build_prompt(  # noqa: PLR0913 - the arguments are public
     """Return the prompt for one message of a user.
 
     Args:
-        model: The model whose chat template is used.
+        model: The model.
         text: The user's message.
         system: The system message.
         chat: True: use the chat template; False: the text itself is the prompt; None: use the template if there is
-            a system message, or a ``template``.
+            a system message or a ``template``.
         template: See `format_chat`.
         report: See `format_chat`.
 
@@ -183,11 +191,11 @@ def format_chat(
     Args:
         model: The model.
         messages: The chat, the oldest message first.
-        template: See `open_chat_template`; None: the model's own.
-        report: Called with a sentence if the messages had to be changed for the template: where it has no system
-            role, the system message stands before the first message of the user.
+        template: See `open_chat_template`; None: the model's template.
+        report: Called with a sentence if the messages had to be changed for the template: if it has no system
+            role, the text of the system message is placed before the first message of the user.
 
-    Raises ``ModelError`` when the model has no chat template, or when the template refuses the messages.
+    Raises ``ModelError`` when the model has no chat template, or when the template rejects the messages.
     """
     prompt = (template or open_chat_template(model)).render(messages)
     if prompt.note is not None and report is not None:
@@ -196,42 +204,43 @@ def format_chat(
 
 
 def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix: str) -> list[int]:
-    """Token ids of a user's message between a prefix and a suffix, which take the place of a chat template.
+    """Return the token ids of a user's message between a prefix and a suffix, which replace a chat template.
 
-    As llama.cpp's ``--in-prefix`` and ``--in-suffix``: the three are tokenized one by one. BOS goes first if the
-    model adds it. Raises ``ModelError`` for a text that is not UTF-8.
+    As with llama.cpp's ``--in-prefix`` and ``--in-suffix``, the three parts are tokenized separately. BOS is added
+    at the beginning if the model adds it. Raises ``ModelError`` for text that is not UTF-8.
 
     Args:
-        vocabulary: The model's.
-        text: The user's message; names of control tokens are text here.
-        prefix: What goes before it; names of control tokens, such as ``<|im_start|>``, are these tokens.
-        suffix: What goes after it, likewise.
+        vocabulary: The vocabulary of the model.
+        text: The user's message. Names of control tokens in it are plain text.
+        prefix: The text before the message. Names of control tokens, such as ``<|im_start|>``, become these
+            tokens.
+        suffix: The text after the message. Names of control tokens become these tokens.
     """
     try:
         parts = [(prefix.encode(), True), (text.encode(), False), (suffix.encode(), True)]
     except UnicodeEncodeError:
         raise ModelError("the prompt is not UTF-8") from None
-    framed = [] if vocabulary.bos is None or not vocabulary.adds_bos else [vocabulary.bos]
+    ids = [] if vocabulary.bos is None or not vocabulary.adds_bos else [vocabulary.bos]
     for data, has_special in parts:
-        framed += vocabulary.tokenize(data, special=has_special)
-    return framed
+        ids += vocabulary.tokenize(data, special=has_special)
+    return ids
 
 
 _RESERVED_VARIABLES = ("messages", "add_generation_prompt")
-_FORGETTING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
-"""Variables by which templates leave out the reasoning of former answers; each family of models has another."""
+_DROPPED_REASONING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+"""Variables that make a template leave out the reasoning of earlier answers; each family of models has one."""
 _TRIMMED_SOURCE = "You have access to the following functions in JSONSchema format"
-"""Words of StepFun's template. Its models can reason without end when spaces surround a message, so that llama.cpp
-trims the messages of each template with these words."""
+"""Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
+the messages of each template with these words."""
 _ASCII_SPACES = " \t\n\v\f\r"
 _EXTRA_CHARACTERS_PER_MESSAGE = 200
-"""Characters by which each message counts as longer than it is, for what a template does with it."""
+"""Characters that are added to the length of each message, for the work of the template on a short message."""
 _SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
-"""Texts by which a template is tried: what it does with a message shows in its output."""
+"""Messages with which a template is tested. Its output shows which of them it uses."""
 
 
 class JinjaChatTemplate(ChatTemplate):
-    """A template in Jinja, in a sandbox: it reaches its variables only, and its work is limited (`WorkBudget`)."""
+    """A template in Jinja, in a sandbox: it can use only its variables, and its work is limited (`WorkBudget`)."""
 
     def __init__(
         self,
@@ -246,46 +255,46 @@ class JinjaChatTemplate(ChatTemplate):
 
         Args:
             source: The template.
-            name: What messages call it.
-            bos: Its variable ``bos_token``.
-            eos: Its variable ``eos_token``.
-            variables: More variables, such as ``{"enable_thinking": False}``. Without a value, ``enable_thinking``
-                is True if the template can reason, and ``preserve_reasoning`` is True, both as in llama.cpp's
-                server. ``preserve_reasoning`` and ``reasoning_effort`` set the variables by which other templates
-                name the same thing.
+            name: Name of the template in messages.
+            bos: The variable ``bos_token``.
+            eos: The variable ``eos_token``.
+            variables: More variables, such as ``{"enable_thinking": False}``. By default ``enable_thinking`` is
+                True if the template can reason, and ``preserve_reasoning`` is True, both as in llama.cpp's server.
+                ``preserve_reasoning`` and ``reasoning_effort`` also set the variables of the same meaning that
+                other templates have.
 
-        Raises ``ModelError`` for a template that is not valid, and for variables that are set here.
+        Raises ``ModelError`` for a template that is not valid, and for variables that the messages set.
         """
         self.name, self._source = name, source
-        given = dict(variables or {})
+        variables = dict(variables or {})
         for variable in _RESERVED_VARIABLES:
-            if variable in given:
+            if variable in variables:
                 raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
-        self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(given)}
+        self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(variables)}
         self._template = _compile(source, name)
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The first of the well-known pairs that stands in the template.
+        """The first of the well-known pairs of tags that appears in the template.
 
-        Some templates only remove the reasoning of former answers, and name nothing but its end.
+        Some templates only remove the reasoning of earlier answers, and contain only the end tag.
         """
 
-        def stands(tags: ReasoningTags) -> bool:
+        def is_in_template(tags: ReasoningTags) -> bool:
             return tags.end in self._source and (tags.start in self._source or not tags.answer_prefixes)
 
-        return next(filter(stands, _REASONING_TAGS), None)
+        return next(filter(is_in_template, _REASONING_TAGS), None)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
-        """Return the prompt of some messages.
+        """Return the prompt for the messages of a chat.
 
-        Where the template has no place for a system message, its text goes before that of the first message of the
-        user, as in llama.cpp.
+        If the template does not support a system message, its text is placed before the text of the user's first
+        message, as in llama.cpp.
         """
         note = None
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
-            note = f"{self.name} has no system role: the system message goes before the user's first message"
+            note = f"{self.name} has no system role: the system message is placed before the user's first message"
         if _TRIMMED_SOURCE in self._source:
             messages = [{**message, "content": message["content"].strip(_ASCII_SPACES)} for message in messages]
         return ChatPrompt(
@@ -294,18 +303,17 @@ class JinjaChatTemplate(ChatTemplate):
 
     @cached_property
     def _has_system_role(self) -> bool:
-        """False if the template refuses system messages, or leaves them out."""
+        """False if the template rejects system messages, or leaves them out."""
         user = [{"role": "user", "content": _USER_MARK}]
         rendered = self._try([{"role": "system", "content": _SYSTEM_MARK}, *user], self._expects_content_parts)
         if rendered is not None:
             return _SYSTEM_MARK in rendered
-        return (
-            self._try(user, self._expects_content_parts) is None
-        )  # one that fails for any messages says why by itself
+        # A template that fails for all messages is treated as complete, so that its own error is reported.
+        return self._try(user, self._expects_content_parts) is None
 
     @cached_property
     def _expects_content_parts(self) -> bool:
-        """True if the content of a message has to be a list of parts, as for models that also see pictures."""
+        """True if the content of a message must be a list of parts, as for models that also read images."""
         user = [{"role": "user", "content": _USER_MARK}]
         if _USER_MARK in (self._try(user, False) or ""):
             return False
@@ -313,9 +321,9 @@ class JinjaChatTemplate(ChatTemplate):
 
     @cached_property
     def _can_think(self) -> bool:
-        """True if the text of reasoning can be distinguished from the text of the answer.
+        """True if reasoning can be distinguished from the answer in the model's output.
 
-        llama.cpp's server makes similar comparisons, and enables reasoning for no other template.
+        llama.cpp's server makes similar comparisons, and enables reasoning only for such templates.
         """
         if (
             "enable_thinking" in self._variables
@@ -331,7 +339,7 @@ class JinjaChatTemplate(ChatTemplate):
             (self._try([user], self._expects_content_parts, value) or "").rstrip() for value in (False, True)
         ]
         shorter, longer = sorted(prompts, key=len)
-        return shorter != longer and longer.startswith(shorter)  # what follows begins or ends the reasoning
+        return shorter != longer and longer.startswith(shorter)  # the additional text begins or ends the reasoning
 
     def _try(
         self, messages: Sequence[Message], expects_content_parts: bool, enable_thinking: bool = True
@@ -365,14 +373,14 @@ class JinjaChatTemplate(ChatTemplate):
             text = self._template.render(variables, messages=chat, add_generation_prompt=add_generation_prompt)
             text.encode()
         except _RefusalError as error:
-            raise ModelError(f"{self.name} refuses these messages: {error}") from error
+            raise ModelError(f"{self.name} rejects these messages: {error}") from error
         except TemplateLimitError as error:
             raise _StoppedError(f"{self.name} was stopped: {error}") from error
         except UnicodeEncodeError as error:
-            raise ModelError(f"{self.name} writes half of a surrogate pair, which is no text") from error
+            raise ModelError(f"{self.name} writes half of a surrogate pair, which is not text") from error
         except RecursionError as error:
             raise _StoppedError(f"{self.name} was stopped: it calls itself too often") from error
-        except Exception as error:  # it is a program of somebody else: it may raise anything
+        except Exception as error:  # a template is a program by an unknown author, which may raise any error
             raise ModelError(f"{self.name} failed: {error}") from error
         finally:
             current_budget.reset(token)
@@ -380,7 +388,7 @@ class JinjaChatTemplate(ChatTemplate):
 
 
 class _StoppedError(ModelError):
-    """A template computes too much."""
+    """A template was stopped because it computes too much."""
 
 
 class _RefusalError(Exception):
@@ -389,7 +397,10 @@ class _RefusalError(Exception):
 
 @lru_cache(maxsize=16)
 def _compile(source: str, name: str) -> Template:
-    """Compile a template. That takes some hundredths of a second, and a batch may use it ten thousand times."""
+    """Compile a template.
+
+    Cached: compiling takes up to 0.1 seconds, and a batch may use a template 10,000 times.
+    """
     from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - only chats pay for Jinja
 
     from .template_sandbox import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
@@ -398,15 +409,15 @@ def _compile(source: str, name: str) -> Template:
         raise ModelError(f"{name} is longer than {MAX_SOURCE_CHARACTERS:,} characters")
     try:
         return TemplateEnvironment().from_string(
-            source, globals={"raise_exception": _refuse, "strftime_now": _now}
+            source, globals={"raise_exception": _raise_exception, "strftime_now": _now}
         )
     except TemplateSyntaxError as error:
         raise ModelError(f"{name} is not valid Jinja: line {error.lineno}: {error.message}") from error
-    except Exception as error:  # Python compiles it, and has limits of its own
+    except Exception as error:  # Jinja makes Python code, which Python's compiler may reject
         raise ModelError(f"{name} cannot be compiled: {error}") from error
 
 
-def _refuse(message: str) -> None:
+def _raise_exception(message: str) -> None:
     raise _RefusalError(message)
 
 
@@ -417,19 +428,19 @@ def _now(date_format: str) -> str:
 
 
 def _dates() -> dict[str, str]:
-    """The variables that llama.cpp sets besides those of transformers."""
+    """Return the variables that llama.cpp sets in addition to those of transformers."""
     return {"date_string": _now("%d %b %Y"), "datetime": _now("%b %d %Y")}
 
 
 def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the names that other templates have for two of the variables; names that are given keep their values.
+    """Return variables with the names that other templates use for two of them; existing names keep their values.
 
-    llama.cpp adds the same ones (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
+    llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
     """
     preserve, effort = variables.get("preserve_reasoning", True), variables.get("reasoning_effort")
     added: dict[str, Any] = {"preserve_reasoning": True}
     if isinstance(preserve, bool):
-        added |= {"preserve_thinking": preserve, **dict.fromkeys(_FORGETTING_VARIABLES, not preserve)}
+        added |= {"preserve_thinking": preserve, **dict.fromkeys(_DROPPED_REASONING_VARIABLES, not preserve)}
     if isinstance(effort, str):
         added["reasoning_strength"] = effort
     return added | dict(variables)
@@ -440,18 +451,18 @@ def _with_parts(message: Message) -> dict[str, Any]:
 
 
 def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
-    """The messages without the system message at their beginning, whose text goes before the first of the user."""
-    system, *others = messages
-    for i, message in enumerate(others):
+    """Return messages without the system message, whose text is placed before the first message of the user."""
+    system, *later_messages = messages
+    for i, message in enumerate(later_messages):
         if message["role"] == "user":
-            others[i] = {**message, "content": f"{system['content']}\n{message['content']}"}
-            return others
-    return [{"role": "user", "content": system["content"]}, *others]
+            later_messages[i] = {**message, "content": f"{system['content']}\n{message['content']}"}
+            return later_messages
+    return [{"role": "user", "content": system["content"]}, *later_messages]
 
 
 @lru_cache(maxsize=1)
 def builtin_chat_templates() -> tuple[str, ...]:
-    """The names of llama.cpp's built-in chat templates, such as ``chatml``, in alphabetical order."""
+    """Return the names of llama.cpp's built-in chat templates, such as ``chatml``, in alphabetical order."""
     count = lib.llama_chat_builtin_templates(None, 0)
     names = (ctypes.c_char_p * count)()
     lib.llama_chat_builtin_templates(names, count)
@@ -459,13 +470,14 @@ def builtin_chat_templates() -> tuple[str, ...]:
 
 
 class NativeChatTemplate(ChatTemplate):
-    """A chat template that llama.cpp has built in. ``name``: one of `builtin_chat_templates`."""
+    """A chat template that is built into llama.cpp."""
 
     def __init__(self, name: str) -> None:
+        """Use a template. ``name``: one of `builtin_chat_templates`."""
         self.name, self._key = f"the chat template {name}", name.encode()
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
-        """Return the prompt of some messages, as llama.cpp's ``llama_chat_apply_template`` writes it."""
+        """Return the prompt for the messages of a chat, as llama.cpp's ``llama_chat_apply_template`` writes it."""
         chat = (lib.llama_chat_message * len(messages))()
         texts = [(_c_text(message["role"]), _c_text(message["content"])) for message in messages]
         for native, (role, content) in zip(chat, texts, strict=True):
@@ -477,7 +489,7 @@ class NativeChatTemplate(ChatTemplate):
                 self._key, chat, len(messages), add_generation_prompt, buffer, capacity
             )
             if length < 0:
-                raise ModelError(f"{self.name} refuses these messages")
+                raise ModelError(f"{self.name} rejects these messages")
             if length <= capacity:
                 return ChatPrompt(buffer.raw[:length].decode("utf-8", "replace"))
             capacity = length
@@ -486,7 +498,7 @@ class NativeChatTemplate(ChatTemplate):
 def _c_text(text: str) -> bytes:
     if "\0" in text:
         raise ModelError(
-            "a message holds the character U+0000, which ends a text in llama.cpp's built-in chat templates"
+            "a message has the character U+0000, which ends a string in llama.cpp's built-in chat templates"
         )
     try:
         return text.encode()

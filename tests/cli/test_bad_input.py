@@ -124,7 +124,7 @@ USAGE = {
     ),
     "variables of a built-in template": (
         ["x", "--chat-template", "chatml", "--chat-template-kwargs", '{"a": 1}'],
-        "the chat template chatml is built into llama.cpp, and takes no variables",
+        "the chat template chatml is built into llama.cpp and has no variables",
     ),
     "two prompts": (["x", "-p", "y"], "the prompt is given twice, by PROMPT and -p"),
     "two words": (["x", "y"], "gen: 'y' is too much; a prompt of several words stands in quotes\n"),

@@ -79,7 +79,7 @@ def test_chat_templates_of_lines(gen, work):
     tokens = {name: line["usage"]["prompt_tokens"] for name, line in lines.items() if "usage" in line}
     assert tokens["flag"] == tokens["prompt"] < tokens["name"] < tokens["kwargs"] == tokens["body"]
     assert "did you mean chatml?" in lines["unknown"]["error"]["message"]
-    assert lines["refused"]["error"]["message"] == "line 7: the chat template refuses these messages: never"
+    assert lines["refused"]["error"]["message"] == "line 7: the chat template rejects these messages: never"
     assert "a chat template cannot be used with a prompt of token ids" in lines["ids"]["error"]["message"]
     assert result.err.count("has no system role") == 1
 
@@ -180,7 +180,7 @@ def test_seeds_come_from_the_id_and_the_seed_of_the_run(gen, work):
 
 BAD = {
     "not JSON": ("{nope", "it is not JSON"),
-    "NaN": ('{"prompt": "a", "seed": NaN}', "there is no number NaN"),
+    "NaN": ('{"prompt": "a", "seed": NaN}', "NaN is not a number in JSON"),
     "a list": ("[1]", "it is not an object"),
     "half a surrogate pair": (r'{"prompt": "\ud800"}', "half of a surrogate pair"),
     "nothing asked": ({"id": "x1"}, "neither a prompt nor messages"),

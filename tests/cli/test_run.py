@@ -173,7 +173,7 @@ TEMPLATES = {
         ["--chat-template", NO_SYSTEM, "--system", "S"],
         "(user) S\nHi calm",
         "gen: note: the chat template has no system role: "
-        "the system message goes before the user's first message\n",
+        "the system message is placed before the user's first message\n",
     ),
 }
 

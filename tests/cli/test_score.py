@@ -161,7 +161,7 @@ WRONG = {
     "an empty text": (["score", ""], "the text is empty", 2),
     "an empty choice": (["score", "a", "--choices", ""], "an empty text is no way to go on", 2),
     "a choice twice": (["score", "a", "--choices", "b", "--choices", "b"], "'b' is given twice", 2),
-    "a prompt that is empty": (["score", "", "--choices", "b"], "nothing comes before a choice", 1),
+    "a prompt that is empty": (["score", "", "--choices", "b"], "a choice needs at least one token before it", 1),
     "a choice that does not fit": (
         ["score", "a", "-c", "8", "--choices", "b c d e f g h i j"],
         "does not fit: the prompt has 1 token,",

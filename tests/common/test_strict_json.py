@@ -66,11 +66,11 @@ BROKEN = {
     "{a: 1}": "a key in double quotes is missing",
     '{"a" 1}': "a colon is missing",
     "[1 2]": "a comma or a closing bracket is missing",
-    '["a': "a text begins that is never closed",
-    '["a\n"]': "a text has a control character such as a line end",
-    r'["\q"]': "a backslash begins no escape of JSON",
-    r'["\u12"]': "a backslash begins no escape of JSON",
-    "1 2": "something follows the value",
+    '["a': "a string has no closing quote",
+    '["a\n"]': "a string has a control character such as a newline",
+    r'["\q"]': "a backslash is not followed by an escape of JSON",
+    r'["\u12"]': "a backslash is not followed by an escape of JSON",
+    "1 2": "there is more text after the value",
 }
 
 

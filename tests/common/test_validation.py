@@ -22,7 +22,7 @@ class Model(BaseModel):
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
-        ([1, "x"], "numbers.1: 'x' is not a whole number"),
+        ([1, "x"], "numbers.1: 'x' is not an integer"),
         ([], "numbers: at least one is needed"),
     ],
     ids=["a path", "our own message"],
@@ -60,11 +60,11 @@ class Fields(BaseModel, extra="forbid", strict=True):
 WRONG_FIELDS = {
     "only one value": ({"store": True}, "store: true is not supported, only false"),
     "another value": ({"role": "me"}, "role: 'me' is not user or system"),
-    "a list that has to be empty": ({"tools": ["a"]}, "tools: it has 1 item, and has to be empty"),
-    "a list that is too long": ({"tags": ["a"] * 3}, "tags: it has 3 items; at most 2 can stand here"),
+    "a list that has to be empty": ({"tools": ["a"]}, "tools: it has 1 item, but must be empty"),
+    "a list that is too long": ({"tags": ["a"] * 3}, "tags: it has 3 items, but must have at most 2"),
     "an empty list": ({"tags": []}, "tags: it is empty"),
     "an empty text": ({"name": ""}, "name: it is empty"),
-    "no text": ({"name": None}, "name: null is not a text"),
+    "no text": ({"name": None}, "name: null is not a string"),
     "too high": ({"share": 1.0}, "share: 1.0 is not < 1.0"),
     "infinite": ({"share": float("inf")}, "share: inf is not a finite number"),
     "unknown": ({"shore": 1}, "shore: there is no such field"),
@@ -86,7 +86,7 @@ class Kinds(BaseModel, extra="forbid", strict=True):
 
 
 SEVERAL_TYPES = {
-    "no type fits": ({"stop": 5}, "", "5 is not a text or a list"),
+    "no type fits": ({"stop": 5}, "", "5 is not a string or a list"),
     "the type fits, but not the length": ({"name": ""}, "", "it is empty"),
     "outside of the range": ({"share": 2}, "0..1", "2 is not within 0..1"),
     "no number": ({"share": "x"}, "0..1", "'x' is not a number (0..1)"),

@@ -207,7 +207,7 @@ def test_note_reaches_the_caller(model):
     template = open_chat_template(model, REFUSES_SYSTEM)
     assert format_chat(model, [SYSTEM, USER], template, notes.append) == "[user]Be brief.\nHi <b>"
     assert notes == [
-        "the chat template has no system role: the system message goes before the user's first message"
+        "the chat template has no system role: the system message is placed before the user's first message"
     ]
 
 
@@ -237,7 +237,7 @@ ALTERNATE = (
     "{{ raise_exception('roles must alternate user/assistant') }}{% endif %}{{ m.content }}{% endfor %}"
 )
 FAILURES = {
-    "roles that do not alternate": (ALTERNATE, [USER, WHY], "refuses these messages: roles must alternate"),
+    "roles that do not alternate": (ALTERNATE, [USER, WHY], "rejects these messages: roles must alternate"),
     "undefined": ("{{ nope.x }}", [USER], "failed: 'nope' is undefined"),
     "type": ("{{ 1 + 'a' }}", [USER], "failed: unsupported operand"),
     "surrogate": ("{{ '\\ud800' }}", [USER], "half of a surrogate pair"),
@@ -417,7 +417,7 @@ def test_every_builtin_template_renders(model, name):
 
 
 def test_builtin_templates_take_no_variables(model):
-    with pytest.raises(ModelError, match="takes no variables"):
+    with pytest.raises(ModelError, match="has no variables"):
         open_chat_template(model, "chatml", {"enable_thinking": False})
 
 

@@ -156,7 +156,7 @@ def test_model_without_template_and_template_that_raises(model, monkeypatch):
     with pytest.raises(ModelError, match="has no chat template"):
         format_chat(model, [{"role": "user", "content": "x"}])
     monkeypatch.setattr(model, "chat_template", "{{ raise_exception('only one turn') }}")
-    with pytest.raises(ModelError, match="the model's chat template refuses these messages: only one turn"):
+    with pytest.raises(ModelError, match="the model's chat template rejects these messages: only one turn"):
         format_chat(model, [{"role": "user", "content": "x"}])
 
 

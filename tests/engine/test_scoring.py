@@ -24,7 +24,7 @@ ENDS_IN_A_CHARACTER = "Look: 😀"
 
 
 def test_nothing_to_score(model):
-    with pytest.raises(ModelError, match="nothing to score"):
+    with pytest.raises(ModelError, match="no tokens to score"):
         score(model, [])
 
 
@@ -37,7 +37,7 @@ def test_strides_are_less_than_the_context(model, stride):
 @pytest.mark.parametrize(
     ("prompt", "choices", "message"),
     [
-        ([], [[5]], "nothing comes before"),
+        ([], [[5]], "a choice needs at least one token before it"),
         ([5], [[6], []], "choice 2 has no tokens"),
         ([5] * 1000, [[6], [7] * 26], "choice 2 does not fit: the prompt has 1,000 tokens, the choice 26"),
         ([5], [[49152]], "token id 49152"),

@@ -8,18 +8,18 @@ GOOD = '{"id": "a", "text": "x", "error": null}\n'
 FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
 INVALID = {
     "no id": ('{"text": "a", "error": null}', "it has no id"),
-    "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: 1 is not a text"),
+    "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: 1 is not a string"),
     "a line that is a list": (
         '{"id": "a", "error": {"line": [1], "digest": "d"}}',
-        "error.line: [1] is not a whole number",
+        "error.line: [1] is not an integer",
     ),
     "a digest that is a table": (
         '{"id": "a", "error": {"line": 1, "digest": {}}}',
-        "error.digest: {} is not a text",
+        "error.digest: {} is not a string",
     ),
     "an error that is a text": ('{"id": "a", "error": "x"}', "error: 'x' is not an object;"),
     "5,000 brackets": ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
-    "NaN": ('{"id": "a", "text": NaN, "error": null}', "there is no number NaN"),
+    "NaN": ('{"id": "a", "text": NaN, "error": null}', "NaN is not a number in JSON"),
     "not JSON": (
         "nope",
         "it is not JSON: a value is missing, at character 1; remove this line, or choose another file",

@@ -19,7 +19,7 @@ ODD = {
     "an infinite id": (json.dumps(ANSWER).replace('"ids": [3]', '"ids": [1e999]'), "ids.0: "),
     "infinite calls": (
         json.dumps(ANSWER).replace('"calls": 1', '"calls": Infinity'),
-        "there is no number Infinity",
+        "Infinity is not a number in JSON",
     ),
     "an infinite logprob": (json.dumps(ANSWER).replace("[-0.5]", "[-1e999]"), "logprobs.0: "),
     "a negative id": (json.dumps({**ANSWER, "ids": [-1]}), "ids.0: "),

@@ -85,7 +85,7 @@ def test_two_formats_that_fit(load, content, words):
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
         ('{"temp": 1,\n "top_k": }', "line 2, column 11: broken JSON"),
-        ('{"temp": NaN}', "broken JSON: there is no number NaN"),
+        ('{"temp": NaN}', "broken JSON: NaN is not a number in JSON"),
         ("a: b: c", "line 1, column 5"),
         ("just words", "no known format"),
         ("[1, 2]", "no known format"),
