@@ -142,7 +142,7 @@ class Vocabulary:
         try:
             tokens = self.tokenize(text.encode(), special=True)
         except UnicodeEncodeError:
-            raise ModelError("half of a surrogate pair is not text") from None
+            raise ModelError("half of a surrogate pair is not allowed in text") from None
         if len(tokens) == 1:
             return tokens[0]
         if not tokens:
