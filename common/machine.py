@@ -15,7 +15,7 @@ INT32_MAX = 2**31 - 1
 SEED_MAX = 2**32 - 1
 """A seed is an unsigned 32-bit integer."""
 MAX_THREADS = 512
-"""GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
+"""GGML_MAX_N_THREADS: with more threads, llama.cpp ends the process."""
 MAX_SLOTS = 256
 """LLAMA_MAX_SEQ: the maximum number of sequences in one context of llama.cpp."""
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")

@@ -106,19 +106,19 @@ class Context:
         self.check(prompt)
         if exact and self._reuse_complete_prompt(prompt):
             return len(prompt)
-        common = self._common_token_count(prompt)
-        kept = self._keep(
-            self._segments.reusable_token_count(min(common, self._exact_token_count), len(prompt))
+        common_count = self._common_token_count(prompt)
+        reused_count = self._keep(
+            self._segments.reusable_token_count(min(common_count, self._exact_token_count), len(prompt))
             if exact
-            else common
+            else common_count
         )
-        is_exact = not small_batches and (exact or kept == 0)
-        size = self.max_rows if small_batches else self._batch
-        first_end = self._segments.end_of_batch(kept) if exact else kept + size
+        is_exact = not small_batches and (exact or reused_count == 0)
+        batch_size = self.max_rows if small_batches else self._batch
+        first_batch_end = self._segments.end_of_batch(reused_count) if exact else reused_count + batch_size
         if progress is not None:
             progress(len(self.tokens), len(prompt))
         with self._native.abort_when(is_interrupted):
-            for end in range(first_end, len(prompt) + size, size):
+            for end in range(first_batch_end, len(prompt) + batch_size, batch_size):
                 batch = prompt[len(self.tokens) : end]
                 try:
                     self._read_batch(batch, small_batches)
@@ -133,7 +133,7 @@ class Context:
         if exact and len(self.tokens) == len(prompt):
             self._prompt_logits = self._native.logits().copy()
             self._prompt_logits.flags.writeable = False
-        return kept
+        return reused_count
 
     def _read_batch(self, batch: Sequence[int], small_batches: bool) -> None:
         """Append a batch of a prompt; see `read`."""

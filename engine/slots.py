@@ -241,21 +241,21 @@ class SequenceSlots:
             for append in appends:
                 yield self._append_run(append)
             return
-        single: dict[int, SlotAppend] = {}
+        single_appends: dict[int, SlotAppend] = {}
         for append in appends:
             if len(append.tokens) == 1:
-                single[append.slot.number] = append
+                single_appends[append.slot.number] = append
             else:
                 yield self._append_run(append)
-        slot_numbers = tuple(sorted(single))
+        slot_numbers = tuple(sorted(single_appends))
         single_row_copies = tuple(
-            plan.copies_of_single_token(len(single[number].slot.tokens)) for number in slot_numbers
+            plan.copies_of_single_token(len(single_appends[number].slot.tokens)) for number in slot_numbers
         )
         for group in divide_rows(slot_numbers, single_row_copies, self._sizes, plan.times.table):
             if group.row_count > 1:
-                yield from self._append_group(group, single, plan.times)
-            elif group.first_slot in single:
-                yield self._append_single(single.pop(group.first_slot), plan)
+                yield from self._append_group(group, single_appends, plan.times)
+            elif group.first_slot in single_appends:
+                yield self._append_single(single_appends.pop(group.first_slot), plan)
 
     def is_run_exact(self, token_count: int) -> bool:
         """Return whether a run of this many tokens of one slot gets the same logits in one call as one by one."""
@@ -299,23 +299,25 @@ class SequenceSlots:
         return slot, rows
 
     def _append_group(
-        self, group: RowGroup, single: dict[int, SlotAppend], times: DecodeTimes
+        self, group: RowGroup, single_appends: dict[int, SlotAppend], times: DecodeTimes
     ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append a token to each slot of a group that has one in ``single``, and take it out of ``single``.
+        """Append a token to each slot of a group that has one in ``single_appends``, and remove it there.
 
         The other slots of the group get a filler token, which is removed again.
         """
         slots = self.slots[group.first_slot : group.first_slot + group.row_count]
-        filler_slots = [slot for slot in slots if slot.number not in single]
+        filler_slots = [slot for slot in slots if slot.number not in single_appends]
         for slot in filler_slots:  # a prompt that could not be read may have left tokens
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         began = perf_counter()
-        rows = self._decode([single.get(slot.number) or SlotAppend(slot, _FILLER_TOKENS) for slot in slots])
+        rows = self._decode(
+            [single_appends.get(slot.number) or SlotAppend(slot, _FILLER_TOKENS) for slot in slots]
+        )
         times.record(group.row_count, perf_counter() - began)
         for slot in filler_slots:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         for slot, row in zip(slots, rows, strict=True):
-            append = single.pop(slot.number, None)
+            append = single_appends.pop(slot.number, None)
             if append is not None:
                 slot.tokens.extend(append.tokens)
                 yield slot, [row]

@@ -216,7 +216,7 @@ def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
 
 def _budgeted(name: str, function: Function) -> Function:
     first = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja passes its context before the value
-    is_text, is_comparing = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
+    converts_to_text, compares_values = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
 
     @wraps(function)
     def filter_(*args: Any, **kwargs: Any) -> Any:
@@ -225,10 +225,10 @@ def _budgeted(name: str, function: Function) -> Function:
         jinja_args, value, filter_args = args[:first], args[first], args[first + 1 :]
         if isinstance(value, Namespace):
             raise TemplateLimitError("it filters a namespace, which may contain itself")
-        if is_text:
+        if converts_to_text:
             value = budget.text(value)
             budget.spend(len(value))
-        elif is_comparing:
+        elif compares_values:
             budget.spend(_SORT_WORK * budget.tree_size(value).nodes)
         elif hasattr(value, "__len__"):
             budget.spend(len(value))

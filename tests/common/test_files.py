@@ -72,7 +72,7 @@ def test_a_whole_file_is_there_or_as_before(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["out.bin"]
 
 
-def test_lines_are_appended_and_a_torn_one_is_cut_off(tmp_path):
+def test_lines_are_appended_and_an_incomplete_one_is_removed(tmp_path):
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"one\ntor")
     file = AppendOnlyFile(path)

@@ -49,7 +49,7 @@ def test_only_depth_counts(text):
     assert parse_strict_json(text) == json.loads(text) == parse_strict_json(text.encode())
 
 
-def test_an_open_string_of_many_quotes_is_no_json():
+def test_an_open_string_of_many_quotes_is_not_json():
     with pytest.raises(json.JSONDecodeError):
         parse_strict_json("[" + "[]," * 600 + '"' + '\\"' * 100_000)
 
@@ -75,7 +75,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("text", "problem"), BROKEN.items())
-def test_what_is_wrong_with_a_text_that_is_no_json(text, problem):
+def test_what_is_wrong_with_a_text_that_is_not_json(text, problem):
     with pytest.raises(json.JSONDecodeError) as caught:
         parse_strict_json(text)
     assert json_problem(caught.value) == problem

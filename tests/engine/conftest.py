@@ -20,7 +20,7 @@ def bundled() -> Iterator[Model]:
 
 @pytest.fixture(scope="session")
 def model(bundled: Model) -> Model:
-    """What a test gets that asks for no other: the bundled model."""
+    """The default of tests: the bundled model."""
     return bundled
 
 

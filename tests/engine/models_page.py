@@ -17,7 +17,7 @@ def _rows(heading):
 
 @dataclass(frozen=True)
 class Row:
-    """What the page says of an architecture."""
+    """Return what the page says of an architecture."""
 
     runs: str
     batch: str

@@ -37,14 +37,14 @@ class _Parts(HeaderReader):
         self.metadata[_name(entry)] = entry
 
     def _passed(self, read):
-        """What a method reads, as bytes, and what it returns."""
+        """Return what a method reads, as bytes, and what it returns."""
         start = self._offset
         result = read()
         return self._data[start : self._offset], result
 
 
 def write_pruned_model(path: Path) -> None:
-    """Write the model, whole or not at all."""
+    """Write the model, atomically."""
     with locate()[0].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         parts = _Parts(data)
         magic_and_version = data[:8]
@@ -73,7 +73,7 @@ def _pruned_metadata(metadata: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _count(key: str, entry: bytes) -> int:
-    """How many items a list has, which follow the key, the type of the value, that of the items, and the count."""
+    """Return the number of items in a list, which is after the key and two types: the value's and the items'."""
     (count,) = struct.unpack_from("<Q", entry, 8 + len(key) + 8)
     return int(count)
 

@@ -1,4 +1,4 @@
-"""Models of random weights in each quantisation that llama.cpp writes, made by its own function."""
+"""Models of random weights in each quantization that llama.cpp writes, made by its own function."""
 
 import ctypes
 import os
@@ -44,7 +44,7 @@ class QuantizedModels:
         self._folder = folder
 
     def path(self, quantization: str, vocabulary: int = 32_000, experts: int = 0) -> Path:
-        """The file of the model in one quantisation; it is written if it is not there."""
+        """The file of the model in one quantization; it is written if it is not there."""
         target = self._folder / f"{vocabulary}-{experts}-{quantization}.gguf"
         if not target.exists():
             source = self._folder / f"{vocabulary}-{experts}.gguf"
@@ -72,4 +72,4 @@ def quantize(source: Path, target: Path, quantization: str, importance: Mapping[
         params.imatrix = entries
     code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), params)
     if code != 0:
-        raise RuntimeError(f"llama.cpp could not quantise {source} as {quantization} (code {code})")
+        raise RuntimeError(f"llama.cpp could not quantize {source} as {quantization} (code {code})")

@@ -203,7 +203,7 @@ def make_vocabulary(tokenizer: str) -> dict[str, object]:
 
 
 def write_file(path: Path, metadata: dict[str, object], tensors: dict[str, object]) -> None:
-    """Write a GGUF file; a tensor is an array, or an array with its quantisation."""
+    """Write a GGUF file; a tensor is an array, or an array with its quantization."""
     writer = gguf.GGUFWriter(path, str(metadata["general.architecture"]))
     for key, value in metadata.items():
         if key != "general.architecture" and value is not None:

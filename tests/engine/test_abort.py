@@ -23,7 +23,7 @@ TOKENS = 8
 
 
 def run(model, abort_after=None, **options):
-    """Generate; ``abort_after``: abort once so many tokens were made."""
+    """Generate; ``abort_after``: abort after this many tokens."""
     tokens = []
     for event in generate(model, prompt(model), build("greedy"), max_tokens=TOKENS, **options):
         if isinstance(event, Token):

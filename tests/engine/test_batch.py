@@ -1,4 +1,4 @@
-"""Many requests at once: each gets the same tokens as alone, whatever the other requests are."""
+"""Many requests together: each gets the same tokens as alone, whatever the other requests are."""
 
 import dataclasses
 import itertools
@@ -107,7 +107,7 @@ def long_requests(model, seed=0, count=6):
         yield make_request(model, key, prompt, seed=key, max_tokens=[4, 8, 6][key % 3], logprobs=logprobs)
 
 
-def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
+def test_neither_order_nor_neighbors_nor_shared_beginnings_change_a_bit(model):
     requests = list(long_requests(model, count=3))
     once = exact_outputs(generate_batch(model, requests, 3))
     assert exact_outputs(generate_batch(model, requests[::-1], 8)) == once
@@ -116,7 +116,7 @@ def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
 
 
 @pytest.mark.slow
-def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
+def test_neither_order_nor_neighbors_change_a_bit_of_many(model):
     requests = [
         *long_requests(model, 2, 60),
         make_request(model, "long", "A long story:", max_tokens=600, logprobs=LogprobRequest(0)),
@@ -238,7 +238,7 @@ def test_a_failure_does_not_affect_other_requests(model):
     good = {n: make_request(model, n, "The sea", seed=n) for n in range(4)}
     bad = [
         make_request(model, "too long", "word " * 2000),
-        make_request(model, "breaks at once", "The", constraint=Breaking(model.vocabulary.size, 0)),
+        make_request(model, "breaks immediately", "The", constraint=Breaking(model.vocabulary.size, 0)),
         make_request(model, "breaks later", "The", constraint=Breaking(model.vocabulary.size, 3)),
         make_request(model, "negative", "The", max_tokens=-3),
         make_request(model, "no token", [10**9]),
@@ -247,7 +247,7 @@ def test_a_failure_does_not_affect_other_requests(model):
     failed = {outcome.id: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
     assert {key: type(error) for key, error in failed.items()} == {
         "too long": ModelError,
-        "breaks at once": SamplingError,
+        "breaks immediately": SamplingError,
         "breaks later": SamplingError,
         "negative": ModelError,
         "no token": ModelError,

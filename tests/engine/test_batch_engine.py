@@ -57,13 +57,13 @@ def drain(engine, limit=200):
 
 
 def alone(model, asked):
-    """What the request gets in an empty context."""
+    """Return the events of the request in an empty context."""
     model.context.truncate(0)
     return list(generate_request(model, asked))
 
 
 def said(events):
-    """What must be the same wherever a text is computed."""
+    """Return what must be the same wherever a text is computed."""
     return [(event.id, event.text, event.distributions) for event in events if isinstance(event, Token)]
 
 
@@ -72,7 +72,7 @@ def ends(events):
 
 
 def held(engine):
-    """How many tokens llama.cpp holds of each sequence, and how many the slots say."""
+    """Return how many tokens llama.cpp holds of each sequence, and how many the slots say."""
     native, slots = engine._slots._native, engine._slots.slots
     memory = lib.llama_get_memory(native.handle)
     return [(int(lib.llama_memory_seq_pos_max(memory, slot.number)) + 1, len(slot.tokens)) for slot in slots]
@@ -102,7 +102,7 @@ def test_requests_join_and_end_at_any_step(model):
         assert said(own) == said(alone(model, asked))
 
 
-def test_a_cancelled_request_leaves_its_slot_at_once(model):
+def test_a_canceled_request_leaves_its_slot_immediately(model):
     with BatchEngine(model, 1) as engine:
         engine.add(request("long", max_tokens=100))
         engine.add(request("waits"))
@@ -242,7 +242,7 @@ def test_a_fault_of_one_request_ends_it_alone(model, error, fails_at):
     assert said([event for name, event in events if name == "good"]) == said(alone(model, request("good")))
 
 
-def test_a_fault_that_is_no_sentence_ends_generate_many(model):
+def test_a_fault_that_is_not_a_sentence_ends_generate_many(model):
     bad = request("bad", constraint=Faulty(model.vocabulary.size, 1, ValueError("a fault")))
     with pytest.raises(ValueError, match="a fault"):
         list(generate_many(model, [bad], 2))
@@ -268,7 +268,7 @@ def test_a_request_of_wrong_types_is_a_failure(model, wrong):
 
 
 def test_an_abort_loses_nothing(model):
-    """The requests go on, also with drafts that were rejected before."""
+    """The requests continue, also with drafts that were rejected before."""
     requests = [
         request(name, "one two three one two three one two", "greedy", lookup=lookup, max_tokens=24, seed=1)
         for name, lookup in (("plain", 0), ("drafts", 8))
@@ -327,7 +327,7 @@ def test_a_closed_batch_says_so(model):
             use()
 
 
-def test_a_request_that_is_cancelled_within_a_step_is_left_out(model):
+def test_a_request_that_is_canceled_within_a_step_is_left_out(model):
     with BatchEngine(model, 3) as engine:
         for name in "abc":
             engine.add(request(name))
@@ -340,7 +340,7 @@ def test_a_request_that_is_cancelled_within_a_step_is_left_out(model):
         assert {name for name, _ in drain(engine)} == {"a", "c"}
 
 
-def test_waiting_requests_are_told_apart_by_their_ids(model):
+def test_waiting_requests_are_distinguished_by_their_ids(model):
     with BatchEngine(model, 1) as engine:
         for name in range(3):
             engine.add(request(name, np.array([1, 2, 3])))
@@ -419,7 +419,7 @@ def pool(model, count):
 @pytest.mark.slow
 def test_a_thousand_random_sequences_of_add_step_and_cancel(model):
     requests, draw = pool(model, 60), random.Random(1)
-    finished = cancelled = joined = 0
+    finished = canceled = joined = 0
     with BatchEngine(model, 4) as engine:
         exact = engine.exactness.level.value == "exact"
         for _ in range(1000):
@@ -441,7 +441,7 @@ def test_a_thousand_random_sequences_of_add_step_and_cancel(model):
                         events.setdefault(name, []).append(event)
             assert engine.free_slots == 4
             assert all(llama_cpp == ours for llama_cpp, ours in held(engine))
-            joined, cancelled = joined + len(begun), cancelled + len(left)
+            joined, canceled = joined + len(begun), canceled + len(left)
             for name in begun:
                 whole, part = requests[name][1], events.get(name, [])
                 if exact:
@@ -449,7 +449,7 @@ def test_a_thousand_random_sequences_of_add_step_and_cancel(model):
                 if name not in left:
                     finished += 1
                     assert not exact or ends(part) == ends(whole), name
-        print(f"\n1,000 sequences: {joined:,} requests joined, {cancelled:,} left, {finished:,} ended as alone")
+        print(f"\n1,000 sequences: {joined:,} requests joined, {canceled:,} left, {finished:,} ended as alone")
         print(
             f"4 of 4 slots are free; llama.cpp and the slots hold {[tokens for tokens, _ in held(engine)]} tokens"
         )

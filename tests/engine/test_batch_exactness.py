@@ -1,4 +1,4 @@
-"""Batches on models that llama.cpp quantised: what is promised holds to the last bit, on any processor."""
+"""Batches on models that llama.cpp quantized: what is promised holds to the last bit, on any processor."""
 
 import dataclasses
 import random
@@ -54,7 +54,7 @@ def make_requests(count, max_tokens=12, **options):
 
 
 @pytest.mark.parametrize(("quantization", "vocabulary"), MODELS)
-def test_neither_slots_nor_order_nor_neighbours_change_a_bit(quantized_models, quantization, vocabulary):
+def test_neither_slots_nor_order_nor_neighbors_change_a_bit(quantized_models, quantization, vocabulary):
     with Model.load(quantized_models.path(quantization, vocabulary), n_ctx=256) as model:
         requests = list(make_requests(9))
         once = exact_outputs(generate_batch(model, requests, 8))
@@ -86,7 +86,7 @@ def test_isolated_requests_are_exact(quantized_models, quantization, vocabulary)
             assert str(answers[request.id].start.batch_exactness) == "exact"
 
 
-def test_beyond_256_tokens_neighbours_change_nothing(quantized_models):
+def test_beyond_256_tokens_neighbors_change_nothing(quantized_models):
     """llama.cpp then computes a token alone by another kernel than several."""
     with Model.load(quantized_models.path("Q4_K_M"), n_ctx=512) as model:
         requests = list(make_requests(5))
@@ -103,7 +103,7 @@ def test_beyond_256_tokens_neighbours_change_nothing(quantized_models):
         }
 
 
-def test_guessed_tokens_do_not_depend_on_neighbours(quantized_models):
+def test_guessed_tokens_do_not_depend_on_neighbors(quantized_models):
     with Model.load(quantized_models.path("Q4_K_M"), n_ctx=256) as model:
         options = {"max_tokens": 30, "lookup": 10, "constraint": FewTokens(model.vocabulary.size)}
         requests = list(make_requests(6, **options))

@@ -190,7 +190,7 @@ MERGED = {
 
 @pytest.mark.parametrize("source", NO_SYSTEM.values(), ids=NO_SYSTEM)
 @pytest.mark.parametrize(("messages", "expected"), MERGED.values(), ids=MERGED)
-def test_system_message_goes_before_the_first_of_the_user(source, messages, expected):
+def test_system_message_is_placed_before_the_first_of_the_user(source, messages, expected):
     before = [dict(message) for message in messages]
     prompt = render(source, messages)
     assert prompt.text == expected

@@ -1,4 +1,4 @@
-"""Which numbers of rows a batch uses, when kernels differ as they do on several processors."""
+"""The numbers of rows that a batch uses, when kernels differ as they do on several processors."""
 
 import numpy as np
 import pytest
@@ -129,12 +129,12 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
         pytest.param(BatchExactness(ROUNDING), 3, 2, id="nothing agrees"),
     ],
 )
-def test_a_token_without_neighbours_is_copied_where_a_row_alone_does_not_agree(exactness, length, rows):
+def test_a_token_without_neighbors_is_copied_where_a_row_alone_does_not_agree(exactness, length, rows):
     assert DecodePlan(exactness, (2, 4), 2).copies_of_single_token(length) == rows
 
 
 def test_the_default_costs_few_rows():
-    """About the time of 15 tokens: eight rows at once take less than eight tokens."""
+    """About the time of 15 tokens: eight rows in one call take less than eight tokens."""
     rows = ScriptedRows(one_kernel)
     choose_decode_plan(rows, 8)
     assert sum(rows.decodes) == 1 + 1 + 2 + 4 + 8 + 2

@@ -42,7 +42,7 @@ def test_it_is_loaded_once(small_model, monkeypatch):
         assert model.context.length == 512
 
 
-def test_what_nobody_takes_is_freed(small_model):
+def test_what_no_caller_takes_is_freed(small_model):
     _, load = early(small_model)
     load.cancel()
     assert not load._thread.is_alive()
@@ -60,7 +60,7 @@ def test_the_model_may_be_closed_before_its_context_is_taken(small_model):
         assert model.context.length == 512
 
 
-def test_reading_stops_when_nobody_wants_it(small_model):
+def test_reading_stops_when_no_caller_wants_it(small_model):
     _, load = early(small_model, mmap=False)
     load._thread.join()
     assert load._model

@@ -1,4 +1,4 @@
-"""What a context keeps for a later prompt changes nothing: logits and tokens are those of an empty context."""
+"""Reuse of a context's tokens by a later prompt: logits and tokens are those of an empty context."""
 
 import random
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def cold_logits(model, prompt):
 
 
 def check_turns(model, lengths, most=400, size=250):
-    """Read prompts that go on from one another, with generated tokens between; return what was kept."""
+    """Read prompts that continue one another, with generated tokens between; return what was kept."""
     held, kept = [], []
     prompts = []
     for number, length in enumerate(lengths):
@@ -165,7 +165,7 @@ def test_architectures(tmp_path, architecture):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_quantisations(quantized_models, quantization):
+def test_quantizations(quantized_models, quantization):
     draw = random.Random(2)
     with Model.load(quantized_models.path(quantization), n_ctx=1024) as model:
         for _ in range(5):

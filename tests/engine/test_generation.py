@@ -122,7 +122,7 @@ LIKELIEST = ["top-k1", "top-k40 > temp0.01 > top-k1", "temp0.5 > top-k1", "ignor
 @pytest.mark.parametrize("top_logprobs", [0, 1, 5, 60, -1])
 @pytest.mark.parametrize("chain", LIKELIEST)
 def test_a_chain_does_not_change_the_models_logprobs(model, chain, top_logprobs):
-    """Whether the chain found the likeliest tokens, some of them, or others."""
+    """Tests whether the chain found the most likely tokens, some of them, or others."""
     _, expected, _ = run(model, top_logprobs=top_logprobs)
     _, tokens, _ = run(model, chain=chain, top_logprobs=top_logprobs)
     assert tokens == expected
@@ -149,7 +149,7 @@ class OnlyDigits:
         self.accepted.append(token)
 
 
-def test_constraint_goes_first_and_accepts_each_token(model):
+def test_constraint_masks_first_and_accepts_each_token(model):
     digits = OnlyDigits(model.vocabulary)
     _, tokens, done = run(model, chain="top-k1", constraint=digits)
     assert done.text.isdigit()

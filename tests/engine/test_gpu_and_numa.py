@@ -1,4 +1,4 @@
-"""GPUs and NUMA nodes: what llama.cpp is told; this machine may have neither."""
+"""GPUs and NUMA nodes: the settings that llama.cpp gets; this machine may have neither."""
 
 import llama_cpp.llama_cpp as lib
 import pytest
@@ -10,7 +10,7 @@ from logitsmith.engine.native.binding import use_numa
 from logitsmith.engine.native.options import set_gpu_options
 
 
-def test_what_llama_cpp_is_told_where_there_is_a_gpu(monkeypatch):
+def test_what_llama_cpp_gets_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setattr(native_gpu, "supports_gpu", lambda: True)
     params = lib.llama_model_default_params()
     kept = set_gpu_options(params, GpuOptions("row", 1, (3.0, 1.0)))

@@ -1,4 +1,4 @@
-"""Which files are read into huge pages, and that the kernel is asked for them in time."""
+"""Files that are read into huge pages, and that the kernel is asked for them in time."""
 
 import os
 import re
@@ -72,7 +72,7 @@ def test_without_huge_pages_it_is_mapped(setting):
 
 
 def advised_bytes():
-    """How many bytes of this process the kernel was asked to hold in huge pages, by mapping."""
+    """Return how many bytes of this process the kernel was asked to hold in huge pages, by mapping."""
     mappings = Path("/proc/self/smaps").read_text()
     parts = re.findall(r"^Size: +(\d+) kB(?:.|\n)*?^VmFlags:(.*)$", mappings, re.M)
     return sum(int(size) for size, flags in parts if "hg" in flags.split()) * 1024

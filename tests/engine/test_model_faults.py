@@ -109,7 +109,7 @@ def test_a_norm_that_is_not_in_f32(tmp_path, weights, quantization):
 
 
 def without_bytes(*more):
-    """A SentencePiece vocabulary of some letters, a blank, and no bytes."""
+    """A SentencePiece vocabulary of some letters, a space, and no bytes."""
     tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "é", *more]
     return {
         "tokenizer.ggml.tokens": tokens,

@@ -1,4 +1,4 @@
-"""What the next token would be drawn from: the same as a run draws from, and exact distances of chains."""
+"""The distribution of the next token: the same as a run draws from, and exact distances of chains."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Prompt caches: what a later process takes up gives the same logits; what does not fit is refused."""
+"""Prompt caches: what a later process loads gives the same logits; what does not fit is refused."""
 
 import shutil
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def cache(model, tmp_path):
     return tmp_path / "cache"
 
 
-def test_a_later_process_goes_on_from_there(path, model, cache):
+def test_a_later_process_continues_from_there(path, model, cache):
     longer = [*PROMPT[:290], *some_tokens(100, 7)]
     expected = cold_logits(model, longer)
     with Model.load(path, **OPTIONS) as other:

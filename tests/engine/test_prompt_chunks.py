@@ -1,4 +1,4 @@
-"""Where prompts are divided, and what slots may copy."""
+"""The division of prompts, and what slots may copy."""
 
 import pytest
 from logitsmith.engine.slots import PromptChunks, shared_token_count
@@ -18,7 +18,7 @@ WHOLE, FIXED, FREE = (
         pytest.param(FIXED, 200, [64, 128, 200], [64, 128, 200], id="each chunk is read by itself"),
         pytest.param(FIXED, 191, [64, 191], [64, 191], id="the last chunk has at least 64 tokens"),
         pytest.param(FREE, 63, [63], [63], id="divisible, short"),
-        pytest.param(FREE, 100, [16, 32, 100], [100], id="divisible: several chunks are read at once"),
+        pytest.param(FREE, 100, [16, 32, 100], [100], id="divisible: several chunks are read in one call"),
         pytest.param(FREE, 560, [*range(16, 449, 16), 512, 560], [512, 560], id="divisible: two batches"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each quantisation that llama.cpp writes: a run and its score agree."""
+"""Each quantization that llama.cpp writes: a run and its score agree."""
 
 import llama_cpp.llama_cpp as lib
 import numpy as np
@@ -17,7 +17,7 @@ QUANTIZATIONS = sorted(
     if name.startswith(("LLAMA_FTYPE_MOSTLY", "LLAMA_FTYPE_ALL")) and "NVFP4" not in name  # which it only reads
 )
 SCORE_TOLERANCE = 0.02
-"""Nats. Activations are quantised too, and rounding may fall otherwise in a batch."""
+"""Nats. Activations are quantized too, and rounding may fall otherwise in a batch."""
 
 
 @pytest.fixture(scope="module")

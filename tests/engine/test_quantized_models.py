@@ -1,4 +1,4 @@
-"""The models that other tests are run on: every quantisation loads and makes finite logits."""
+"""The models that other tests are run on: every quantization loads and makes finite logits."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from .quantized_models import QUANTIZATIONS
     "quantization",
     [pytest.param(name, marks=() if name in ("Q4_K_M", "F16") else pytest.mark.slow) for name in QUANTIZATIONS],
 )
-def test_every_quantisation_makes_logits(quantized_models, quantization):
+def test_every_quantization_makes_logits(quantized_models, quantization):
     with Model.load(quantized_models.path(quantization), n_ctx=64) as model:
         model.context.read([5, 6, 7])
         logits = model.context.logits()

@@ -1,4 +1,4 @@
-"""Which slots are decoded at once: the division that takes the least time."""
+"""The slots that are decoded in one call: the division that takes the least time."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ def divide(numbers, counts=(2, 4, 8), slots=8, can_fill_gaps=True, lone=1, times
 @pytest.mark.parametrize(
     ("numbers", "options", "groups"),
     [
-        pytest.param(range(8), {}, [(0, 8)], id="all at once"),
+        pytest.param(range(8), {}, [(0, 8)], id="all in one call"),
         pytest.param(range(8), {"counts": (2, 4)}, [(0, 4), (4, 4)], id="two halves"),
         pytest.param([3], {}, [(3, 1)], id="a lone one"),
         pytest.param([], {}, [], id="none"),

@@ -184,7 +184,7 @@ def sentencepiece(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("text", ["The sea.", " The sea.", "  sea", "sea", "日本", "The<s>The", "<s>The<s> sea"])
-def test_the_space_that_sentencepiece_adds_is_no_byte_of_the_text(sentencepiece, text):
+def test_the_space_that_sentencepiece_adds_is_not_a_byte_of_the_text(sentencepiece, text):
     ids = sentencepiece.vocabulary.tokenize_prompt(text.encode())
     tokens = list(score(sentencepiece, ids))
     own = sum(len(token.data) - token.added_bytes for token in tokens if not token.is_control)

@@ -1,4 +1,4 @@
-"""Which rows are decoded at once, on a context whose rows tell how many there were."""
+"""The rows that are decoded in one call, on a context whose rows tell how many there were."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def make_slots(counts, kernel=lambda total: 0, copies=2):
 @pytest.mark.parametrize(
     ("counts", "numbers", "decoded"),
     [
-        pytest.param((2, 4, 8), range(8), [[0, 1, 2, 3, 4, 5, 6, 7]], id="all at once"),
+        pytest.param((2, 4, 8), range(8), [[0, 1, 2, 3, 4, 5, 6, 7]], id="all in one call"),
         pytest.param((2, 4), range(8), [[0, 1, 2, 3], [4, 5, 6, 7]], id="two halves"),
         pytest.param((2, 3), range(8), [[0, 1], [2, 3, 4], [5, 6, 7]], id="threes"),
         pytest.param((2,), [5, 2, 3], [[2, 3], [5, 5]], id="only adjacent ones, and one is doubled"),

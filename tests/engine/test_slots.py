@@ -1,4 +1,4 @@
-"""How many requests a model gets at a time, and the memory that is asked for."""
+"""The number of requests that a model gets at a time, and the memory that is asked for."""
 
 import pytest
 from logitsmith.engine import Model

@@ -1,4 +1,4 @@
-"""Text from the bytes of tokens: whole characters, and stop texts."""
+"""Text from the bytes of tokens: whole characters, and stop strings."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from logitsmith.engine.vocabulary import TextStream
 
 
 def stream(pieces, stops=()):
-    """The text released by each piece and at the end, and the stop text that appeared."""
+    """The text released by each piece and at the end, and the stop string that appeared."""
     text = TextStream(stops)
     out = [text.push(piece) for piece in pieces]
     return [*out, text.finish()], text.matched_stop
@@ -20,7 +20,7 @@ CASES = {
     "a character over two tokens": ([b"\xc3", b"\xa9!"], (), ["", "é!", ""], None),
     "an emoji over four tokens": ([b"\xf0", b"\x9f", b"\x98", b"\x80"], (), ["", "", "", "😀", ""], None),
     "a character that never ends": ([b"a\xc3"], (), ["a", "\ufffd"], None),
-    "bytes that are no UTF-8": ([b"a\xffb"], (), ["a\ufffdb", ""], None),
+    "bytes that are not UTF-8": ([b"a\xffb"], (), ["a\ufffdb", ""], None),
     "stop in one token": ([b"a", b"STOP"], ("STOP",), ["a", "", ""], "STOP"),
     "stop over tokens": ([b"xS", b"TO", b"Py"], ("STOP",), ["x", "", "", ""], "STOP"),
     "text before the stop is kept": ([b"ab STOP cd"], ("STOP",), ["ab ", ""], "STOP"),

@@ -102,7 +102,7 @@ def test_stages_name_the_steps_of_the_start_event(model):
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
-def test_the_likeliest_of_every_stage_are_there(model, count):
+def test_the_most_likely_of_every_stage_are_there(model, count):
     _, tokens, _ = run(model, trace=count, chain="xtc(probability=1, threshold=0.05) > temp1")
     for token in tokens:
         for number, stage in enumerate(token.trace.stages):

@@ -247,7 +247,7 @@ def test_refusal_with_a_vocabulary(params, message):
         (-1, "chain[0].ban.tokens.0: -1: a token id must be ≥ 0"),
         (1.5, "chain[0].ban.tokens: 1.5 is not a list"),
         (True, "chain[0].ban.tokens: true is not a list"),
-        ([1, True], "chain[0].ban.tokens.1: true is not a whole number or a text"),
+        ([1, True], "chain[0].ban.tokens.1: true is not an integer or a string"),
         ({"strings": ["a", 3]}, "chain[0].ban.strings.1: 3 is not a string"),
         ({"ignore_case": 1}, "chain[0].ban.ignore_case: 1 is not true or false"),
         ({"words": "a"}, "chain[0].ban: unknown parameter 'words'; known: tokens, strings, ignore_case"),

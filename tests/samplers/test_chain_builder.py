@@ -67,7 +67,7 @@ def test_parse_keeps_what_is_neutral_and_adds_nothing():
         (["greddy"], "chain[0]: unknown sampler 'greddy'; did you mean greedy?"),
         ([{"top_k": {"k": 1, "j": 2}}], "chain[0].top_k: unknown parameter 'j'; known: k"),
         ([{"top_k": {4: 2}}], "chain[0].top_k: unknown parameter 4; known: k"),
-        ([{"top_k": {"k": None}}], "chain[0].top_k.k: null is not a whole number (≥ -1)"),
+        ([{"top_k": {"k": None}}], "chain[0].top_k.k: null is not an integer (≥ -1)"),
         ([{"temp": "hot"}], "chain[0].temperature.t: 'hot' is not a number (≥ 0)"),
         ([{"top_p": {"p": 0.5, "boundary": 3}}], "chain[0].top_p.boundary: 3 is not include or exclude"),
         (["dist", {"top_p": 2}], "chain[1].top_p.p: 2 is not within 0..1"),

@@ -272,7 +272,7 @@ def test_a_vocabulary_of_another_size():
         (True, "chain[0].dry.multiplier: true is not a number (≥ 0)"),
         ({"base": math.inf}, "chain[0].dry.base: inf is not a finite number (≥ 0)"),
         ({"allowed_length": -1}, "chain[0].dry.allowed_length: -1 is not ≥ 0"),
-        ({"allowed_length": 1.5}, "chain[0].dry.allowed_length: 1.5 is not a whole number (≥ 0)"),
+        ({"allowed_length": 1.5}, "chain[0].dry.allowed_length: 1.5 is not an integer (≥ 0)"),
         ({"last_n": -2}, "chain[0].dry.last_n: -2 is not ≥ -1"),
         ({"breakers": 1.5}, "chain[0].dry.breakers: 1.5 is not a list"),
         ({"breakers": 5}, "chain[0].dry.breakers.0: 5 is not a string"),

@@ -153,7 +153,7 @@ def test_refusal_of_a_text(bias, message):
         ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: must be a finite float32, -inf or false"),
         ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: must be a finite float32, -inf or false"),
         ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: must be a finite float32, -inf or false"),
-        ({1.5: 1}, "chain[0].logit_bias.bias: the key 1.5 is not a whole number or a text"),
+        ({1.5: 1}, "chain[0].logit_bias.bias: the key 1.5 is not an integer or a string"),
         (3, "chain[0].logit_bias.bias: 3 is not an object such as {42: -1.5}"),
         ([3], "chain[0].logit_bias.bias: [3] is not an object such as {42: -1.5}"),
     ],

@@ -102,8 +102,8 @@ def test_neutral_is_identity(logits):
     [
         (3, "chain[0].min_tokens.n needs a vocabulary: build the chain with vocab="),
         (-1, "chain[0].min_tokens.n: -1 is not ≥ 0"),
-        (2.5, "chain[0].min_tokens.n: 2.5 is not a whole number (≥ 0)"),
-        (True, "chain[0].min_tokens.n: true is not a whole number (≥ 0)"),
+        (2.5, "chain[0].min_tokens.n: 2.5 is not an integer (≥ 0)"),
+        (True, "chain[0].min_tokens.n: true is not an integer (≥ 0)"),
         ({"min": 2}, "chain[0].min_tokens: unknown parameter 'min'; did you mean n?"),
     ],
 )

@@ -170,7 +170,7 @@ def test_frequencies_follow_the_probabilities():
         (True, "chain[0].mirostat.tau: true is not a number (≥ 0)"),
         ({"eta": -1}, "chain[0].mirostat.eta: -1 is not ≥ 0"),
         ({"m": 0}, "chain[0].mirostat.m: 0 is not ≥ 1"),
-        ({"m": 1.5}, "chain[0].mirostat.m: 1.5 is not a whole number (≥ 1)"),
+        ({"m": 1.5}, "chain[0].mirostat.m: 1.5 is not an integer (≥ 1)"),
         ({"surprise": "none"}, "chain[0].mirostat.surprise: 'none' is not truncated or full"),
         ({"seed": 1}, "chain[0].mirostat: unknown parameter 'seed'; known: tau, eta, surprise, m, overflow"),
     ],

@@ -132,9 +132,9 @@ def test_an_id_outside_the_vocabulary(token):
     ("value", "message"),
     [
         (-1, "chain[0].no_repeat_ngram.n: -1 is not ≥ 0"),
-        (2.5, "chain[0].no_repeat_ngram.n: 2.5 is not a whole number (≥ 0)"),
-        (True, "chain[0].no_repeat_ngram.n: true is not a whole number (≥ 0)"),
-        ("two", "chain[0].no_repeat_ngram.n: 'two' is not a whole number (≥ 0)"),
+        (2.5, "chain[0].no_repeat_ngram.n: 2.5 is not an integer (≥ 0)"),
+        (True, "chain[0].no_repeat_ngram.n: true is not an integer (≥ 0)"),
+        ("two", "chain[0].no_repeat_ngram.n: 'two' is not an integer (≥ 0)"),
         ({"size": 2}, "chain[0].no_repeat_ngram: unknown parameter 'size'; known: n"),
     ],
 )

@@ -211,7 +211,7 @@ def test_an_id_outside_the_vocabulary(token):
         (0.0, "chain[0].penalties.repeat: 0.0 is not > 0"),
         (math.inf, "chain[0].penalties.repeat: inf is not a finite number (> 0)"),
         ({"last_n": -2}, "chain[0].penalties.last_n: -2 is not ≥ -1"),
-        ({"last_n": 6.5}, "chain[0].penalties.last_n: 6.5 is not a whole number (≥ -1)"),
+        ({"last_n": 6.5}, "chain[0].penalties.last_n: 6.5 is not an integer (≥ -1)"),
         ({"frequency": "0.5"}, "chain[0].penalties.frequency: '0.5' is not a number"),
         ({"presence": 1e39}, "chain[0].penalties.presence: 1e+39: must be within the range of float32, ±3.4e38"),
         ({"scope": "prompt"}, "chain[0].penalties.scope: 'prompt' is not all or output"),

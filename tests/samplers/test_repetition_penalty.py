@@ -232,7 +232,7 @@ def test_an_id_outside_the_vocabulary(token):
         (1e39, "chain[0].repetition_penalty.penalty: 1e+39: must be within the range of float32, ±3.4e38"),
         ("1.1", "chain[0].repetition_penalty.penalty: '1.1' is not a number (> 0)"),
         ({"range": -1}, "chain[0].repetition_penalty.range: -1 is not ≥ 0"),
-        ({"range": 1.5}, "chain[0].repetition_penalty.range: 1.5 is not a whole number (≥ 0)"),
+        ({"range": 1.5}, "chain[0].repetition_penalty.range: 1.5 is not an integer (≥ 0)"),
         ({"slope": -0.5}, "chain[0].repetition_penalty.slope: -0.5 is not ≥ 0"),
         (
             {"shape": "linear"},

@@ -117,7 +117,7 @@ def test_neutral_is_identity(logits):
         (-0.1, "chain[0].top_h.h: -0.1 is not within 0..1"),
         (math.nan, "chain[0].top_h.h: nan is not a finite number (0..1)"),
         ({"top_n": -1}, "chain[0].top_h.top_n: -1 is not ≥ 0"),
-        ({"h": 0.5, "top_n": 1.5}, "chain[0].top_h.top_n: 1.5 is not a whole number (≥ 0)"),
+        ({"h": 0.5, "top_n": 1.5}, "chain[0].top_h.top_n: 1.5 is not an integer (≥ 0)"),
         ({"h": 0.5, "top_k": 5}, "chain[0].top_h: unknown parameter 'top_k'; did you mean top_n?"),
     ],
 )

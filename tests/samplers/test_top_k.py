@@ -84,10 +84,10 @@ def test_logits_beyond_3e8_are_sorted_where_llama_cpp_puts_them_last():
     ("value", "message"),
     [
         (-2, "chain[0].top_k.k: -2 is not ≥ -1"),
-        (1.5, "chain[0].top_k.k: 1.5 is not a whole number (≥ -1)"),
-        (40.0, "chain[0].top_k.k: 40.0 is not a whole number (≥ -1)"),
-        (True, "chain[0].top_k.k: true is not a whole number (≥ -1)"),
-        ("many", "chain[0].top_k.k: 'many' is not a whole number (≥ -1)"),
+        (1.5, "chain[0].top_k.k: 1.5 is not an integer (≥ -1)"),
+        (40.0, "chain[0].top_k.k: 40.0 is not an integer (≥ -1)"),
+        (True, "chain[0].top_k.k: true is not an integer (≥ -1)"),
+        ("many", "chain[0].top_k.k: 'many' is not an integer (≥ -1)"),
         ({"n": 3}, "chain[0].top_k: unknown parameter 'n'; known: k"),
     ],
 )
