@@ -193,8 +193,8 @@ REFUSED_SETS = {
     "range": ("top_p.p=1.5", "--set top_p.p: 1.5 is not within 0..1"),
     "range_of_main": ("top-p=1.5", "--set top-p: 1.5 is not within 0..1"),
     "range_in_place": ("top_p=-1", "--set top_p: -1 is not within 0..1"),
-    "kind": ("top_k=1.5", "--set top_k: 1.5 is not a whole number (≥ -1)"),
-    "nothing": ("top_k=", "--set top_k: null is not a whole number (≥ -1)"),
+    "kind": ("top_k=1.5", "--set top_k: 1.5 is not an integer (≥ -1)"),
+    "nothing": ("top_k=", "--set top_k: null is not an integer (≥ -1)"),
     "nan": ("temp#1=.nan", "--set temp#1: nan is not a finite number (≥ 0)"),
     "unknown_parameter": (
         "top_p.min_kep=1",
