@@ -11,9 +11,11 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `gen` with these arguments (default: those of the process), and exit.
+    """Run `gen`, and exit.
 
-    Without arguments the process belongs to `gen`, and signals end it as the manual says.
+    Args:
+        arguments: the arguments of the command line; None: ``sys.argv``. Only with None does `gen` install signal
+            handlers and change settings of the process.
     """
     if arguments is None:
         set_import_defaults()
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 from .interrupt import exit_immediately_on_signals
 
                 exit_immediately_on_signals()
-    except KeyboardInterrupt:  # before a command could handle it, or after its end
+    except KeyboardInterrupt:  # Ctrl-C before the command could handle it, or after the command ended
         from .messages import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None

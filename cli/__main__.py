@@ -1,4 +1,4 @@
-"""`python -m logitsmith.cli` is `gen`."""
+"""The entry point of `python -m logitsmith.cli`, which runs `gen`."""
 
 from . import main
 

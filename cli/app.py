@@ -1,4 +1,4 @@
-"""The application `gen`: the table of its commands, each imported when it is used, and the start."""
+"""The application `gen`: the table of commands, which are imported when they are used, and the entry point."""
 
 from __future__ import annotations
 
@@ -16,35 +16,39 @@ from .messages import BAD_USAGE, fail, prepare_streams, report_failures
 from .startup import import_command
 
 COMMANDS = {
-    "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
-    "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see why it answers so."),
-    "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
-    "next": ("Generate", "Show what the next token would be drawn from, step by step of the chain."),
-    "score": ("Generate", "Score a text by the model's own logprobs, or several continuations of a prompt."),
+    "run": ("Generate", "Continue a prompt, choosing each token with your chain of samplers."),
+    "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see how tokens were chosen."),
+    "batch": ("Generate", "Answer a file of requests, several at a time, each as if it ran alone."),
+    "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
+    "score": ("Generate", "Score a text, or several continuations of a prompt, by the model's logprobs."),
     "inspect": (
         "Look up",
-        "Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.",
+        "Show runs written by gen --format jsonl: probability, surprise and entropy of each token.",
     ),
     "recover": (
         "Recover",
-        "Recover the logprobs of all tokens, or of some, from an API that shows a few per call.",
+        "Recover the logprobs of all or some tokens from an API that shows only a few per call.",
     ),
-    "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
+    "recover-basis": (
+        "Recover",
+        "Compute a basis of a model's logits, with which a few logprobs determine a complete row.",
+    ),
     "models": ("Look up", "List the models on this machine, show one, or download one."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
     "grammars": ("Look up", "List, show, check and sample grammars."),
     "presets": ("Look up", "List, show, check, import and export presets."),
-    "doctor": ("Set up", "Show what gen finds here, and what is wrong: a page for a bug report."),
-    "completion": ("Set up", "Print the script by which a shell completes gen's command lines."),
+    "doctor": ("Set up", "Check the installation, and print a page for a bug report."),
+    "completion": ("Set up", "Print the script that lets your shell complete gen's commands and flags."),
 }
-"""The commands, each with its panel in the help and the first sentence of its own help.
+"""The section of the help and the summary of each command, by the command's name.
 
-They stand here so that `gen --help` need not import the commands. A module in commands/ has its name.
+The summary repeats the first sentence of the command's own help, so that `gen --help` imports no command. The
+module of a command in commands/ has the name of the command.
 """
 
 
 class Commands(GenGroup):
-    """The commands of `gen`. A command is imported when it is needed."""
+    """The group of all commands of `gen`. A command is imported when it is used."""
 
     @property
     def flags(self) -> list[DeclaredFlag]:
@@ -52,9 +56,9 @@ class Commands(GenGroup):
         return [VERSION, HELP]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help or the versions, or leave the words to the command that they name."""
-        given = match_words(args, self.flags, ctx.command_path, is_group=True).typed_flags
-        if next(iter(given), None) == VERSION.field:
+        """Print the help or the versions, or leave the words to the command that the first word names."""
+        typed_flags = match_words(args, self.flags, ctx.command_path, is_group=True).typed_flags
+        if next(iter(typed_flags), None) == VERSION.field:
             from importlib.metadata import version
 
             print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
@@ -62,22 +66,22 @@ class Commands(GenGroup):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names of the commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command; None if none has this name."""
+        """Import and return a command; None if there is no command of this name."""
         if cmd_name not in COMMANDS:
             return None
         module = import_command(cmd_name)
         app = getattr(module, "app", None)
-        if app is None:  # a single command, and not a group of them
+        if app is None:  # a single command, not a group such as presets
             app = typer.Typer(add_completion=False)
             app.command(cmd_name, cls=GenCommand)(getattr(module, cmd_name.replace("-", "_")))
         return get_command(app)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, text, examples, commands and options."""
+        """Write the help page: usage, description, examples, commands and options."""
         from .help_page import HelpRow, page_width, section, wrap_command_lines, wrap_usage
 
         width = page_width()
@@ -98,7 +102,7 @@ class Commands(GenGroup):
 
 INTRODUCTION = """Run a GGUF model and choose every token yourself.
 
-gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
+gen "PROMPT" continues a prompt; it is short for gen run "PROMPT".
 
   gen "Once upon a time" -n 200 --temp 1.1
   echo "The capital of France is" | gen -n 5 -P deterministic
@@ -110,7 +114,7 @@ gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
 app = typer.Typer(
     name="gen",
     help=INTRODUCTION,
-    epilog="gen run --help lists every option of a run: model, prompt, sampling, output.",
+    epilog="gen COMMAND --help lists the options of a command, such as gen run --help.",
     cls=Commands,
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",
     add_completion=False,
@@ -121,23 +125,23 @@ app = typer.Typer(
 
 @app.callback()
 def options() -> None:
-    """Make a group of the application; `Commands` has its flags and its commands."""
+    """Give Typer the callback that makes the application a group of commands."""
 
 
 def start(arguments: Sequence[str] | None = None) -> None:
-    """Run `gen` with these arguments (default: those of the process), and exit."""
+    """Run `gen` with these arguments, and exit. Without arguments, ``sys.argv`` is used."""
     prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with report_failures():
             code = app(args=_with_default_command(words), prog_name="gen", standalone_mode=False)
-    except typer.Exit as end:  # a failure outside of a command
+    except typer.Exit as end:  # a failure outside of any command
         code = end.exit_code
     sys.exit(code or 0)
 
 
 def _with_default_command(arguments: list[str]) -> list[str]:
-    """Put ``run`` in front, unless a command or an option of `gen` itself comes first."""
+    """Insert ``run`` before the arguments, unless they begin with a command or with an option of `gen` itself."""
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         return ["--help"]
     if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
@@ -148,9 +152,9 @@ def _with_default_command(arguments: list[str]) -> list[str]:
 
 
 def _check_first_word(arguments: list[str]) -> None:
-    """Reject words that look like a command instead of a prompt.
+    """Reject words that look like a mistyped command, or like a command of another tool, instead of a prompt.
 
-    A single word that is followed by flags is a prompt, except a command that starts a server.
+    One word followed by flags is accepted as a prompt, unless the word starts a server in other tools.
     """
     from shlex import quote
 
@@ -164,8 +168,8 @@ def _check_first_word(arguments: list[str]) -> None:
     if advice is None:
         return
     way_to_continue = (
-        "to continue several words as a prompt, quote them"
+        "to use several words as a prompt, quote them"
         if has_more_words
-        else f"to continue it as a prompt: gen run {quote(word)}"
+        else f"to use the word as a prompt: gen run {quote(word)}"
     )
     fail(f"{word!r} is not a command: {advice}; {way_to_continue}", BAD_USAGE)

@@ -1,6 +1,6 @@
-"""The reader of command lines: from words to values, in the method that Typer's commands and groups have for it.
+"""The parser of command lines, which replaces the parser of Typer's commands and groups.
 
-Typer's own reader imports pydantic to convert a value, and has no setting for ``-no-cnv`` or ``--trace`` without a
+Typer's parser imports pydantic to convert a value, and supports neither ``-no-cnv`` nor ``--trace`` without a
 number.
 """
 
@@ -17,15 +17,15 @@ from typer.core import TyperCommand, TyperGroup
 from .flags import HELP, DeclaredFlag, normalize_flag_name
 
 _ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
-"""A flag of one letter with its number, such as ``-n5``."""
+"""A flag of one letter followed directly by a number, such as ``-n5``."""
 
 
 class FlagWithTexts(NamedTuple):
-    """A flag or an argument on a command line.
+    """A flag or an argument on a command line, with its values as typed.
 
     Attributes:
         declared: the declaration.
-        name: the name as it was typed last; for an argument, its name in messages.
+        name: the name that was typed last; for an argument, the name in messages.
         texts: the values as typed, in the order of the command line; empty for a switch.
     """
 
@@ -38,8 +38,8 @@ class DividedWords(NamedTuple):
     """The words after a command, divided into flags and other words.
 
     Attributes:
-        typed_flags: the flags by field, in the order in which each was typed first.
-        other_words: the words that belong to no flag.
+        typed_flags: the flags by field, in the order in which they were first typed.
+        other_words: the words that are neither a flag nor the value of a flag.
     """
 
     typed_flags: dict[str, FlagWithTexts]
@@ -55,10 +55,11 @@ def match_words(
         words: the words after the command.
         flags: the flags of the command.
         command_path: the command as it is typed, such as ``gen run``.
-        is_group: the first word that is not a flag names a command of the group, and ends the search.
+        is_group: whether the command is a group. Then the first word that is not a flag names a command of the
+            group, and the words after this word are not searched.
 
     Raises:
-        UsageError: an unknown flag, a flag without its value, or a switch with one.
+        UsageError: a flag is unknown, a flag has no value, or a switch has a value.
     """
     by_name = {name: flag for flag in flags for name in flag.names}
     found, remaining_words = DividedWords({}, []), deque(words)
@@ -70,7 +71,7 @@ def match_words(
             name, value = _split(word, by_name)
             if name not in by_name:
                 _reject_unknown_flag(word, flags, command_path)
-            texts = _texts(by_name[name], name, value, remaining_words)
+            texts = _values_as_typed(by_name[name], name, value, remaining_words)
             earlier = found.typed_flags.get(by_name[name].field)
             if earlier is not None and by_name[name].is_list:
                 texts = earlier.texts + texts
@@ -86,8 +87,8 @@ def match_words(
 def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | None]:
     """Return the declared name of a flag, and the value in the same word; None if the word has no value.
 
-    Flags of one letter are never bundled: llama.cpp has flags such as ``-st``, whose letters are flags here. Only
-    a number may follow the letter in the same word.
+    Flags of one letter cannot be combined in one word, because ``-st`` is a flag of llama.cpp while ``-s`` and
+    ``-t`` are other flags. Only a number may follow the letter in the same word.
     """
     name, sign, value = word.partition("=")
     is_letter = len(name) == 2
@@ -100,11 +101,18 @@ def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | N
     return word, None
 
 
-def _texts(flag: DeclaredFlag, name: str, value: str | None, remaining_words: deque[str]) -> list[str]:
-    """Return the value of a flag, from the same word or from the next one, which is removed; none for a switch."""
+def _values_as_typed(flag: DeclaredFlag, name: str, value: str | None, remaining_words: deque[str]) -> list[str]:
+    """Return the values of a flag: none for a switch, otherwise one.
+
+    Args:
+        flag: the flag.
+        name: the flag as it was typed.
+        value: the value in the word of the flag; None: the next word is the value.
+        remaining_words: the words after the flag. A word that is used as the value is removed.
+    """
     if not flag.takes_value:
         if value is not None:
-            _fail(f"{name} takes no value; write {name} alone")
+            _fail(f"{name} takes no value; use {name} alone")
         return []
     if value is not None:
         return [value]
@@ -114,12 +122,12 @@ def _texts(flag: DeclaredFlag, name: str, value: str | None, remaining_words: de
     ):
         return [optional_value.default]
     if not remaining_words:
-        _fail(f"{name} needs a value behind it")
+        _fail(f"{name} needs a value after it")
     return [remaining_words.popleft()]
 
 
 def read_values(words: DividedWords, flags: Sequence[DeclaredFlag], command_path: str) -> dict[str, Any]:
-    """Return the values of the given flags and arguments, by field.
+    """Return the values of the flags and arguments that were typed, by field.
 
     Args:
         words: the words after the command, as `match_words` returns them.
@@ -127,36 +135,36 @@ def read_values(words: DividedWords, flags: Sequence[DeclaredFlag], command_path
         command_path: the command as it is typed.
 
     Raises:
-        UsageError: a wrong value, a required flag or argument that is missing, or a word too many.
+        UsageError: a value is wrong, a required flag or argument is missing, or no argument takes a word.
     """
-    rest = list(words.other_words)
-    given = dict(words.typed_flags)
+    unused_words = list(words.other_words)
+    typed_flags = dict(words.typed_flags)
     for declared in flags:
-        if declared.is_argument and rest:
-            count = len(rest) if declared.is_list else 1
-            given[declared.field] = FlagWithTexts(declared, declared.flag.name, rest[:count])
-            del rest[:count]
-    values = {field: _read(flag) for field, flag in given.items()}
+        if declared.is_argument and unused_words:
+            count = len(unused_words) if declared.is_list else 1
+            typed_flags[declared.field] = FlagWithTexts(declared, declared.flag.name, unused_words[:count])
+            del unused_words[:count]
+    values = {field: _parse_value(flag) for field, flag in typed_flags.items()}
     missing = next((flag for flag in flags if flag.is_required and flag.field not in values), None)
     if missing is not None:
         from .usage_hints import missing_sentence
 
         _fail(missing_sentence(missing, command_path))
-    if rest:
+    if unused_words:
         from .usage_hints import extra_words_sentence
 
-        _fail(extra_words_sentence(rest, flags, command_path))
+        _fail(extra_words_sentence(unused_words, flags, command_path))
     return values
 
 
-def _read(given: FlagWithTexts) -> Any:
-    declared = given.declared
+def _parse_value(flag: FlagWithTexts) -> Any:
+    declared = flag.declared
     if not declared.takes_value:
-        return given.name not in declared.flag.negatives
+        return flag.name not in declared.flag.negatives
     try:
-        values = [declared.read(text) for text in given.texts]
+        values = [declared.read(text) for text in flag.texts]
     except ValueError as error:
-        _fail(f"{given.name}: {error}")
+        _fail(f"{flag.name}: {error}")
     return values if declared.is_list else values[0]
 
 
@@ -167,14 +175,14 @@ def _reject_unknown_flag(word: str, flags: Sequence[DeclaredFlag], command_path:
 
 
 def _fail(sentence: str) -> NoReturn:
-    # An import at the top would make `gen --help` import common/, which the help does not need.
+    # Imported here because `gen --help`, which must start quickly, does not need common/.
     from ..common.errors import UsageError
 
     raise UsageError(sentence) from None
 
 
 def _read_and_store_values(context: Any, words: DividedWords, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
-    """Read the values, and keep them in the context for the command, with the flags as they were typed."""
+    """Read the values, and store the values and the typed names in the context of the command."""
     from .command_options import CommandLine, store_command_line
 
     values = read_values(words, flags, context.command_path)
@@ -190,36 +198,36 @@ def _show_help(command: Any, context: Any) -> NoReturn:
 
 
 class GenCommand(TyperCommand):
-    """A command whose words are read here, and whose help is plain text."""
+    """A command with the parser of this module and with help in plain text."""
 
     @property
     def flags(self) -> list[DeclaredFlag]:
-        """The flags and arguments, in the order of the help."""
+        """The flags and arguments of the command, in the order of the help."""
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
-        """Return no option: `parse_args` reads ``--help`` and ``-h`` as it reads all flags."""
+        """Return None, because `parse_args` handles ``--help`` and ``-h`` like all other flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
+        """Convert the words to values. Raises ``UsageError``, or ``typer.Exit`` after printing the help."""
         flags = self.flags
         words = match_words(args, flags, ctx.command_path)
         if HELP.field in words.typed_flags:
             _show_help(self, ctx)
         values = _read_and_store_values(ctx, words, flags)
-        # Without their defaults, flags that are not given would keep their values of an earlier call.
+        # Includes defaults: otherwise a flag that is not given would keep its value from an earlier call.
         ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
         return []
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, text, arguments and flags."""
+        """Write the help page: usage, description, arguments and flags."""
         from .help_page import help_page
 
         formatter.write(help_page(ctx.command_path, self.help or "", self.flags))
 
 
 class GenGroup(TyperGroup):
-    """A group of commands, whose own flags are read here, and whose help is plain text."""
+    """A group of commands with the parser of this module and with help in plain text."""
 
     @property
     def flags(self) -> list[DeclaredFlag]:
@@ -227,10 +235,10 @@ class GenGroup(TyperGroup):
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
-        """Return no option, see `GenCommand`."""
+        """Return None, because `parse_args` handles ``--help`` and ``-h`` like all other flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the group's own flags into values, and leave the other words to the command that they name."""
+        """Convert the flags of the group to values, and leave the other words to the command that they name."""
         flags = self.flags
         words = match_words(args, flags, ctx.command_path, is_group=True)
         if HELP.field in words.typed_flags:
@@ -250,7 +258,7 @@ class GenGroup(TyperGroup):
         return name, command, words
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, text, commands and flags."""
+        """Write the help page: usage, description, commands and flags."""
         from .help_page import help_page, summary
 
         commands = {name: summary(command.help or "") for name, command in self.commands.items()}

@@ -1,7 +1,7 @@
-"""From options classes to the flat signature that Typer reads, and from a command line back to options.
+"""Conversion of an options class to the flat signature that Typer reads, and of a command line to options.
 
-Between the two, escapes in texts are replaced, each value is checked against the declaration of its flag, and
-flags that exclude each other are rejected under the names that were typed.
+The conversion to options replaces escapes in strings, and checks each value against the declaration of its flag.
+Messages about flags that exclude each other use the names that were typed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from .messages import report_failures, require_stdout
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
 _ESCAPE_FIELD = "escape"
-"""The field that says whether escapes are processed; each command that takes texts with escapes has it."""
+"""The field of ``--escape``. Each command with a flag that has escapes also has this flag."""
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
-"""The types of the fields of each class: to find them takes longer than all else here."""
+"""The types of the fields of each class, cached because finding them is the slowest step of the conversion."""
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
-    """Let a command take its options as one object of a subclass of `Options`.
+    """Return a decorator that passes a command its options as one object of the options class.
 
-    Typer sees a function with a parameter for each flag of the class and its groups. The function checks the
-    values, and reports the failures of the command.
+    The decorated function, which Typer calls, has a parameter for each flag of the class and its groups. It checks
+    the values, and reports the failures of the command.
     """
 
     def decorate(command: Callable[[OptionsT], None]) -> Callable[..., None]:
         def flat_command(**values: Any) -> None:
-            options = _build(cls, values)
+            options = _build_options(cls, values)
             check_options(options)
             with report_failures():
                 if options.needs_stdout:
@@ -56,15 +56,16 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
 def takes_group_options(
     cls: type[OptionsT],
 ) -> Callable[[Callable[[OptionsT, str | None], None]], Callable[..., None]]:
-    """Let the callback of a group take the group's own options, and the command's name; None: no command follows.
+    """Return a decorator that passes the callback of a command group the group's options and the command's name.
 
-    Typer sees no option: to read one that is not given, Typer would import pydantic.
+    The name is None if no command follows. The options are hidden from Typer, because Typer would import pydantic
+    to read the default of an option.
     """
 
     def decorate(callback: Callable[[OptionsT, str | None], None]) -> Callable[..., None]:
         def group_callback(context: typer.Context) -> None:
             with report_failures():
-                callback(_build(cls, command_line_of(context).values), context.invoked_subcommand)
+                callback(_build_options(cls, command_line_of(context).values), context.invoked_subcommand)
 
         group_callback.__name__, group_callback.__doc__ = callback.__name__, callback.__doc__
         group_callback.__annotations__ = {"context": typer.Context}
@@ -75,12 +76,12 @@ def takes_group_options(
 
 
 def options_class_of(command: Any) -> type[Options] | None:
-    """The options class of a command, or of a group's callback; None if it takes no options."""
+    """Return the options class of a command or of a group's callback; None if it takes no options."""
     return getattr(command, "options_class", None)
 
 
 def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
-    """The flags and arguments of an options class and of its groups, in the order of the help."""
+    """Yield the flags and arguments of an options class and of its groups, in the order of the help."""
     types = field_types(cls)
     for declared in fields(cls):
         flag = flag_of_field(declared)
@@ -93,14 +94,14 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
 
 
 def field_types(cls: type[Options]) -> Mapping[str, Any]:
-    """The types of the fields of an options class, by name."""
+    """Return the types of the fields of an options class, by the name of the field."""
     if cls not in _TYPES:
         _TYPES[cls] = get_type_hints(cls)
     return _TYPES[cls]
 
 
 def _value_type(declared_type: Any) -> tuple[type, bool]:
-    """The type of a value, and whether there may be several: ``list[str] | None`` gives ``str`` and True."""
+    """Return the type of one value, and whether the flag takes a list: ``str``, True for ``list[str] | None``."""
     if get_origin(declared_type) in (Union, UnionType):
         declared_type = next(part for part in get_args(declared_type) if part is not type(None))
     if get_origin(declared_type) is list:
@@ -123,22 +124,22 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
 
 
 def _typer_parameter(flag: Flag) -> Any:
-    """The declaration of a flag for Typer, which reads no value and writes no help: names and reader suffice."""
+    """Return Typer's declaration of a flag. Names and parser suffice: Typer reads no values and writes no help."""
     if not flag.names:
         return typer.Argument(metavar=flag.metavar)
     return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.parse)
 
 
 _COMMAND_LINE = "logitsmith.command_line"
-"""The key of the context's shared table."""
+"""The key under which the context of a command stores its `CommandLine`."""
 
 
 class CommandLine(NamedTuple):
-    """The values and the names on a command line.
+    """The values and the names that were typed on a command line.
 
     Attributes:
-        values: the values of the given flags and arguments, by field.
-        typed_names: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
+        values: the value of each flag and argument that was typed, by field.
+        typed_names: the name that was typed for each flag, by field, such as ``-r`` for the flag ``--stop``.
     """
 
     values: Mapping[str, Any]
@@ -146,17 +147,17 @@ class CommandLine(NamedTuple):
 
 
 def store_command_line(context: Any, line: CommandLine) -> None:
-    """Keep the command line in the context of its command."""
+    """Store the command line in Typer's context of the command."""
     context.meta[_COMMAND_LINE] = line
 
 
 def command_line_of(context: Any) -> CommandLine:
-    """Return the command line of a command."""
+    """Return the command line that `store_command_line` stored in the context."""
     line: CommandLine = context.meta[_COMMAND_LINE]
     return line
 
 
-def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
+def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     built = {}
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
@@ -165,13 +166,13 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
             value = values.get(declared.name, declared.default)
             built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
         elif declared_type is TypedFlags:
-            built[declared.name] = _given(values[_CONTEXT], cls)
+            built[declared.name] = _read_typed_flags(values[_CONTEXT], cls)
         else:
-            built[declared.name] = _build(declared_type, values)
+            built[declared.name] = _build_options(declared_type, values)
     return cls(**built)
 
 
-def _given(context: typer.Context, cls: type[Options]) -> TypedFlags:
+def _read_typed_flags(context: typer.Context, cls: type[Options]) -> TypedFlags:
     line = command_line_of(context)
     names = {name: line.typed_names.get(name, name) for name in line.values}
     display_names = {flag.field: flag.flag.name for flag in declared_flags(cls)}
@@ -179,7 +180,7 @@ def _given(context: typer.Context, cls: type[Options]) -> TypedFlags:
 
 
 def _unescape(value: Any) -> Any:
-    """A text, or each text of a list, with its escapes processed; None stays."""
+    """Return a string, or each string of a list, with escapes replaced; None for None."""
     if value is None:
         return None
     return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
@@ -192,15 +193,15 @@ _CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 def process_escapes(text: str) -> str:
     r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8.
 
-    As llama.cpp's ``string_process_escapes``: any other backslash stays. Bytes that are not UTF-8 become
-    surrogates, as those of an argument do.
+    Like llama.cpp's ``string_process_escapes``, which leaves other backslashes unchanged. Bytes that are not UTF-8
+    become surrogates, as Python does for arguments of the command line.
     """
     if "\\" not in text:
         return text
-    return _ESCAPE.sub(_replacement, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+    return _ESCAPE.sub(_unescape_match, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 
-def _replacement(match: re.Match[bytes]) -> bytes:
+def _unescape_match(match: re.Match[bytes]) -> bytes:
     if match["hex"] is not None:
         return bytes.fromhex(match["hex"].decode())
     letter = match["letter"]
@@ -208,18 +209,18 @@ def _replacement(match: re.Match[bytes]) -> bytes:
 
 
 def check_options(options: Options) -> None:
-    """Refuse wrong values, and then those that exclude each other. Raises ``UsageError``."""
-    given = typed_flags_of(options)
+    """Raise ``UsageError`` for a value that its flag does not allow, or for values that exclude each other."""
+    typed_flags = typed_flags_of(options)
     for flag, value in iterate_flags(options):
-        _check_value(given.name_of(flag), flag, value)
-    _check_groups(options)
+        _check_value(typed_flags.name_of(flag), flag, value)
+    _check_combinations(options)
 
 
-def _check_groups(options: Options) -> None:
+def _check_combinations(options: Options) -> None:
     for declared in fields(options):
         value = getattr(options, declared.name)
         if isinstance(value, Options):
-            _check_groups(value)
+            _check_combinations(value)
     options.check()
 
 
@@ -231,7 +232,7 @@ def _check_value(name: str, flag: Flag, value: Any) -> None:
         if violation is not None:
             raise UsageError(f"{name}: {violation}")
     for text in value if isinstance(value, list) else [value]:
-        # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
+        # Python turns bytes of an argument that are not UTF-8 into surrogates. Only paths may have such bytes.
         if type(text) is str and not flag.is_path and not _is_unicode(text):
             raise UsageError(f"{name} is not UTF-8")
 
@@ -246,7 +247,7 @@ def _is_unicode(text: str) -> bool:
 
 @dataclass(frozen=True)
 class TypedFlags:
-    """The flags on the command line, whatever their values; a default is not given.
+    """The flags that were typed on the command line, even with a value that equals the default.
 
     A field of this type in an options class declares no flag: it is filled from the command line.
 
@@ -259,29 +260,29 @@ class TypedFlags:
     typed_name_by_display_name: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, flag: Flag) -> str:
-        """What a message calls a flag: as it was typed."""
+        """Return the name of a flag in messages: the name that was typed, or else the flag's first name."""
         return self.typed_name_by_display_name.get(flag.name, flag.name)
 
     def reject(self, *groups: type[Options], why: str, required_companions: Collection[str] | None = None) -> None:
-        """Raise ``UsageError`` if a flag of these groups is given.
+        """Raise ``UsageError`` if a flag of these groups was typed.
 
         Args:
-            groups: options classes; their own groups are not looked at.
-            why: the message, after the flag.
-            required_companions: just the flags that are only for one of these, see `Flag`; None: all of them.
+            groups: options classes; flags of nested groups are allowed.
+            why: the message after the flag's name.
+            required_companions: reject only flags that need one of these companions, see `Flag`; None: all flags.
         """
         for name, flag in self._typed_flags_in(groups):
             if required_companions is None or not set(flag.required_companions).isdisjoint(required_companions):
                 raise UsageError(f"{name} {why}")
 
     def reject_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
-        """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
+        """Raise ``UsageError`` if a flag was typed whose required companions are all missing in ``available``."""
         for name, flag in self._typed_flags_in(groups):
             if flag.required_companions and set(flag.required_companions).isdisjoint(available):
                 raise UsageError(f"{name} is for {' or '.join(flag.required_companions)}")
 
     def _typed_flags_in(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
-        """The given flags of these groups, each with the name on the command line."""
+        """Yield the flags of these groups that were typed, each with the name that was typed."""
         for group in groups:
             for declared in fields(group):
                 flag = flag_of_field(declared)
@@ -290,25 +291,25 @@ class TypedFlags:
 
 
 def typed_flags_of(options: Options) -> TypedFlags:
-    """The flags on the command line, if the options class has a field for them; else none."""
+    """Return the `TypedFlags` of an options object; empty if its class has no such field."""
     values = (getattr(options, declared.name) for declared in fields(options))
     return next((value for value in values if isinstance(value, TypedFlags)), TypedFlags())
 
 
 NamedPath = tuple[str, Path | None]
-"""A flag, and the path that it gives; None: it is not given."""
+"""The name of a flag, and its path; None if the flag is not given."""
 
 
 def reject_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
-    """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
+    """Raise ``UsageError`` if a file would be written that is also read, or written twice."""
     for number, (flag, path) in enumerate(written):
         for other_flag, other_path in (*written[number + 1 :], *read):
             if path is not None and other_path is not None and _is_same_file(path, other_path):
-                raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
+                raise UsageError(f"{flag} and {other_flag} are the same file, {other_path}; name another one")
 
 
 def _is_same_file(first_path: Path, second_path: Path) -> bool:
     try:
         return first_path.samefile(second_path)
-    except OSError:  # one of them does not exist yet
+    except OSError:  # one of the files does not exist yet
         return os.path.realpath(first_path) == os.path.realpath(second_path)

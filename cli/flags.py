@@ -1,6 +1,6 @@
-"""The declaration of a flag: one field of an options class, which holds everything about the flag.
+"""The declaration of a flag as one field of an options class.
 
-The help, the completion in shells, the names in messages and the rejection of wrong values follow from it.
+The help, the completion in shells, the flag's name in messages and the check of its values follow from the field.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=Enum)
 REQUIRED: Any = ...
-"""The default of a flag that has to be given, as Typer writes it."""
+"""The default of a flag that must be given. Typer uses the same object."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def options_class(cls: type[T]) -> type[T]:
-    """Make a subclass of `Options` a dataclass that takes its fields by name, and cannot be assigned to.
+    """Make a subclass of `Options` a dataclass with keyword arguments only, whose fields cannot be assigned to.
 
-    All of them have the methods of `Options`: those that a dataclass makes are compiled at each start, which would
-    take 5 ms of `gen run`. None has ``==`` or ``repr``, since nothing needs them.
+    The subclass keeps the constructor of `Options`, because a dataclass compiles its own constructor at each
+    start, which would take 5 ms of `gen run`. ``==`` and ``repr`` are not needed.
     """
     return dataclass(init=False, eq=False, repr=False)(cls)
 
 
 @options_class
 class Options:
-    """Options of a command, or a group of them that commands share.
+    """The options of a command, or a group of options that several commands share.
 
-    A field is a flag (`flag`, `argument`), or a further group: its type is a subclass of this class. None stands
-    for a flag that is not given and has no default.
+    A field is a flag (declared by `flag` or `argument`), or a nested group, whose type is a subclass of this
+    class. The value None means that a flag without a default is not given.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -51,15 +51,15 @@ class Options:
 
     @property
     def needs_stdout(self) -> bool:
-        """True if the command prints its result: a closed stdout is then refused before the work begins."""
+        """True if the command prints its result. A closed stdout is then an error before the work begins."""
         return True
 
     def check(self) -> None:
-        """Refuse values that exclude each other. Raises ``UsageError``."""
+        """Raise ``UsageError`` for values that exclude each other."""
 
 
 _FLAG = "flag"
-"""The key of a declaration in the metadata of its field."""
+"""Key of the `Flag` in the metadata of the field that declares it."""
 
 
 def flag(
@@ -79,25 +79,25 @@ def flag(
     parse: Callable[[str], Any] | None = None,
     optional_value: OptionalValue | None = None,
 ) -> Any:
-    """Declare a field that is an option of the command line; see `Flag`.
+    """Declare a field that is an option of the command line.
 
     Args:
-        names: on the command line, such as ``-n``, ``--predict``; the first one is used in messages. Names that
+        names: names on the command line, such as ``-n``, ``--predict``. Messages use the first one. Names that
             switch the flag off follow a slash: ``--mmap/--no-mmap``, or ``/--no-mmap`` alone.
-        help: one line; a default stands at its end, in brackets.
-        panel: the panel of the help; None: ``Options``.
-        metavar: placeholder of the value in the help; None: by the type.
-        default: the value of a flag that is not given; `REQUIRED`: it must be given.
-        shows_default: the help shows the default after the text.
-        display_name: the name in messages, if that is not the first one.
-        setting_name: the setting that the flag changes, as ``--set`` names it.
-        limit: the numbers that are allowed.
-        required_companions: what the flag needs beside it.
-        is_path: a text that is a path.
-        has_escapes: escapes in a text are processed.
-        completion_kind: what stands for the value when a shell completes it.
-        parse: function that converts a text.
-        optional_value: meaning of the flag without a value.
+        help: one line that ends with the default in brackets.
+        panel: title of the help's section; None: ``Options``.
+        metavar: placeholder of the value in the help; None: derived from the type.
+        default: value of a flag that is not given; `REQUIRED` if the flag must be given.
+        shows_default: whether the help page appends ``default`` in brackets.
+        display_name: name in messages; None: the first of ``names``.
+        setting_name: the setting that the flag changes, as ``--set`` names it; None if there is none.
+        limit: the allowed numbers; None: checked by the code that uses the value.
+        required_companions: of these the flag needs one, such as ``an --endpoint``; empty: it needs none.
+        is_path: whether a string is a path, which may have bytes that are not UTF-8.
+        has_escapes: whether escapes such as ``\\n`` in the value are replaced.
+        completion_kind: what a shell offers as the value; None: derived from the type.
+        parse: function from the typed string to the value; None: derived from the type.
+        optional_value: the value if the flag is typed without one; None: a value must be typed.
     """
     pairs = [name.partition("/") for name in names]
     described = Flag(
@@ -131,15 +131,15 @@ def argument(
     has_escapes: bool = False,
     completion_kind: CompletionKind | None = None,
 ) -> Any:
-    """Declare a field that is an argument of the command line, as `flag` declares an option.
+    """Declare a field that is a positional argument of the command line.
 
     Args:
-        metavar: its name in the help; None: the field's.
-        display_name: its name in messages.
-        help: as in `flag`.
-        default: as in `flag`.
-        has_escapes: as in `flag`.
-        completion_kind: as in `flag`.
+        metavar: name in the help; None: the name of the field.
+        display_name: name in messages.
+        help: one line that ends with the default in brackets.
+        default: value of an argument that is not given; `REQUIRED` if it must be given.
+        has_escapes: whether escapes such as ``\\n`` in the value are replaced.
+        completion_kind: what a shell offers as the value; None: derived from the type.
     """
     described = Flag(display_name, help, metavar=metavar, has_escapes=has_escapes, completion_kind=completion_kind)
     return _field(described, default)
@@ -151,13 +151,13 @@ def _field(described: Flag, default: Any) -> Any:
 
 
 def flag_of_field(declared: Any) -> Flag | None:
-    """The flag that a dataclass field declares; None for a group of options."""
+    """Return the flag that a dataclass field declares; None for a group of options."""
     flag_or_none: Flag | None = declared.metadata.get(_FLAG)
     return flag_or_none
 
 
 def iterate_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
-    """Each flag of these options and their groups, with its value, in the order of the help."""
+    """Yield each flag of the options and of their groups, with its value, in the order of the help."""
     for declared in fields(options):
         value = getattr(options, declared.name)
         described = flag_of_field(declared)
@@ -180,24 +180,25 @@ class OptionalValue(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """The declaration of a flag: all that a field of an options class holds besides its type and its default.
+    """The declaration of a flag or argument, without the type and the default, which its field holds.
 
     Attributes:
-        name: the name in messages.
-        help: one line, which ends with the default in brackets.
-        names: the names on the command line; empty for an argument.
-        negatives: names that switch the flag off.
-        panel: the panel of the help; None: ``Options``.
-        metavar: placeholder of the value in the help; None: by the type.
-        shows_default: the help shows the default after the text.
-        setting_name: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
-        limit: the numbers that are allowed; None: left to the room that takes the value.
+        name: name in messages.
+        help: one line that ends with the default in brackets.
+        names: names on the command line; empty for an argument.
+        negatives: names on the command line that switch the flag off.
+        panel: title of the help's section; None: ``Options``.
+        metavar: placeholder of the value in the help; None: derived from the type.
+        shows_default: whether the help page appends the default in brackets.
+        setting_name: the setting that the flag changes, as ``--set`` names it; None if there is none.
+        limit: the allowed numbers; None: checked by the code that uses the value.
         required_companions: of these the flag needs one, such as ``an --endpoint``; empty: it needs none.
-        is_path: a text that is a path: it may have bytes that are not UTF-8.
-        has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
-        completion_kind: what stands for the value when a shell completes it; None: what the type says.
-        parse: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
-        optional_value: meaning of the flag without a value; None: the value must be given.
+        is_path: whether a string is a path, which may have bytes that are not UTF-8.
+        has_escapes: whether escapes such as ``\\n`` in the value are replaced, unless ``--no-escape`` is given.
+        completion_kind: what a shell offers as the value; None: derived from the type.
+        parse: function from the typed string to the value, which raises ``ValueError`` with the message; None:
+            derived from the type.
+        optional_value: the value if the flag is typed without one; None: a value must be typed.
     """
 
     name: str
@@ -219,18 +220,18 @@ class Flag(NamedTuple):
 
 _METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
 _MAX_CHOICES_CHARACTERS = 24
-"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
+"""A longer list of choices does not fit next to a flag: the help shows ``NAME`` unless a metavar is declared."""
 
 
 class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command: its declaration, and the name, type and default of its field.
+    """A flag or an argument of a command, with the name, type and default of its field.
 
     Attributes:
-        field: the name of the field in the options class.
+        field: name of the field in the options class.
         flag: the declaration.
-        value_type: the type of one value; bool for a switch.
-        is_list: the flag may be given several times.
-        default: the value of a flag that is not given; `REQUIRED`: it must be given.
+        value_type: type of one value; bool for a switch.
+        is_list: whether the flag may be given several times.
+        default: value of a flag that is not given; `REQUIRED` if the flag must be given.
     """
 
     field: str
@@ -241,7 +242,7 @@ class DeclaredFlag(NamedTuple):
 
     @property
     def is_argument(self) -> bool:
-        """True for an argument: it has no name on the command line."""
+        """True for an argument, which has no name on the command line."""
         return not self.flag.names
 
     @property
@@ -251,22 +252,22 @@ class DeclaredFlag(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        """True if it must be given."""
+        """True if the flag or argument must be given."""
         return self.default is REQUIRED
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names on the command line, those that switch it off too."""
+        """All names on the command line, including those that switch the flag off."""
         return self.flag.names + self.flag.negatives
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values, if they are a fixed few; else none."""
+        """The allowed values of an enumeration; empty for other types."""
         return tuple(member.value for member in self.value_type) if issubclass(self.value_type, Enum) else ()
 
     @property
     def metavar(self) -> str:
-        """Placeholder of a value in the help: as declared, or else by the type; for an argument, its name."""
+        """Placeholder of the value in the help, declared or derived from the type; for an argument, its name."""
         if self.flag.metavar is not None or self.is_argument:
             return self.flag.metavar or self.field.upper()
         if self.choices:
@@ -276,7 +277,7 @@ class DeclaredFlag(NamedTuple):
 
     @property
     def shown_name(self) -> str:
-        """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
+        """Name of an argument, or names and placeholder of a flag, as in the help: ``-n, --predict N``."""
         if self.is_argument:
             return self.metavar
         names = ", ".join(sorted(self.flag.names, key=lambda name: name.startswith("--")))
@@ -285,7 +286,7 @@ class DeclaredFlag(NamedTuple):
         return f"{names} {self.metavar}" if self.takes_value else names
 
     def read(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises ``ValueError`` with what is wrong."""
+        """Return the value of a typed string. Raises ``ValueError`` with the message."""
         if self.flag.parse is not None:
             return self.flag.parse(text)
         if issubclass(self.value_type, Enum):
@@ -305,29 +306,29 @@ _INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
 
 
 def _read_integer(text: str) -> int:
-    """Return an integer, also one with underscores, or with zeros after a point."""
+    """Return an integer, which may be typed as ``1_000`` or ``5.0``."""
     match = _INTEGER.fullmatch(text.strip())
     if match is None:
-        raise _not_a("whole number", text)
+        raise _not_a("an integer", text)
     try:
         return int(match[1])
-    except ValueError:  # Python reads some thousand digits
-        raise _not_a("whole number of this size", text) from None
+    except ValueError:  # Python's limit of digits, 4300 by default
+        raise _not_a("an integer of supported length", text) from None
 
 
 def _read_number(text: str) -> float:
-    """Return a number in ASCII, also ``inf`` and ``nan``; limits and samplers say which are allowed."""
+    """Return a number typed in ASCII. ``inf`` and ``nan`` are left to limits and samplers to reject."""
     try:
         text.strip().encode("ascii")
         return float(text)
     except ValueError:
-        raise _not_a("number", text) from None
+        raise _not_a("a number", text) from None
 
 
-def _not_a(kind: str, text: str) -> ValueError:
+def _not_a(noun: str, text: str) -> ValueError:
     from ..common.text import short_repr
 
-    return ValueError(f"{short_repr(text)} is not a {kind}")
+    return ValueError(f"{short_repr(text)} is not {noun}")
 
 
 _READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}
@@ -335,11 +336,11 @@ _READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, floa
 HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
 VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
 _OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
-"""llama.cpp's names with a single dash that people write with two."""
+"""llama.cpp's names with one dash that are often typed with two."""
 
 
 def normalize_flag_name(name: str) -> str:
-    """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
+    """Return the name of a flag as it is declared: ``--top_k`` becomes ``--top-k``, as in llama.cpp."""
     return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
 
 
@@ -362,7 +363,7 @@ class Limit:
     excludes_bounds: bool = False
 
     def violation(self, value: float) -> str | None:
-        """What is wrong with the number, None if it is allowed."""
+        """Return why a number is not allowed, as the end of a message; None if the number is allowed."""
         if self.excludes_bounds:
             is_allowed = self.minimum < value < self.maximum
         else:
@@ -372,8 +373,8 @@ class Limit:
         if is_allowed:
             return None
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        minus_one_meaning = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
-        return f"{shown} is not {self.allowed}{minus_one_meaning}"
+        minus_one = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
+        return f"{shown} is not {self.allowed}{minus_one}"
 
 
 def within(minimum: int, maximum: int, minus_one_meaning: str | None = None) -> Limit:
@@ -387,14 +388,14 @@ def at_least(minimum: int, minus_one_meaning: str | None = None) -> Limit:
 
 
 POSITIVE = Limit("a number > 0", 0.0, excludes_bounds=True)
-"""Finite numbers above 0."""
+"""Limit that allows finite numbers above 0."""
 
 
 class CompletionKind(Enum):
-    """What may be typed as a value, where the flag's type does not say it."""
+    """The kind of values that a shell offers for a flag whose type does not determine them."""
 
     CHAIN = auto()
-    """Steps in the compact notation."""
+    """Steps of a chain in the compact notation: ``top-k40 > temp0.8``."""
     CHAT = auto()
     """The name or the id of a stored chat."""
     EXPORT_FORMAT = auto()
@@ -414,15 +415,15 @@ class CompletionKind(Enum):
     MODEL = auto()
     """The name of a model, or a GGUF file."""
     PRESET = auto()
-    """The name of a preset, ``model``, or a file."""
+    """The name of a preset, ``model`` for the settings of the model's author, or a file."""
     PRESET_FILE = auto()
     """The name of a preset, or a file."""
     PRESET_OR_CHAIN = auto()
-    """The name of a preset, or steps in the compact notation."""
+    """The name of a preset, or steps of a chain in the compact notation."""
     SAMPLER = auto()
     """The name of a sampler."""
     SETTING = auto()
-    """``name.parameter=value``."""
+    """A setting and its value: ``name.parameter=value``."""
 
 
 _SWITCH_WORDS = {
@@ -437,9 +438,11 @@ _SWITCH_WORDS = {
 
 
 def make_switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
-    """Return what reads a value of the enumeration, which has ``on``, ``off`` and ``auto``, by any of these words.
+    """Return a function that parses a member of an enumeration, or a synonym such as ``true`` for ``on``.
 
-    ``choices``: the values, as the message on another word names them.
+    Args:
+        enum: the enumeration, with members ``on``, ``off`` and ``auto``.
+        choices: the allowed values, as the message about another word lists them.
     """
 
     def parse(text: str) -> EnumT:
@@ -452,7 +455,7 @@ def make_switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT
 
 
 class Color(StrEnum):
-    """When colours are written; ``on`` and ``off`` are llama.cpp's words."""
+    """When colors are written; ``on`` and ``off`` are llama.cpp's names of ``always`` and ``never``."""
 
     auto = "auto"
     always = "always"
@@ -462,7 +465,7 @@ class Color(StrEnum):
 
     @property
     def is_colored(self) -> bool | None:
-        """Whether colours are written; None: on a terminal, without ``NO_COLOR``."""
+        """True if colors are written, False if not; None: only on a terminal without ``NO_COLOR``."""
         return {"always": True, "on": True, "never": False, "off": False}.get(self.value)
 
 

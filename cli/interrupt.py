@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first one asks the run to end in order, the second one ends it at once."""
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: the first signal ends a run gracefully, the second one immediately."""
 
 from __future__ import annotations
 
@@ -17,41 +17,44 @@ from .startup import start_collector
 
 _SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _FIRST_SIGNAL_CODE = 128
-"""Added to a signal's number, it is the exit code by which shells name the signal."""
+"""Shells report a process that a signal ended with this number plus the number of the signal."""
 _SECONDS_TO_END = 2.0
-"""How long the second signal waits for the run to end. llama.cpp takes less; a call that hangs takes more."""
+"""Time that a run gets to end after the second signal, before the process exits. llama.cpp needs less."""
 _SECONDS_TO_RAISE_AGAIN = 0.02
-"""After this time a signal whose exception was lost is sent again: a callback of llama.cpp's takes less."""
+"""Delay before a signal whose exception was lost is sent again. A callback of llama.cpp ends sooner."""
 _SECONDS_TO_FLUSH = 0.5
-"""How long the end waits for what is still to be written to stdout."""
+"""Time for writing buffered output to stdout before the process exits."""
 
 
 class Interrupt:
-    """Whether the user or the system asked the run to end.
+    """The state of a run that the user or the system may interrupt by a signal.
 
-    Attributes: ``requested``, true from the first signal on; ``exit_code``: 130 for Ctrl-C, 143 for SIGTERM, 129
-    for SIGHUP; ``abort_exception``, the exception of a call that was aborted.
+    Attributes:
+        requested: whether a signal has arrived.
+        exit_code: exit code for the first signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+        abort_exception: the exception that a call raises after it was aborted.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self.exit_code = _FIRST_SIGNAL_CODE + signal.SIGINT
-        self._ends_soon = False
+        self._is_shutdown_graceful = False
         self._signal_count = 0
-        """How many signals C saw. While a C function runs, Python makes one of several."""
+        """Number of signals that arrived. Python merges signals that arrive while a C function runs."""
         self._abort: Callable[[], object] | None = None
         self.abort_exception: type[BaseException] = KeyboardInterrupt
 
     @property
     def is_repeated(self) -> bool:
-        """True from the second signal on."""
+        """True after the second signal."""
         return self._signal_count > 1
 
     def abort_with(self, abort: Callable[[], object], abort_exception: type[Exception]) -> None:
-        """Call ``abort`` when what is being computed is not needed any more: it ends a long call into C.
+        """Register a function that ends a long call of C code whose result is no longer needed.
 
         Args:
-            abort: called in a separate thread: at the second signal, inside `graceful_shutdown` at the first one.
+            abort: the function. It is called in another thread, at the second signal, or at the first signal
+                inside `graceful_shutdown`.
             abort_exception: the exception that the aborted call raises. It may be raised before the exception of
                 the signal, and is treated as that exception.
         """
@@ -59,61 +62,67 @@ class Interrupt:
         self.abort_exception = abort_exception
 
     def raise_if_requested(self) -> None:
-        """End the command if a signal came, where nothing is to be kept.
+        """Raise ``KeyboardInterrupt`` after Ctrl-C, or ``SystemExit`` after another signal.
 
-        Raises ``KeyboardInterrupt`` for Ctrl-C, ``SystemExit`` for the other signals.
+        Called where the command has no result that should be saved.
         """
         if self.requested:
-            _raise(self.exit_code)
+            _raise_exit(self.exit_code)
 
     @contextmanager
     def graceful_shutdown(self) -> Iterator[None]:
-        """While inside, the second signal does nothing: the first one ends the work soon, and its end is written.
+        """Inside the block, raise nothing at the second signal, because the run already ends after the first one.
 
-        If the work goes on all the same, the process ends a moment later; a third signal ends it at once.
+        So the end of the run can be written. If the run does not end, the process exits after `_SECONDS_TO_END`; a
+        third signal raises an exception.
         """
-        self._ends_soon = True
+        self._is_shutdown_graceful = True
         try:
             yield
         finally:
-            self._ends_soon = False
+            self._is_shutdown_graceful = False
 
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         is_first = not self.requested
         if is_first:
             self.requested = True
             self.exit_code = _FIRST_SIGNAL_CODE + number
         if is_first and self._signal_count < 2:
             return
-        if self._ends_soon:
-            self._ends_soon = False
+        if self._is_shutdown_graceful:
+            self._is_shutdown_graceful = False
         else:
             self.raise_if_requested()
 
-    def _watch(self, signal_count: int) -> None:
-        """Called in a thread after each signal, also while the main thread is in a C function."""
+    def _count_signals(self, signal_count: int) -> None:
+        """Store the number of signals, and abort the current call of C code if its result is no longer needed.
+
+        Called in another thread after each signal, even while the main thread is in a C function.
+        """
         self._signal_count = signal_count
-        if self._abort is not None and (self._ends_soon or signal_count > 1):
+        if self._abort is not None and (self._is_shutdown_graceful or signal_count > 1):
             self._abort()
 
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """While inside, the first signal only sets ``requested``; the second one raises as `raise_if_requested`.
+    """Inside the block, the first signal only sets ``requested``; the second one raises an exception.
 
-    Python calls no signal handler while a C function runs. If one does not return, the second ends the process.
-    A ``KeyboardInterrupt`` that another room raises becomes the exit code of the signal that came.
+    Python calls no signal handler while a C function runs. If a C function does not return after the second
+    signal, the process exits. A ``KeyboardInterrupt`` that other packages raise becomes the exception of the
+    signal.
 
-    Work that may take long begins here: the garbage collector is started if it is still off.
+    The garbage collector is started if it is still off, because long work begins here.
     """
     start_collector()
     interrupt = Interrupt()
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in previous.items():
-        # nohup ignores SIGHUP. Some shells ignore SIGINT in the background, but a person may send it all the same.
+        # Ignored signals stay ignored, as nohup needs for SIGHUP. SIGINT is an exception: some shells ignore it
+        # for background jobs, but a user may still send it.
         if handler != signal.SIG_IGN or number == signal.SIGINT:
-            signal.signal(number, interrupt._receive)
-    with _raised_again_when_lost(interrupt):  # until the handlers are gone
+            signal.signal(number, interrupt._handle_signal)
+    with _lost_signals_sent_again(interrupt):  # outermost, until the handlers are removed
         try:
             with _process_ended_by_second_signal(interrupt):
                 yield interrupt
@@ -127,11 +136,11 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 @contextmanager
-def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
-    """While inside, the second signal is sent again if its exception is lost.
+def _lost_signals_sent_again(interrupt: Interrupt) -> Iterator[None]:
+    """Inside the block, the second signal is sent again if its exception is lost.
 
-    Python calls a signal handler inside a callback of llama.cpp's too, or inside a destructor. No exception leaves
-    these: Python passes it to ``sys.unraisablehook``, and the work would go on.
+    Python may call a signal handler inside a callback of llama.cpp or inside a destructor. Exceptions cannot leave
+    these: Python passes them to ``sys.unraisablehook``, and the run would continue.
     """
     previous = sys.unraisablehook
     timers: list[Timer] = []
@@ -153,7 +162,7 @@ def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
 
 
 def _send_later(number: int) -> Timer:
-    """Send a signal to this process, but not at once: the callback in which it was lost still runs."""
+    """Send a signal to this process after a delay, when the callback in which it was lost has ended."""
     timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()
@@ -161,7 +170,7 @@ def _send_later(number: int) -> Timer:
 
 
 def _send_lost_signal_again(unraisable: Any) -> None:
-    """Send a signal again whose exception was lost while modules are imported: importlib has callbacks, too."""
+    """Send a signal again whose exception was lost in a callback of importlib, while modules are imported."""
     number = _signal_that_raised(unraisable.exc_value)
     if number is None:
         sys.__unraisablehook__(unraisable)
@@ -170,16 +179,17 @@ def _send_lost_signal_again(unraisable: Any) -> None:
 
 
 def exit_code_of_cause(error: RuntimeError) -> int | None:
-    """The exit code of the signal that caused this error; None if no signal did.
+    """Return the exit code for the signal that caused an error; None if no signal caused it.
 
-    Before Python 3.12, what leaves a `__set_name__` while a class is made becomes the cause of a ``RuntimeError``.
+    Before Python 3.12, an exception in ``__set_name__``, while a class is created, is raised as the cause of a
+    ``RuntimeError``.
     """
     number = _signal_that_raised(error.__cause__)
     return None if number is None else _FIRST_SIGNAL_CODE + number
 
 
 def _signal_that_raised(error: BaseException | None) -> int | None:
-    """The number of the signal whose handler raised this; None if none did."""
+    """Return the number of the signal whose handler raised this exception; None if none did."""
     if isinstance(error, KeyboardInterrupt):
         return signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int):
@@ -190,13 +200,13 @@ def _signal_that_raised(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
-    """While inside, the second signal ends the process if Python does not leave in time."""
+    """Inside the block, exit the process soon after the second signal, unless the block ends before."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     has_left = Event()
 
     def watch() -> None:
-        # Python writes a byte for each signal, from C: also while the main thread is in a C function.
+        # Python's C code writes a byte for each signal, even while the main thread is in a C function.
         numbers: list[int] = []
         while len(numbers) < 2:
             received = os.read(reading, 64)
@@ -204,9 +214,9 @@ def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
                 return
             numbers += [number for number in received if number in _SIGNALS]
             if numbers:
-                interrupt._watch(len(numbers))
+                interrupt._count_signals(len(numbers))
         if not has_left.wait(_SECONDS_TO_END):
-            # In a thread: it would wait forever if the main thread waits for the reader of a full pipe.
+            # In a thread, because flushing would wait forever if stdout is a full pipe without a reader.
             flusher = Thread(target=_flush_stdout, daemon=True)
             flusher.start()
             flusher.join(_SECONDS_TO_FLUSH)
@@ -228,7 +238,7 @@ def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
 
 @contextmanager
 def ignored_interrupts() -> Iterator[None]:
-    """While inside, Ctrl-C does nothing in this process."""
+    """Inside the block, this process ignores Ctrl-C."""
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -237,16 +247,16 @@ def ignored_interrupts() -> Iterator[None]:
 
 
 def exit_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP end the command in order, as Ctrl-C does; none of them prints a traceback."""
+    """Make SIGTERM and SIGHUP end the command by an exception, as Ctrl-C does, without a traceback."""
     atexit.register(_ignore_signals)
     sys.unraisablehook = _send_lost_signal_again
     for number in _SIGNALS:
         if number != signal.SIGINT:
-            _handle(number, lambda number, _frame: _raise(_FIRST_SIGNAL_CODE + number))
+            _set_handler_unless_ignored(number, lambda number, _frame: _raise_exit(_FIRST_SIGNAL_CODE + number))
 
 
 def exit_immediately_on_signals() -> None:
-    """From now on a signal ends the process at once: Python is ending, and an exception would only be printed."""
+    """Make signals end the process immediately. While Python shuts down, an exception would only be printed."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         _flush_stdout()
@@ -254,14 +264,14 @@ def exit_immediately_on_signals() -> None:
         os._exit(_FIRST_SIGNAL_CODE + number)
 
     for number in _SIGNALS:
-        _handle(number, leave)
+        _set_handler_unless_ignored(number, leave)
 
 
 def _ignore_signals() -> None:
-    """Ignore signals in the last moments: Python gives up its handlers there, and one would change the code."""
-    _flush_stdout()  # it may wait for a reader, and Ctrl-C has to end that
+    """Ignore signals while Python removes its handlers: a signal would then change the exit code."""
+    _flush_stdout()  # while Ctrl-C still works, because this may wait for the reader of a pipe
     for number in _SIGNALS:
-        _handle(number, signal.SIG_IGN)
+        _set_handler_unless_ignored(number, signal.SIG_IGN)
 
 
 def _flush_stdout() -> None:
@@ -269,12 +279,12 @@ def _flush_stdout() -> None:
         sys.stdout.flush()
 
 
-def _handle(number: int, handler: signal._HANDLER) -> None:
+def _set_handler_unless_ignored(number: int, handler: signal._HANDLER) -> None:
     if current_thread() is main_thread() and signal.getsignal(number) != signal.SIG_IGN:
         signal.signal(number, handler)
 
 
-def _raise(exit_code: int) -> NoReturn:
+def _raise_exit(exit_code: int) -> NoReturn:
     if exit_code == _FIRST_SIGNAL_CODE + signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(exit_code)

@@ -1,6 +1,7 @@
-"""Notes and failures on stderr. A failure becomes one sentence and an exit code, here and nowhere else.
+"""Notes and error messages on stderr. Only this module turns an exception into a message and an exit code.
 
-A process that ends at once erases the progress bar first, so that the sentence does not continue its line.
+A process that exits immediately erases the progress bar first. Otherwise the message would continue the bar's
+line.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import NoReturn, TextIO
 import typer
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
-"""Exit codes."""
+"""Exit codes of a failure, of wrong usage, and of Ctrl-C."""
 
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
-"""The packages that are installed under another name than they are imported."""
+"""The installed name of each package that differs from the name of its module."""
 
 _FLAGS = {
     "basis_from_rows": "--rows",
@@ -35,22 +36,22 @@ _FLAGS = {
     "resume=True": "--resume",
     "schema_lenient=True": "--schema-lenient",
 }
-"""Names of parameters and functions in the advice of the packages below, each with its flag."""
+"""The flag for each Python parameter or function that the advice of a `LogitsmithError` may name."""
 
 
 @contextmanager
 def report_failures() -> Iterator[None]:
-    """Turn a named failure into a message on stderr and an exit code: 1 a failure, 2 wrong usage, 130 Ctrl-C.
+    """Turn an expected exception into a message on stderr and an exit code: 1 failure, 2 wrong usage, 130 Ctrl-C.
 
-    A named failure is an exception with an ``exit_code``: a `LogitsmithError`, or one of samplers/, which imports
-    no other room. A closed pipe (`gen … | head -1`) ends quietly, with code 0.
+    Expected exceptions have an ``exit_code``: `LogitsmithError`, and the exceptions of samplers/, which imports no
+    other package. A closed pipe (`gen … | head -1`) ends the command without a message, with code 0.
     """
     try:
         with named_failures(fail):
             yield
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain at exit when it flushes what can no longer be written.
+        # Python flushes stdout at exit, and would print an error about the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
@@ -59,9 +60,9 @@ def report_failures() -> Iterator[None]:
 
 @contextmanager
 def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
-    """Call ``report`` with the sentence and the exit code of a named failure; other exceptions go on.
+    """Inside the block, pass the message and the exit code of an expected exception to ``report``.
 
-    So does a closed pipe: nobody reads any more.
+    Other exceptions, and the exception of a closed pipe, are raised.
     """
     try:
         yield
@@ -75,7 +76,7 @@ def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
 
 
 def _failure_sentence(error: Exception) -> str | None:
-    """What is wrong, as a sentence; None for an exception that is a fault of this program."""
+    """Return the message of an expected exception; None for an exception that is a bug of this program."""
     if _is_out_of_memory(error):
         return "memory ran out; try a smaller model or a smaller -c, or raise the limit (ulimit -v)"
     if isinstance(error, OSError):
@@ -88,10 +89,13 @@ def _failure_sentence(error: Exception) -> str | None:
 
 
 def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return what an error says, with flags in place of Python's parameters in its advice.
+    """Return the message of an error, whose advice names flags instead of Python parameters.
 
-    Names and values of the user's are in the problem, which stays as it is. ``line_fields``: what a line of input
-    calls a parameter, which takes precedence over the flag.
+    The problem, which may quote names and values of the user, is not changed.
+
+    Args:
+        error: the error.
+        line_fields: the field of an input line for each Python parameter; takes precedence over the flag.
     """
     from ..common.errors import LogitsmithError
 
@@ -101,18 +105,22 @@ def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None
 
 
 _FIELDS_OF_LINE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
-"""Names of parameters in lines of a batch; the other parameters are flags of `gen batch`."""
+"""The field of a batch's line for each Python parameter. Other parameters correspond to flags of `gen batch`."""
 
 
 def line_sentence(error: Exception) -> str:
-    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
+    """Return the message of an error for the record of a line. The advice names fields of the line, or flags."""
     return flag_sentence(error, _FIELDS_OF_LINE)
 
 
 def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str:
-    """Return advice of the packages below with flags, or fields of a line, in place of Python's parameters.
+    """Return advice of an error, with flags or fields of a line in place of Python parameters.
 
-    The advice must hold no names or values of the user's, which might read like a parameter.
+    The advice must not quote names or values of the user, since these might look like a parameter.
+
+    Args:
+        advice: the advice, such as ``raise n_ctx``.
+        line_fields: the field of an input line for each Python parameter; takes precedence over the flag.
     """
     words = {**_FLAGS, **(line_fields or {})}
     names = "|".join(map(re.escape, words))
@@ -120,7 +128,7 @@ def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
-    """The package to install; None for a module of this program."""
+    """Return a message that names the package to install; None for a module of this program."""
     module = (error.name or "").partition(".")[0]
     if module in ("", __name__.partition(".")[0]):
         return None
@@ -129,7 +137,7 @@ def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether the system gave no memory. Python says so in three ways, one of them for a thread's stack."""
+    """Return whether memory ran out. Python has three exceptions for it, one of them for the stack of a thread."""
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -138,9 +146,9 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _system_sentence(error: OSError) -> str:
-    """What the system says, in words of ours where it has its own; a file that is read has them already."""
-    is_in_words = error.errno is None or error.strerror != os.strerror(error.errno)
-    if is_in_words or not isinstance(error.filename, str):
+    """Return the message of a system error, reworded unless that happened when it was raised."""
+    is_reworded = error.errno is None or error.strerror != os.strerror(error.errno)
+    if is_reworded or not isinstance(error.filename, str):
         return f"{error.filename or 'output'}: {error.strerror}"
     from ..common.files import write_problem
 
@@ -148,11 +156,11 @@ def _system_sentence(error: OSError) -> str:
 
 
 _SINKS: list[TextIO] = []
-"""What stands in for closed streams; it stays open as long as the process lives."""
+"""Replacements of closed streams. They are referenced here so that they stay open until the process ends."""
 
 
 class ClosedStdout(io.TextIOBase):
-    """In place of a stdout that is closed: to write to it is a failure."""
+    """The replacement of a closed stdout. Writing raises ``OSError``."""
 
     def write(self, _text: str) -> NoReturn:
         """Raise ``OSError``."""
@@ -160,14 +168,15 @@ class ClosedStdout(io.TextIOBase):
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr take any text: UTF-8 whatever the locale.
+    """Make stdout and stderr accept any text, as UTF-8 in every locale, and replace closed streams.
 
-    What is written to a closed stderr is lost. A closed stdout becomes a `ClosedStdout`.
+    Text written to a closed stderr is discarded. A closed stdout becomes a `ClosedStdout`.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # It takes the free number, too: a file that is opened later must not get what is meant for a stream.
+            # The sink also occupies the free descriptor 1 or 2. Otherwise a file that is opened later would get
+            # it, and would receive the output of C code that writes to stdout or stderr.
             sink = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
             setattr(sys, name, ClosedStdout() if name == "stdout" else sink)
             _SINKS.append(sink)
@@ -176,34 +185,37 @@ def prepare_streams() -> None:
 
 
 def require_stdout() -> None:
-    """Raise ``OSError`` if stdout is closed, before work is done for nothing."""
+    """Raise ``OSError`` if stdout is closed, so that the command fails before it does work."""
     if isinstance(sys.stdout, ClosedStdout):
         sys.stdout.write("")
 
 
 def fail(message: str, exit_code: int = FAILED) -> NoReturn:
-    """Print what is wrong on stderr and end the command."""
+    """Print an error message on stderr, and end the command."""
     print_message(f"gen: {message}")
     raise typer.Exit(exit_code)
 
 
 def end_open_line(text: str) -> None:
-    """End the line of a text on stdout, before a message that would continue the line on the same screen or file.
+    """Write a newline to stderr if a message would continue a line of stdout in the same file or terminal.
 
-    The renderer of the text ends the line on a terminal. ``text``: what was written to stdout.
+    If stdout is a terminal, the renderer of the text has already ended the line.
+
+    Args:
+        text: the text that was written to stdout.
     """
     if not text or text.endswith("\n") or sys.stdout.isatty():
         return
     try:
-        is_in_one_place = sys.stderr.isatty() or os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
-    except (OSError, ValueError):  # a stream without a file
-        is_in_one_place = False
-    if is_in_one_place:
+        is_same_output = sys.stderr.isatty() or os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):  # a stream without a file descriptor
+        is_same_output = False
+    if is_same_output:
         print(file=sys.stderr)
 
 
 def exit_after_abort(reason: str) -> NoReturn:
-    """End the process at once: llama.cpp is about to abort it, and no other Python code may run."""
+    """Exit immediately, because llama.cpp is about to abort the process. No other Python code may run."""
     erase_bar()
     print_message(f"gen: llama.cpp gave up: {reason.strip()}")
     sys.stderr.flush()
@@ -216,9 +228,9 @@ def print_note(message: str) -> None:
 
 
 def print_message(line: str) -> None:
-    """Print a line on stderr. Names of files and the texts of a GGUF are data: a terminal must not obey them.
+    """Print a line on stderr, wrapped between words on a terminal.
 
-    On a terminal, a line that is too long is divided between words.
+    Control characters are escaped, because names of files and strings of a GGUF could contain terminal commands.
     """
     from .render.run import terminal_safe
 
@@ -237,12 +249,12 @@ def _wrapped(line: str) -> str:
 
 _ERASE_LINE, _ERASE_LINE_ABOVE, _SHOW_CURSOR = b"\r\x1b[2K", b"\x1b[1A\x1b[2K", b"\x1b[?25h"
 _visible: list[Callable[[], int]] = []
-"""The bars that are shown now: functions that return how many lines they have."""
+"""The progress bars that are shown now, each as a function that returns the number of its lines."""
 
 
 @contextmanager
 def visible_bar(count_lines: Callable[[], int] = lambda: 1) -> Iterator[None]:
-    """While inside, a bar is on the terminal; ``count_lines``: how many lines it has."""
+    """Inside the block, a progress bar is on the terminal. ``count_lines`` returns the number of its lines."""
     _visible.append(count_lines)
     try:
         yield
@@ -251,7 +263,7 @@ def visible_bar(count_lines: Callable[[], int] = lambda: 1) -> Iterator[None]:
 
 
 def erase_bar() -> None:
-    """Erase the bar and show the cursor again, if a bar is on the terminal. Called before ``os._exit``."""
+    """Erase the progress bar and show the cursor again, if there is a bar. Called before ``os._exit``."""
     if _visible:
         lines_above = max(count_lines() for count_lines in _visible) - 1
         erased = _ERASE_LINE + lines_above * _ERASE_LINE_ABOVE + _SHOW_CURSOR

@@ -1,4 +1,4 @@
-"""Hints on wrong words of a command line: what to type instead of flags and commands of other tools."""
+"""Error messages about wrong words of a command line, with hints for flags and commands of other tools."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..common.text import nearest_name
 from .flags import DeclaredFlag, normalize_flag_name
 
 _COMMAND_SIMILARITY = 0.82
-"""One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
+"""Minimum similarity of a word to a command. It allows one wrong letter of six, not ``watch`` for ``batch``."""
 _FLAG_SIMILARITY = 0.75
-"""Two letters of a short flag may differ, and --json is not --stop."""
+"""Minimum similarity of a word to a flag. It allows two wrong letters, but not ``--json`` for ``--stop``."""
 
 _FLAGS_TO_USE = {
     "--max-tokens --max-new-tokens --max-length --num-tokens --num-predict": "-n N",
@@ -52,29 +52,29 @@ _FLAGS_TO_USE = {
     "--top-logprobs --n-probs": "--logprobs N",
     "--base-url --url": "--endpoint URL",
 }
-"""Flags and settings of other tools, and what a command of `gen` has in their place.
+"""The flag of `gen` to use instead of flags and settings of other tools.
 
 The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transformers, vLLM and mlx-lm.
 """
 _FLAGS_TO_LEAVE_OUT = {
-    "--no-stream": "gen writes the text as it is made",
-    "--do-sample": "gen draws by chance, except with --temp 0",
+    "--no-stream": "gen writes the text while it is generated",
+    "--do-sample": "gen samples tokens randomly, except with --temp 0",
     "--num-beams": "gen has no beam search",
 }
-"""Flags of other tools that have no place in `gen`, and the reason."""
+"""Flags of other tools that `gen` does not need, and the reason."""
 
 _FLAG_TO_USE = {flag: instead for flags, instead in _FLAGS_TO_USE.items() for flag in flags.split()}
 
 _PROMPT_OF_CHAT = "pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT"
-_OTHER_WAYS = {
-    ("gen batch", "--endpoint"): "gen batch runs a model of this machine: -m MODEL",
+_ALTERNATIVES = {
+    ("gen batch", "--endpoint"): "gen batch runs a model on this machine: -m MODEL",
     ("gen chat", "-p"): _PROMPT_OF_CHAT,
     ("gen chat", "--prompt"): _PROMPT_OF_CHAT,
 }
-"""What to do instead of a flag that a command lacks."""
+"""The alternative to a flag that a command does not have, by the command and the flag."""
 
 _HINTS_ON_EXTRA_WORDS = {
-    "gen run": "a prompt of several words stands in quotes",
+    "gen run": "put quotes around a prompt of several words",
     "gen chat": "messages are typed in the chat, or piped in; for one answer: gen --chat TEXT",
 }
 
@@ -85,7 +85,7 @@ _COMMANDS_TO_USE = {
     "show info": "gen models show MODEL",
     "pull get download": "gen models pull hf:USER/REPO",
     "generate prompt cli infill": "gen run PROMPT",
-    "complete": "gen run PROMPT, or gen completion SHELL for the completion of a shell",
+    "complete": "gen run PROMPT, or gen completion SHELL to set up completion in a shell",
     "create import": "gen presets import FILE",
     "export": "gen presets export NAME --to FORMAT",
     "templates aliases": "gen presets",
@@ -101,32 +101,32 @@ _COMMANDS_TO_USE = {
     "env status collect-env": "gen doctor",
     "login signin auth": "hf auth login for the token of Hugging Face",
 }
-"""Commands of other tools, and what `gen` has in their place.
+"""The command of `gen` to use instead of commands of other tools.
 
 The tools are Ollama, llm, llama.cpp, LM Studio, vLLM, mlx-lm and hf.
 """
 
 _NO_SERVER = "gen has no server"
 _NO_RESIDENT_MODEL = "gen keeps no model in memory after a run"
-_NO_EMBEDDINGS = "gen makes no embeddings"
-_NO_CONVERSION = "gen runs GGUF files, and changes none"
+_NO_EMBEDDINGS = "gen does not compute embeddings"
+_NO_CONVERSION = "gen runs GGUF files, and does not convert them"
 _COMMANDS_ELSEWHERE = {
     "serve server start launch daemon": _NO_SERVER,
     "stop ps load unload": _NO_RESIDENT_MODEL,
-    "rm remove delete": "gen deletes no models",
-    "cp push upload": "gen copies and uploads no models",
+    "rm remove delete": "gen does not delete models",
+    "cp push upload": "gen does not copy or upload models",
     "embed embedding embed-models embed-multi similar": _NO_EMBEDDINGS,
     "quantize convert fuse imatrix": _NO_CONVERSION,
     "quit exit": "gen ends after each run, and /quit leaves gen chat",
     "update upgrade install uninstall": "pip installs, updates and removes gen",
     "logout signout": "gen has no accounts",
-    "keys": "gen reads keys of APIs from variables, see gen recover --help",
-    "bench": "gen measures a run with --stats",
+    "keys": "gen reads API keys from environment variables, see gen recover --help",
+    "bench": "gen --stats measures a run",
     "tokenize detokenize": "gen score TEXT --format json lists the tokens of a text",
-    "tools": "gen calls no tools",
-    "search": "gen searches no model hub; gen models lists the models on this machine",
+    "tools": "gen does not call tools",
+    "search": "gen does not search model hubs; gen models lists the models on this machine",
 }
-"""Commands of other tools that `gen` has in no form, and the reason or another way."""
+"""Commands of other tools that have no counterpart in `gen`, and the reason or an alternative."""
 
 _COMMAND_ADVICE = {
     **{word: f"use {command}" for words, command in _COMMANDS_TO_USE.items() for word in words.split()},
@@ -135,7 +135,7 @@ _COMMAND_ADVICE = {
 
 
 def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path: str) -> str:
-    """Return the sentence on a word that begins with a dash and is not a flag of the command.
+    """Return the message about a word that begins with a dash and is not a flag of the command.
 
     Args:
         word: the word as it was typed.
@@ -146,73 +146,73 @@ def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], command_path
     name, sign, value = word.partition("=")
     if word.startswith("--"):
         return _unknown_long_flag(name, names, command_path)
-    foreign = _other_way(command_path, name) or _llama_cpp_sentence(name)
-    if foreign is not None:
-        return foreign
+    message = _foreign_flag_sentence(command_path, name) or _llama_cpp_sentence(name)
+    if message is not None:
+        return message
     if sign and name in names:
         return f"{word}: write {name} {value}"
     if f"-{name}" in names:
         return f"there is no flag {name}; write -{name}"
     takes_text = any(flag.field == "prompt" for flag in flags)
-    text_hint = f"for a text that begins with a dash: {command_path} [FLAGS] -- TEXT"
+    text_hint = f"to use text that begins with a dash: {command_path} [FLAGS] -- TEXT"
     return f"there is no flag {name}; {text_hint if takes_text else f'{command_path} --help lists the flags'}"
 
 
 def _unknown_long_flag(flag: str, names: Collection[str], command_path: str) -> str:
-    foreign = _llama_cpp_sentence(normalize_flag_name(flag)) or _other_way(command_path, flag, names)
-    if foreign is not None:
-        return foreign
+    message = _llama_cpp_sentence(normalize_flag_name(flag)) or _foreign_flag_sentence(command_path, flag, names)
+    if message is not None:
+        return message
     if "--set" in names:
         setting = _setting_of_run(_flag_of_run(flag) or flag)
         if setting is not None:
             return f"there is no flag {flag} in {command_path}; use --set {setting}"
-        way = None if flag.lower() in names else _way_to_set(flag, names)
-        if way is not None:
-            return f"there is no flag {flag}; use {way}"
+        sampler_flag = None if flag.lower() in names else _sampler_flag(flag, names)
+        if sampler_flag is not None:
+            return f"there is no flag {flag}; use {sampler_flag}"
     hint = _near_flag(flag, names) or f"{command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
 
 
 def missing_sentence(flag: DeclaredFlag, command_path: str) -> str:
-    """Return the sentence on a flag or an argument that must be given."""
-    name = flag.shown_name.rpartition(", ")[2]  # one of a flag's names is enough
+    """Return the message about a required flag or argument that is missing."""
+    name = flag.shown_name.rpartition(", ")[2]  # the last name of the flag is enough
     meaning = flag.flag.help.partition(";")[0].rstrip(".")
     return f"{command_path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
 
 
 def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], command_path: str) -> str:
-    """Return the sentence on words that no argument takes."""
+    """Return the message about words that no argument takes."""
     from .help_page import usage_line
 
     hint = _HINTS_ON_EXTRA_WORDS.get(command_path) or f"usage: {usage_line(command_path, flags)}"
-    return f"{' '.join(words)!r} is too much; {hint}"
+    return f"unexpected argument {' '.join(words)!r}; {hint}"
 
 
 def unknown_command_sentence(word: str, commands: Collection[str], command_path: str) -> str:
-    """Return the sentence on a word that is not a command of a group.
+    """Return the message about a word that is not a command of a group.
 
     Args:
         word: the word as it was typed.
         commands: the commands of the group.
         command_path: the group as it is typed, such as ``gen presets``.
     """
-    shown = _command_of_name(command_path, word)
-    if shown is not None:
-        return f"{command_path} has no command {word!r}; use {shown}"
+    show_command = _show_command(command_path, word)
+    if show_command is not None:
+        return f"{command_path} has no command {word!r}; use {show_command}"
     near = nearest_name(word, commands)
-    hint = f"did you mean {near}?" if near else f"there are {', '.join(commands)}"
+    hint = f"did you mean {near}?" if near else f"use one of {', '.join(commands)}"
     return f"{command_path} has no command {word!r}; {hint}"
 
 
 def is_server_command(word: str) -> bool:
-    """True for a word that starts a server in other tools."""
+    """Return whether a word starts a server in other tools."""
     return _COMMAND_ADVICE.get(word) == _NO_SERVER
 
 
 def command_advice(word: str, commands: Collection[str]) -> str | None:
-    """Return what to type in place of a word that is nearly a command, or a command of another tool.
+    """Return what to type instead of a mistyped command or a command of another tool.
 
-    None if the word looks like a prompt.
+    Returns None if the word looks like a prompt.
     """
     if word in _COMMAND_ADVICE:
         return _COMMAND_ADVICE[word]
@@ -222,10 +222,12 @@ def command_advice(word: str, commands: Collection[str]) -> str | None:
     return None if nearest is None else f"use gen {names[nearest]}"
 
 
-def _command_of_name(group: str, name: str) -> str | None:
-    """Return the command that shows the preset or grammar of this name; None if the group has none.
+def _show_command(group: str, name: str) -> str | None:
+    """Return the command that shows the preset or grammar of a name; None if there is no such preset or grammar.
 
-    ``group``: as it is typed, such as ``gen presets``.
+    Args:
+        group: the group as it is typed, such as ``gen presets``.
+        name: the word that was typed after the group.
     """
     if group == "gen presets":
         from ..presets.search import list_presets
@@ -242,7 +244,7 @@ def _command_of_name(group: str, name: str) -> str | None:
 
 
 def _llama_cpp_sentence(name: str) -> str | None:
-    """Return the sentence on a flag of llama.cpp; None if llama.cpp lacks the flag, or `gen` has it too."""
+    """Return the message about a flag of llama.cpp; None if llama.cpp does not have it, or `gen` has it, too."""
     from ..presets.llama_cpp_flags import find_llama_cpp_flag
 
     flag = find_llama_cpp_flag(name)
@@ -250,13 +252,13 @@ def _llama_cpp_sentence(name: str) -> str | None:
 
 
 def _flag_of_run(flag: str) -> str | None:
-    """Return the flag of `gen run` that another tool's flag stands for; None if there is none."""
+    """Return the flag of `gen run` that corresponds to another tool's flag; None if there is none."""
     instead = _FLAG_TO_USE.get(normalize_flag_name(flag))
     return None if instead is None else instead.split()[0].rstrip(",")
 
 
-def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
-    """Return the sentence on a flag that a command lacks; None if the flag is unknown.
+def _foreign_flag_sentence(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
+    """Return the message about a flag of another tool; None if the flag is unknown.
 
     Args:
         command: the command as it is typed, such as ``gen batch``.
@@ -267,17 +269,17 @@ def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | No
         _FLAG_TO_USE.get(normalize_flag_name(flag)),
         _FLAGS_TO_LEAVE_OUT.get(normalize_flag_name(flag)),
     )
-    if (command, flag) in _OTHER_WAYS:
-        return f"{command} has no {flag}; {_OTHER_WAYS[command, flag]}"
+    if (command, flag) in _ALTERNATIVES:
+        return f"{command} has no {flag}; {_ALTERNATIVES[command, flag]}"
     if instead is not None and _flag_of_run(flag) in flags:
         return f"there is no flag {flag}; use {instead}"
     if reason is not None and "--chain" in flags:
-        return f"there is no flag {flag}; leave it out: {reason}"
+        return f"there is no flag {flag}; omit it: {reason}"
     return None
 
 
 def _near_flag(flag: str, names: Collection[str]) -> str | None:
-    """Return the hint on a flag with a similar name; None if there is none."""
+    """Return a hint that names a similar flag; None if no flag is similar."""
     if flag[1:] in names:  # --n
         return f"write {flag[1:]}"
     near = nearest_name(
@@ -286,8 +288,15 @@ def _near_flag(flag: str, names: Collection[str]) -> str | None:
     return f"did you mean {near}?" if near else None
 
 
-def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
-    """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
+def _sampler_flag(flag: str, flags: Collection[str]) -> str | None:
+    """Return the flag that sets the sampler whose name was typed as a flag.
+
+    Returns None if there is no such sampler, or if the sampler has no main parameter.
+
+    Args:
+        flag: the flag as it was typed.
+        flags: the names of the command's flags.
+    """
     from ..samplers.errors import SamplingError
     from ..samplers.registry import find_sampler
     from .flags import flag_of_field
@@ -307,7 +316,7 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
 
 
 def _setting_of_run(flag: str) -> str | None:
-    """Return the argument of ``--set`` that replaces a flag of `gen run`; None if no ``--set`` does the same."""
+    """Return the argument of ``--set`` that is equivalent to a flag of `gen run`; None if there is none."""
     from .flags import flag_of_field
     from .options.sampling import FullSamplingOptions
 

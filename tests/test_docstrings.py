@@ -22,8 +22,8 @@ def listed(docstring, section):
 
 def arguments(node):
     found = node.args
-    names = [argument.arg for argument in (*found.posonlyargs, *found.args, *found.kwonlyargs)]
-    names += [argument.arg for argument in (found.vararg, found.kwarg) if argument]
+    in_order = (*found.posonlyargs, *found.args, found.vararg, *found.kwonlyargs, found.kwarg)
+    names = [argument.arg for argument in in_order if argument]
     return [name for name in names if name not in ("self", "cls")]
 
 

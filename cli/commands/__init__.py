@@ -1,1 +1,1 @@
-"""The commands of `gen`, one module each: read the options, build, iterate, render."""
+"""The commands of `gen`, one module for each command: its own flags, and the function that runs it."""

@@ -1,4 +1,4 @@
-"""`gen batch`: a file of requests in, a file of results out."""
+"""`gen batch`: answer a file of requests, and write a file of results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _batch = partial(flag, panel="Batch")
 
 
 class BatchFormat(StrEnum):
-    """How the results of a batch are written."""
+    """A format of results."""
 
     openai = "openai"
     jsonl = "jsonl"
@@ -48,16 +48,16 @@ class BatchFormat(StrEnum):
 
 @options_class
 class BatchSamplingOptions(SamplingOptions):
-    """How the tokens of the lines are drawn."""
+    """The flags of sampling, with a base seed for all lines."""
 
     seed: int = flag(
         "-s",
         "--seed",
         panel="Sampling",
-        help="Base seed for lines without one; combined with the line's id. [0]",
+        help="Base seed for lines without a seed, combined with the line's id; -1 = random. [0]",
         default=0,
         display_name="--seed",
-        limit=within(0, SEED_MAX, minus_one_meaning="a fresh one"),
+        limit=within(0, SEED_MAX, minus_one_meaning="a random seed"),
     )
 
 
@@ -69,38 +69,50 @@ class BatchOptions(Options):
     requests: Path = argument(
         "REQUESTS",
         display_name="the file of requests",
-        help="A file of requests, one a line, or CSV; - is stdin.",
+        help="File with one request per line, or CSV with --template; - reads stdin.",
         default=REQUIRED,
     )
     output: Path = _batch(
-        "-o", "--output", help="Where results go, as they are made; - is stdout. [-]", default=Path("-")
+        "-o",
+        "--output",
+        help="File of results, each written as soon as it is complete; - = stdout. [-]",
+        default=Path("-"),
     )
     template: str | None = _batch(
-        "--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'.", has_escapes=True
+        "--template",
+        metavar="TEXT",
+        help="Prompt for each row of a CSV file: 'Summarize: {text}'.",
+        has_escapes=True,
     )
     format: BatchFormat = _batch(
-        "--format", help="openai: its batch output; jsonl: ours, shorter. [openai]", default=BatchFormat.openai
+        "--format",
+        help="Format of results: OpenAI's batch output, or shorter lines with jsonl. [openai]",
+        default=BatchFormat.openai,
     )
     resume: bool = _batch(
-        "--resume", help="Continue a file of results; no request is answered twice.", default=False
+        "--resume", help="Continue the file of results; requests with a result are skipped.", default=False
     )
     force: bool = _batch(
-        "--force", help="With --resume: go on although the model, flags or texts are others.", default=False
+        "--force", help="With --resume: continue even if the model, flags or requests have changed.", default=False
     )
     parallel: int | None = _batch(
         "--parallel",
         "-np",
         metavar="N",
-        help="Requests at a time. [by cores and memory, up to 8]",
+        help="Number of requests computed at a time. [by cores and memory, at most 8]",
         limit=within(1, MAX_SLOTS),
     )
     deterministic: bool = _batch(
-        "--deterministic", help="Compute each exactly as gen does alone, to the last bit; slower.", default=False
+        "--deterministic",
+        help="Compute each request exactly as gen run does, to the last bit; slower.",
+        default=False,
     )
     sampling: BatchSamplingOptions
     grammar: GrammarOptions
     logprobs: int | None = output_flag(
-        "--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."
+        "--logprobs",
+        metavar="N",
+        help="Write logprobs of the chosen and the N most likely tokens; -1 = all (jsonl only).",
     )
     trace: int | None = trace_flag()
     length: LengthOptions
@@ -122,7 +134,7 @@ class BatchOptions(Options):
 
     @property
     def answer_form(self) -> dict[str, Any]:
-        """The flags of this command alone that change results, by name, and the length of the context."""
+        """The flags that change results and that only `gen batch` has, by name, and the context length."""
         return {
             "context": self.model.context_size,
             "deterministic": self.deterministic,
@@ -132,34 +144,34 @@ class BatchOptions(Options):
 
     @property
     def reads_file(self) -> bool:
-        """True if the requests are in a file that can be read twice, and not in a pipe."""
+        """True if the requests are in a file, which can be read twice, unlike a pipe."""
         return str(self.requests) != "-" and self.requests.is_file()
 
     def check(self) -> None:
-        """Refuse what cannot stand together."""
+        """Raise ``UsageError`` for flags that are not allowed together."""
         min_logprobs = -1 if self.format is BatchFormat.jsonl else 0
         if self.logprobs is not None and self.logprobs < min_logprobs:
-            raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+            raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor -1 for all with --format jsonl")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
-            raise UsageError(f"--trace: --format {self.format.value} has no room for it; --format jsonl has")
+            raise UsageError(f"--trace: not supported by --format {self.format.value}; use --format jsonl")
         if self.resume and self.prints_results:
-            raise UsageError("--resume goes on with a file; name it with -o")
+            raise UsageError("--resume needs a file of results; name it with -o")
         if self.force and not self.resume:
-            raise UsageError("--force goes with --resume")
+            raise UsageError("--force needs --resume")
         if self.template is None and self.requests.suffix.lower() == ".csv":
-            raise UsageError("--template says what is asked of a row, such as --template 'Summarise: {text}'")
+            raise UsageError("a CSV file needs a prompt for each row, such as --template 'Summarize: {text}'")
         both_exist = self.requests.exists() and self.output.exists()
         if not self.prints_results and both_exist and self.requests.samefile(self.output):
-            raise UsageError(f"-o: {self.output} is the file of the requests")
+            raise UsageError(f"-o: {self.output} is the file of the requests; name another file")
 
 
 @takes_options(BatchOptions)
 def batch(options: BatchOptions) -> None:
-    """Answer a file of requests, several at a time, each as if it were alone.
+    """Answer a file of requests, several at a time, each as if it ran alone.
 
-    A line is OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
+    A line has OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "trace", "chat_template",
-    "chat_template_kwargs"}. The flags hold for what a line leaves open.
+    "chat_template_kwargs"}. A flag applies to all lines that do not set the value themselves.
     """
     from ...jobs.journal import closing_results
     from ..render.batch_progress import BatchProgress
@@ -175,14 +187,22 @@ def batch(options: BatchOptions) -> None:
     print_message(f"gen: {progress.summary()}")
     if interrupt.requested:
         if not options.prints_results:
-            print_note("--resume goes on from here")
+            print_note("--resume continues from here")
         raise typer.Exit(interrupt.exit_code)
     if progress.failed_count or progress.existing_failure_count:
         raise typer.Exit(FAILED)
 
 
 class _BatchJob(NamedTuple):
-    """What a batch is made of before its model is known; ``template``: None for JSON lines."""
+    """A batch whose model is not loaded yet.
+
+    Attributes:
+        options: the options of the command.
+        defaults: the settings of lines that do not set them.
+        template: the prompt of a CSV file's rows; None for JSON lines.
+        results: where results are written.
+        progress: the counts of answered and failed requests.
+    """
 
     options: BatchOptions
     defaults: BatchDefaults
@@ -198,8 +218,8 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
 
     options = job.options
     with load_model(options.model, interrupt) as model:
-        run = _begin(job, describe_model(model))
-        with _lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
+        run = _make_run(job, describe_model(model))
+        with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
             run.run(
                 model,
                 lines,
@@ -228,9 +248,9 @@ def _run_batch_on_cluster(job: _BatchJob, interrupt: Interrupt) -> None:
     with cluster_workers(
         options.cluster, spec, service, parallel, parallel, needs_same_kernels=options.deterministic
     ) as workers:
-        run = _begin(job, wait_for_model(workers, interrupt.raise_if_requested))
+        run = _make_run(job, wait_for_model(workers, interrupt.raise_if_requested))
         with (
-            _lines(job) as lines,
+            _open_lines(job) as lines,
             show_cluster_progress(job.progress, workers, _prints_on_terminal(options)) as display,
         ):
             answer_on_cluster(run, workers, lines, stop_check_with_note(interrupt), display.refresh)
@@ -242,8 +262,8 @@ def _prints_on_terminal(options: BatchOptions) -> bool:
     return options.prints_results and sys.stdout.isatty()
 
 
-def _begin(job: _BatchJob, model: ModelDescription) -> BatchRun:
-    """Return the run of a batch with this model. Raises ``JournalError`` if the results are of another one."""
+def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
+    """Return the run of a batch with a model. Raises ``JournalError`` if existing results are of another model."""
     from ...jobs.batch import BatchRun
     from ...jobs.journal import check_and_write_settings, settings_digest
     from ...jobs.lines import read_input_lines
@@ -267,7 +287,9 @@ def _begin(job: _BatchJob, model: ModelDescription) -> BatchRun:
     unnamed = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
     if unnamed:
         noun = count_noun(unnamed, "result")
-        print_note(f"{options.output} has {noun} without a request_id: what made them cannot be checked")
+        print_note(
+            f"{options.output} has {noun} without a request_id: whether they fit the requests cannot be checked"
+        )
     if existing and options.reads_file and not options.force:
         with open_input(options.requests) as file:
             run.check_results(read_input_lines(file, job.template))
@@ -275,10 +297,10 @@ def _begin(job: _BatchJob, model: ModelDescription) -> BatchRun:
 
 
 @contextmanager
-def _lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
-    """Open the input while inside.
+def _open_lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundReader[InputLine]]:
+    """Return the lines of the input, which is closed at the end of the block.
 
-    Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
+    A pipe is read in the background, because its lines may arrive slowly, and running requests should not wait.
     """
     from ...jobs.lines import BackgroundReader, read_input_lines
 
@@ -288,14 +310,14 @@ def _lines(job: _BatchJob) -> Iterator[Iterator[InputLine] | BackgroundReader[In
 
 
 def _report_unmatched(options: BatchOptions, run: BatchRun) -> None:
-    """Print a note on results that belong to no request of the input."""
+    """Print a note about results that belong to no request of the input."""
     if run.unmatched_result_count:
         results = count_noun(run.unmatched_result_count, "result")
         print_note(f"{options.output} also holds {results} for requests that are not in this file")
 
 
 class StdoutSink:
-    """Results on stdout, each written at once."""
+    """Writer of results to stdout, each written immediately."""
 
     is_file = False
 
@@ -303,12 +325,12 @@ class StdoutSink:
         self.existing: ExistingResults = {}
 
     def add(self, line: str) -> None:
-        """Write a result."""
+        """Write the line of a result."""
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Do nothing: stdout stays open."""
+        """Keep stdout open."""
 
 
 def _read_template(options: BatchOptions) -> PromptTemplate | None:
@@ -322,14 +344,14 @@ def _read_template(options: BatchOptions) -> PromptTemplate | None:
 
 
 def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> int | None:
-    """How many requests there are; None if they can be read only once."""
+    """Return the number of requests; None if they can be read only once."""
     from ...jobs.errors import InvalidLineError
     from ...jobs.lines import count_input_lines
 
     if not options.reads_file:
         if not is_stdin(options.requests):
             with file_errors_in_words(options.requests):
-                options.requests.stat()  # before a file of results is made
+                options.requests.stat()  # raises before a file of results is created
         return None
     try:
         with open_input(options.requests) as file:
@@ -339,7 +361,7 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 
 
 def _check_defaults(options: BatchOptions) -> BatchDefaults:
-    """What the flags set for all lines, checked as far as that needs no model."""
+    """Return the settings that the flags give to all lines, checked as far as possible without the model."""
     from ...grammars.spec import resolve_grammar
     from ...jobs.resolve import BatchDefaults, batch_grammar
     from ...presets.overrides import parse_set
@@ -377,11 +399,11 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
 
 
 def _base_seed(seed: int) -> int:
-    """The base seed; a fresh one is printed, so that the batch can be repeated and resumed."""
+    """Return the base seed. A random one is printed, so that the batch can be repeated and resumed."""
     if seed >= 0:
         return seed
     seed = fresh_seed()
-    print_note(f"seeds come from --seed {seed}")
+    print_note(f"the base seed is random: --seed {seed} repeats it")
     return seed
 
 

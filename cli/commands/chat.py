@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @takes_options(ConversationOptions)
 def chat(options: ConversationOptions) -> None:
-    """Talk with a model: change settings, go back, branch, and see why it answers so.
+    """Talk with a model: change settings, go back, branch, and see how tokens were chosen.
 
-    In the chat, /help lists the commands, and Ctrl-D leaves. Lines of stdin are turns, too, and their answers are
-    then plain text.
+    In the chat, /help lists the commands, and Ctrl-D leaves. If stdin is a pipe, each line is a message, and the
+    answers are plain text.
 
       gen chat --system "Answer in one sentence."
       gen chat --resume
@@ -79,7 +79,7 @@ def _look_up(store: ChatStore, options: ConversationOptions) -> None:
 
 
 def _show_chats(chats: Sequence[ConversationSummary]) -> None:
-    """Print a row for each chat, the latest one first."""
+    """Print a table with a row for each chat, the most recently used first."""
     if not chats:
         print("no chats are stored")
         return
@@ -97,7 +97,7 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
 
 
 def _show_hits(hits: Sequence[SearchHit]) -> None:
-    """Print a row for each message that was found."""
+    """Print a table with a row for each message that was found."""
     from ...chats.records import SPEAKERS
 
     if not hits:
@@ -110,7 +110,7 @@ def _show_hits(hits: Sequence[SearchHit]) -> None:
 
 
 def _when(seconds: float) -> str:
-    """A moment of the store in local time."""
+    """Return a time of the store, in seconds since the epoch, as local time."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -119,7 +119,7 @@ def _safe(text: str) -> str:
 
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
-    """The conversation that is resumed, or a new one."""
+    """Return the conversation that ``--resume`` names, or a new one."""
     from ...chats.conversation import Conversation
 
     if options.store.resume is None:
@@ -128,13 +128,13 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
 
 
 def _load(options: ConversationOptions) -> Model:
-    """The model. Each answer has its own Ctrl-C afterwards."""
+    """Load the model. Only loading is interruptible here; later each answer handles Ctrl-C separately."""
     with interruptible() as interrupt:
         return load_model(options.model, interrupt)
 
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
-    """Take turns until the user leaves; returns the exit code."""
+    """Run the chat until the user leaves, and return the exit code."""
     from ...chats.session import read_prompt_cache_file, write_prompt_cache_file
     from ..chat.loop import run_loop
 

@@ -1,4 +1,4 @@
-"""`gen completion`: the script by which a shell completes the command line."""
+"""`gen completion`: print the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Shell(StrEnum):
 
 @options_class
 class CompletionOptions(Options):
-    """Which shell."""
+    """The options of `gen completion`."""
 
     shell: Shell = argument("SHELL", display_name="SHELL", help="bash, zsh or fish.", default=REQUIRED)
 
 
 @takes_options(CompletionOptions)
 def completion(options: CompletionOptions) -> None:
-    """Print the script by which a shell completes gen's command lines.
+    """Print the script that lets your shell complete gen's commands and flags.
 
-    Write it once to where your shell looks for it; in zsh, the script must follow compinit. New terminals then
-    complete. An update of gen needs no new script.
+    Add the script once to a file that your shell reads at start; in zsh, after the line with compinit. Completion
+    works in new terminals. After an update of gen the script need not be replaced.
 
       gen completion bash >> ~/.bashrc
       gen completion zsh >> ~/.zshrc

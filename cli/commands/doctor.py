@@ -1,6 +1,6 @@
-"""`gen doctor`: what is found on this machine, and what is wrong, as a table or as a page of text.
+"""`gen doctor`: check the installation, and report it as a page of text or as JSON.
 
-What cannot be read or loaded becomes a problem of the table, with what to do about it; the rest is still shown.
+A part that cannot be read or loaded becomes a problem in the report, with advice; the other parts are still shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DoctorFormat(StrEnum):
-    """How the page is written."""
+    """A format of the report."""
 
     text = "text"
     json = "json"
@@ -41,34 +41,36 @@ class DoctorFormat(StrEnum):
 
 @options_class
 class DoctorOptions(Options):
-    """What the page shows, and in which format."""
+    """The options of `gen doctor`."""
 
-    paths: bool = flag("--paths", help="Show paths whole; without it, your home folder is ~.", default=False)
-    format: DoctorFormat = flag("--format", help="text, or json: one object. [text]", default=DoctorFormat.text)
+    paths: bool = flag("--paths", help="Show full paths. [your home folder is shown as ~]", default=False)
+    format: DoctorFormat = flag(
+        "--format", help="Format of the page; json = one object. [text]", default=DoctorFormat.text
+    )
 
 
 @takes_options(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Show what gen finds here, and what is wrong: a page for a bug report.
+    """Check the installation, and print a page for a bug report.
 
-    No model is loaded. Exit code 1: something is wrong, and the page says what to do.
+    No model is loaded. Exit code 1: there is a problem, and the page says what to do.
     """
     start_collector()
-    report = _examine()
+    report = _make_report()
     if not options.paths:
         report = shorten_home(report)
     if options.format is DoctorFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        sys.stdout.write(_page(report))
+        sys.stdout.write(_report_page(report))
     if report["problems"]:
         raise typer.Exit(FAILED)
 
 
-def _examine() -> dict[str, Any]:
-    """Return the table: versions, the machine, folders, what has a name, the default model, problems.
+def _make_report() -> dict[str, Any]:
+    """Return the report: versions, the machine, folders, presets, grammars, plug-ins, models, and problems.
 
-    No model is loaded. Each problem has a text and an advice.
+    No model is loaded. Each problem has an advice.
     """
     from ...grammars.search import list_grammars
     from ...presets.search import config_folder, list_presets
@@ -83,13 +85,13 @@ def _examine() -> dict[str, Any]:
         "versions": _versions(problems),
         "llama_cpp": _llama_cpp(problems),
         "machine": machine(),
-        "folders": [*_folders(folder), *_model_folders(config)],
+        "folders": [*_searched_folders(folder), *_model_folders(config)],
         "presets": [_preset_row(problems, entry) for entry in presets],
         "default_preset": _default_preset(problems, config),
         "grammars": [_grammar_row(problems, entry) for entry in grammars],
         "plugins": _plugins(problems),
         "models": _list_found_models(problems, config),
-        "model": _default_model(problems, config),
+        "model": _find_default_model(problems, config),
         "problems": problems.found,
     }
 
@@ -107,7 +109,7 @@ _PACKAGES = (
     "array-api-compat",
 )
 _EXTRAS = ("huggingface-hub",)
-"""Packages that may be missing: only downloads need them."""
+"""Optional packages, which only downloads need."""
 
 
 def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
@@ -124,22 +126,22 @@ def _versions(problems: _ProblemCollector) -> dict[str, str | None]:
 
 def _llama_cpp(problems: _ProblemCollector) -> dict[str, Any] | None:
     try:
-        from ...engine.model import Model  # noqa: F401 - with Model, all that runs use
+        from ...engine.model import Model  # noqa: F401 - imports all modules that runs use
         from ...engine.native.binding import llama_cpp_build
         from ...engine.native.options import physical_cores
-    except LogitsmithError as error:  # it knows what to do
+    except LogitsmithError as error:  # the error has an advice
         problems.report(error.problem, error.advice)
         return None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        advice = "install it anew: pip install --force-reinstall --no-cache-dir llama-cpp-python"
+        advice = "reinstall it: pip install --force-reinstall --no-cache-dir llama-cpp-python"
         problems.report(f"llama-cpp-python cannot be loaded: {error}", advice)
         return None
     build = asdict(llama_cpp_build())
     return {**build, "devices": list(build["devices"]), "default_threads": physical_cores()}
 
 
-def _folders(config: Path) -> list[dict[str, Any]]:
-    """The folders and files that are searched, in order; those that come with the package are left out."""
+def _searched_folders(config: Path) -> list[dict[str, Any]]:
+    """Return the folders and files that are searched, in order, except those that are part of the package."""
     rows = [("config", config / "config.yaml"), ("presets", Path("presets")), ("presets", config / "presets")]
     rows += [("grammars", path) for _, path in grammar_folders()]
     return [
@@ -149,7 +151,7 @@ def _folders(config: Path) -> list[dict[str, Any]]:
 
 
 def _model_folders(config: UserConfig) -> list[dict[str, Any]]:
-    """The folders in which models are looked for: those of other tools that exist, and the user's own."""
+    """Return the folders that are searched for models: existing folders of other tools, and the user's folders."""
     from ...models.listing import tool_folders
 
     folders = [path for path in tool_folders() if path.is_dir()] + [Path(text) for text in config.model_folders]
@@ -193,7 +195,7 @@ def _plugins(problems: _ProblemCollector) -> list[dict[str, str]]:
 
     plugins = list_plugins()
     for name in plugins:
-        advice = "ask its author, or remove the package"
+        advice = "report this to the author of the package, or remove the package"
         problems.run_check(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
     return [{"name": name, "from": place} for name, place in plugins.items()]
 
@@ -202,27 +204,27 @@ _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.ya
 
 
 def _list_found_models(problems: _ProblemCollector, config: UserConfig) -> list[dict[str, str]]:
-    """Each model with the tool that has it. No header is read."""
+    """Return each model with the tool that stores it. The files are not opened."""
     from ...models.listing import list_models
 
     entries = list_models(config.model_folders, lambda sentence: problems.report(sentence, _FOLDER_ADVICE))
     return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
 
 
-def _default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
-    """The model that a run without -m takes; None if there is none."""
+def _find_default_model(problems: _ProblemCollector, config: UserConfig) -> dict[str, Any] | None:
+    """Return the model of a run without -m; None if there is none."""
     try:
         from ...models.folders import locate
         from ...models.gguf import check_gguf
         from ...models.resolve import resolve_model
     except (ImportError, OSError, RuntimeError, AttributeError):
-        return None  # reported as a problem of llama.cpp
-    located = problems.run_check("one of these", lambda: locate(None, config.model))
+        return None  # already reported as a problem of llama.cpp
+    located = problems.run_check("give a model in one of these ways", lambda: locate(None, config.model))
     if located is None:
         return None
     path, origin = located
     advice = "name another model: -m MODEL, $GEN_MODEL, or model: in config.yaml"
-    if not path.is_file():  # a name, as for -m
+    if not path.is_file():  # the config may name a model as -m does
         path = problems.run_check(advice, lambda: resolve_model(str(path), config.model_folders)) or path
     if path.exists() or path.suffix == ".gguf":
         problems.run_check(advice, lambda: check_gguf(path))
@@ -247,7 +249,7 @@ class _ProblemCollector:
         except (LogitsmithError, OSError) as error:
             self.report(error, advice)
         except Exception as error:
-            if getattr(error, "exit_code", None) is None:  # a failure that has no name is not one of the machine
+            if getattr(error, "exit_code", None) is None:  # a bug of this program, not a problem of the machine
                 raise
             self.report(error, advice)
         return None
@@ -260,46 +262,58 @@ _MIN_WIDTH_OF_TWO_COLUMNS = 60
 _GIB, _MIB = 2**30, 2**20
 
 
-def _page(report: Mapping[str, Any]) -> str:
-    """Return the page, wrapped so that it can be pasted, and fits a narrow terminal; problems stand last."""
-    lines = [*_version_lines(report), *_machine(report), *_folder_lines(report), *_names(report), *_model(report)]
-    return terminal_safe("".join(f"{line}\n" for line in (*lines, *_problems(report["problems"]))), sys.stdout)
+def _report_page(report: Mapping[str, Any]) -> str:
+    """Return the report as text, wrapped for the terminal and for bug reports, with the problems at the end."""
+    lines = [
+        *_version_lines(report),
+        *_machine_lines(report),
+        *_folder_lines(report),
+        *_name_lines(report),
+        *_model_lines(report),
+    ]
+    return terminal_safe(
+        "".join(f"{line}\n" for line in (*lines, *_problem_lines(report["problems"]))), sys.stdout
+    )
 
 
 def _version_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield "Versions"
     for name, installed in report["versions"].items():
-        yield from _row("gen" if name == "logitsmith" else name, installed or "not installed")
+        yield from _wrapped_row("gen" if name == "logitsmith" else name, installed or "not installed")
     build = report["llama_cpp"]
     yield "llama.cpp"
     if build is None:
-        yield from _row("state", "cannot be loaded")
+        yield from _wrapped_row("state", "cannot be loaded")
         return
-    yield from _row("ggml", build["ggml_version"] or "unknown")
-    yield from _row("built for", build["system_info"].replace(" = ", "="))  # a line may end at each space
-    yield from _row("devices", "; ".join(build["devices"]) or "unknown")
-    yield from _row("GPU", "yes" if build["has_gpu"] else "no")
-    yield from _row("threads of a run", str(build["default_threads"]))
+    yield from _wrapped_row("ggml", build["ggml_version"] or "unknown")
+    yield from _wrapped_row("built for", build["system_info"].replace(" = ", "="))  # a line may end at each space
+    yield from _wrapped_row("devices", "; ".join(build["devices"]) or "unknown")
+    yield from _wrapped_row("GPU", "yes" if build["has_gpu"] else "no")
+    yield from _wrapped_row("threads of a run", str(build["default_threads"]))
 
 
-def _machine(report: Mapping[str, Any]) -> Iterator[str]:
+def _machine_lines(report: Mapping[str, Any]) -> Iterator[str]:
     machine = report["machine"]
     yield "Machine"
-    yield from _row("system", machine["system"])
-    yield from _row("CPU", machine["cpu"])
-    yield from _row("hardware threads", f"{machine['hardware_threads']}, {machine['usable_threads']} for gen")
+    yield from _wrapped_row("system", machine["system"])
+    yield from _wrapped_row("CPU", machine["cpu"])
+    yield from _wrapped_row(
+        "hardware threads", f"{machine['hardware_threads']}, {machine['usable_threads']} for gen"
+    )
     total, available = machine["memory_bytes"], machine["available_memory_bytes"]
     memory = "unknown" if total is None else f"{total / _GIB:.1f} GiB"
-    yield from _row("memory", memory if available is None else f"{memory}, {available / _GIB:.1f} available")
+    yield from _wrapped_row(
+        "memory", memory if available is None else f"{memory}, {available / _GIB:.1f} available"
+    )
 
 
 def _folder_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield "Searched, in this order"
     for folder in report["folders"]:
-        yield from _row(folder["of"], f"{folder['path']}{'' if folder['exists'] else ' (not there)'}")
+        yield from _wrapped_row(folder["of"], f"{folder['path']}{'' if folder['exists'] else ' (does not exist)'}")
 
 
-def _names(report: Mapping[str, Any]) -> Iterator[str]:
+def _name_lines(report: Mapping[str, Any]) -> Iterator[str]:
     for title in ("presets", "grammars", "models"):
         yield title.capitalize()
         names_by_origin: dict[str, list[str]] = {}
@@ -307,39 +321,39 @@ def _names(report: Mapping[str, Any]) -> Iterator[str]:
             hidden = " (hidden)" if entry.get("is_hidden") else ""
             names_by_origin.setdefault(entry["origin"], []).append(f"{entry['name']}{hidden}")
         for origin, names in names_by_origin.items():
-            yield from _row(origin, ", ".join(names))
+            yield from _wrapped_row(origin, ", ".join(names))
         if title == "presets":
-            yield from _row("without -P", report["default_preset"])
+            yield from _wrapped_row("without -P", report["default_preset"])
     if report["plugins"]:
         yield "Samplers of plug-ins"
         for plugin in report["plugins"]:
-            yield from _row(plugin["name"], plugin["from"])
+            yield from _wrapped_row(plugin["name"], plugin["from"])
 
 
-def _model(report: Mapping[str, Any]) -> Iterator[str]:
+def _model_lines(report: Mapping[str, Any]) -> Iterator[str]:
     model = report["model"]
     yield "Model of a run without -m"
     if model is None:
-        yield from _row("file", "none")
+        yield from _wrapped_row("file", "none")
         return
-    yield from _row("file", model["path"])
-    yield from _row("from", model["origin"])
+    yield from _wrapped_row("file", model["path"])
+    yield from _wrapped_row("from", model["origin"])
     if model["size_bytes"] is not None:
-        yield from _row("size", f"{model['size_bytes'] / _MIB:,.0f} MiB")
+        yield from _wrapped_row("size", f"{model['size_bytes'] / _MIB:,.0f} MiB")
 
 
-def _problems(problems: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def _problem_lines(problems: Sequence[Mapping[str, str]]) -> Iterator[str]:
     if not problems:
         yield "Nothing is wrong."
         return
     yield "Wrong"
     for number, entry in enumerate(problems, start=1):
-        yield from _row(str(number), entry["problem"])
-        yield from _row("", f"What to do: {entry['advice']}")
+        yield from _wrapped_row(str(number), entry["problem"])
+        yield from _wrapped_row("", f"What to do: {entry['advice']}")
 
 
-def _row(name: str, value: str) -> Iterator[str]:
-    """A name and its value, wrapped behind the name, or below it; long words such as paths are not cut."""
+def _wrapped_row(name: str, value: str) -> Iterator[str]:
+    """Yield the lines of a name and its value, wrapped next to or below the name. Paths are never cut."""
     from shutil import get_terminal_size
     from textwrap import wrap
 

@@ -1,4 +1,4 @@
-"""`gen grammars`: list, show, check and sample grammars, with no model."""
+"""`gen grammars`: list, show, check and sample grammars, without a model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ...grammars.mismatch import Mismatch
     from ...grammars.spec import GrammarSpec
 
-_NAME_HELP = "A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark."
+_NAME_HELP = "Name of a grammar, or a file: .gbnf, .json (JSON Schema), .regex or .lark."
 
 
 @options_class
 class GrammarNameOptions(Options):
-    """Which grammar."""
+    """The options of `gen grammars show`."""
 
     name: str = argument(
         None,
@@ -41,14 +41,14 @@ class GrammarNameOptions(Options):
     )
     schema_lenient: bool = flag(
         "--schema-lenient",
-        help="Leave out what is not supported in a JSON Schema, and list it.",
+        help="Ignore unsupported keywords of a JSON Schema, and list them.",
         default=False,
     )
 
 
 @options_class
 class GrammarSourceOptions(Options):
-    """Which grammar: by its name or file, or by a flag of `gen run`."""
+    """The flags that choose a grammar: by name or file, or by a grammar flag of `gen run`."""
 
     name: str | None = argument(
         "NAME", display_name="the grammar's name", help=_NAME_HELP, completion_kind=CompletionKind.GRAMMAR
@@ -58,40 +58,42 @@ class GrammarSourceOptions(Options):
         "--root",
         "--grammar-root",
         metavar="RULE",
-        help="The rule that GBNF begins with.",
+        help="First rule of a GBNF grammar.",
         default="root",
         shows_default=True,
     )
 
     def check(self) -> None:
-        """Refuse no grammar, and two."""
+        """Raise ``UsageError`` for no grammar, or for two."""
         given = given_grammar(self.grammar)
         if self.name is None and given is None:
-            raise UsageError("there is no grammar: give a name or a file, or a flag such as --regex")
+            raise UsageError("no grammar is given: give a name, a file, or a flag such as --regex")
         if self.name is not None and given is not None:
-            raise UsageError(f"{self.name!r} and {given.flag} each give a grammar; one at a time")
+            raise UsageError(f"{self.name!r} and {given.flag} both define a grammar; give only one")
 
 
 @options_class
 class GrammarCheckOptions(GrammarSourceOptions):
     """The options of `gen grammars check`."""
 
-    text: str | None = flag("--text", help="Check whether this text matches, and if not, where it stops.")
-    text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin, as a pipe is anyway.")
+    text: str | None = flag("--text", help="Text to match; a mismatch is reported with its place.")
+    text_file: Path | None = flag(
+        "--text-file", help="File with the text to match; - reads stdin. [stdin, if it is a pipe]"
+    )
 
     def check(self) -> None:
-        """Refuse two texts."""
+        """Raise ``UsageError`` for two texts."""
         super().check()
         if self.text is not None and self.text_file is not None:
-            raise UsageError("--text and --text-file each give a text; one at a time")
+            raise UsageError("--text and --text-file both set the text; give only one")
 
 
 @options_class
 class GrammarSampleOptions(GrammarSourceOptions):
     """The options of `gen grammars sample`."""
 
-    seed: int | None = flag("--seed", "-s", help="Same seed, same sentences.")
-    count: int = flag("-n", help="How many sentences.", default=1, shows_default=True, limit=within(1, 100_000))
+    seed: int | None = flag("--seed", "-s", help="Random seed: the same seed gives the same sentences. [random]")
+    count: int = flag("-n", help="Number of sentences.", default=1, shows_default=True, limit=within(1, 100_000))
 
 
 app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
@@ -99,14 +101,14 @@ app = typer.Typer(help="List, show, check and sample grammars.", add_completion=
 
 @app.callback(invoke_without_command=True)
 def grammars(context: typer.Context) -> None:
-    """List, show, check and sample grammars. Without a command: list them."""
+    """List, show, check and sample grammars. Without a command, list them."""
     if context.invoked_subcommand is None:
         list_()
 
 
 @app.command("list", cls=GenCommand)
 def list_() -> None:
-    """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
+    """List the grammars in ./grammars, in your config folder, and the built-in ones."""
     with report_failures():
         from ...grammars.search import list_grammars
         from ..render.tables import show_grammars
@@ -117,7 +119,7 @@ def list_() -> None:
 @app.command(cls=GenCommand)
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
-    """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
+    """Print a grammar; with --schema-lenient, a JSON Schema without ignored keywords."""
     from ..render.run import terminal_safe
 
     spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
@@ -131,9 +133,9 @@ def show(options: GrammarNameOptions) -> None:
 @app.command(cls=GenCommand)
 @takes_options(GrammarCheckOptions)
 def check(options: GrammarCheckOptions) -> None:
-    """Say whether a grammar is right, or whether a text matches it; if not, where and why.
+    """Check a grammar, or whether a text matches it, and report where the error is.
 
-    Exit code 1: the text does not match; 2: the grammar is wrong.
+    Exit code 1: the text does not match. Exit code 2: the grammar has an error.
     """
     spec = _grammar_of_source(options)
     name = options.name or spec.label
@@ -155,7 +157,7 @@ def check(options: GrammarCheckOptions) -> None:
 @app.command(cls=GenCommand)
 @takes_options(GrammarSampleOptions)
 def sample(options: GrammarSampleOptions) -> None:
-    """Print random sentences of a grammar, made with no model."""
+    """Print random sentences of a grammar, generated without a model."""
     from ...grammars.errors import GrammarError
     from ...grammars.random_sentences import random_sentence
     from ..render.run import terminal_safe
@@ -176,7 +178,7 @@ def sample(options: GrammarSampleOptions) -> None:
 
 
 def _grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
-    """The grammar that a command's argument or one of its flags names. Raises ``GrammarError``."""
+    """Return the grammar that the argument or a flag of the command names. Raises ``GrammarError``."""
     is_lenient = options.grammar.schema_lenient
     given = given_grammar(options.grammar)
     if given is None:
@@ -192,7 +194,7 @@ def _grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
 
 
 def _text_to_check(options: GrammarCheckOptions) -> str | None:
-    """The text of a flag, else what is piped in; None: there is none."""
+    """Return the text of a flag, or the piped text; None if there is no text."""
     if options.text is not None:
         return options.text
     if options.text_file is not None:
@@ -216,12 +218,12 @@ def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch |
     grammar = spec.compile(None)
     mismatch = find_mismatch(grammar, text)
     if mismatch is not None and is_file and text.endswith("\n"):
-        return find_mismatch(grammar, text[:-1])  # a file's last line end need not belong to the text
+        return find_mismatch(grammar, text[:-1])  # the newline at the end of a file may not belong to the text
     return mismatch
 
 
 _SHOWN_BEFORE, _SHOWN = 60, 100
-"""Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
+"""Maximum number of characters of a line that are shown before a mismatch, and in total."""
 
 
 def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
@@ -235,7 +237,7 @@ def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     before = terminal_safe(line[start:column], sys.stdout)
     after = terminal_safe(line[column : start + _SHOWN], sys.stdout)
     character = mismatch.character
-    reason = "the text ends too early" if character is None else f"{character!r} cannot stand here"
+    reason = "the text ends too early" if character is None else f"{character!r} is not allowed here"
     expected = terminal_safe(mismatch.expected, sys.stdout)
     print(f"{name}: line {mismatch.line}, column {mismatch.column}: {reason}; expected {expected}")
     print(f"  {before}{after}\n  {' ' * cell_len(before)}^")

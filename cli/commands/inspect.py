@@ -1,4 +1,4 @@
-"""`gen inspect`: a look at runs that were written as jsonl, on the terminal or as an HTML page."""
+"""`gen inspect`: show runs that were written as jsonl, in the terminal or as an HTML page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class OneSource(StrEnum):
-    """One of two distributions."""
+    """The distribution whose logprobs are shown."""
 
     model = "model"
     chain = "chain"
@@ -43,60 +43,67 @@ class InspectOptions(Options):
     files: list[Path] | None = argument(
         "RUN.JSONL...",
         display_name="the run",
-        help="What gen --format jsonl or gen batch wrote; one or several. [stdin]",
+        help="Files written by gen --format jsonl or gen batch --format jsonl; - reads stdin. [stdin]",
     )
     id: list[str] | None = flag(
-        "--id", metavar="ID", help="Of a batch's results only the answer of this request; repeatable."
+        "--id", metavar="ID", help="Show only the answer to this request of a batch; repeatable."
     )
     html: Path | None = flag(
-        "--html", help="Write a page instead: a token at a click, step by step; - is stdout.", is_path=True
+        "--html", help="Write an HTML page that shows each token and its trace; - = stdout.", is_path=True
     )
     token: int | None = flag(
-        "--token", metavar="N", help="The trace of token N, from 0, and its draw.", limit=at_least(0)
+        "--token",
+        metavar="N",
+        help="Show the trace of token N, counted from 0, and how it was drawn.",
+        limit=at_least(0),
     )
-    text: str | None = flag("--text", metavar="TEXT", help="The same of the first token that has this text.")
+    text: str | None = flag(
+        "--text", metavar="TEXT", help="Show the trace of the first token that contains this text."
+    )
     top: int | None = flag(
-        "--top", help="A table of the tokens, with this many alternatives each.", limit=at_least(0)
+        "--top", help="Show a table of tokens with N alternatives for each token.", limit=at_least(0)
     )
-    source: OneSource | None = flag("--logprobs-from", help="Which distribution, if the run has both. [model]")
+    source: OneSource | None = flag(
+        "--logprobs-from", help="Show logprobs of this distribution, if the run has both. [model]"
+    )
     color: Color = flag(
         "--color",
         metavar=COLOR_METAVAR,
         parse=read_color,
-        help="Tint the text; auto: on a terminal, without NO_COLOR. [auto]",
+        help="Color tokens by probability; auto = on a terminal without NO_COLOR. [auto]",
         default=Color.auto,
     )
 
     @property
     def needs_stdout(self) -> bool:
-        """False for a page in a file."""
+        """False if an HTML page is written to a file."""
         return self.html is None or self.prints_page
 
     @property
     def prints_page(self) -> bool:
-        """True if a page goes to stdout."""
+        """True if an HTML page is written to stdout."""
         return str(self.html) == "-"
 
     def check(self) -> None:
-        """Refuse flags of the terminal beside ``--html``, a page that replaces a run, and stdin twice."""
+        """Raise ``UsageError`` for conflicting flags, a page that replaces a run, or a repeated stdin."""
         files = self.files or []
         self._check_token()
         if self.html is not None:
             for name, is_given in (("--top", self.top is not None), ("--color", self.color is not Color.auto)):
                 if is_given:
-                    raise UsageError(f"{name} is for the terminal, and --html writes a page; leave one out")
+                    raise UsageError(f"{name} is for the terminal, and --html writes a page; omit one of them")
             if not self.prints_page:
                 reject_same_file([("--html", self.html)], [("the run", file) for file in files])
         if files.count(Path("-")) > 1:
-            raise UsageError("stdin (-) is named twice")
+            raise UsageError("stdin (-) is given twice")
 
     def _check_token(self) -> None:
-        """Refuse what the view of one token has no room for."""
+        """Raise ``UsageError`` for flags that have no effect on the trace of one token."""
         name = "--token" if self.token is not None else "--text" if self.text is not None else None
         if self.token is not None and self.text is not None:
-            raise UsageError("--token and --text each name a token; give one")
+            raise UsageError("--token and --text both choose a token; give only one")
         if self.text == "":
-            raise UsageError("--text: an empty text is in every token")
+            raise UsageError("--text: the text must not be empty")
         for other, is_given in (
             ("--html", self.html is not None),
             ("--top", self.top is not None),
@@ -104,53 +111,61 @@ class InspectOptions(Options):
             ("--logprobs-from", self.source is not None),
         ):
             if name is not None and is_given:
-                raise UsageError(f"{name} shows the trace of one token; {other} has no effect there")
+                raise UsageError(f"{name} shows the trace of one token, where {other} has no effect; omit {other}")
 
 
 @takes_options(InspectOptions)
 def inspect(options: InspectOptions) -> None:
-    """Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.
+    """Show runs written by gen --format jsonl: probability, surprise and entropy of each token.
 
-    Reads along while a run is written: gen "..." --format jsonl | gen inspect
+    A run can be shown while it is written: gen "..." --format jsonl | gen inspect
 
       gen inspect run.jsonl --top 5
       gen inspect run.jsonl --token 12
       gen inspect a.jsonl b.jsonl --html both.html
     """
     start_collector()
-    inputs = [_Input(path) for path in _paths(options)]
+    inputs = [_RunFile(path) for path in _run_paths(options)]
     ids = frozenset(options.id or ())
     if options.token is not None or options.text is not None:
         _print_token(inputs, options, ids)
     elif options.html is None:
-        _print(inputs, options, ids)
+        _print_runs(inputs, options, ids)
     else:
         _write_page(inputs, options, options.html, ids)
     for item in inputs:
-        item.forget_problems_of_others(ids)
-    missing = ids.difference(*(item.ids for item in inputs), *(item.refused for item in inputs))
+        item.discard_other_problems(ids)
+    missing = ids.difference(*(item.ids for item in inputs), *(item.unreadable_ids for item in inputs))
     if missing:
         names = sorted(set().union(*(item.ids for item in inputs)))
-        fail(f"--id: there is no answer of {', '.join(sorted(missing))}{_nearest(missing, names)}")
-    _report(inputs)
+        fail(f"--id: there is no answer to {', '.join(sorted(missing))}{_name_suggestion(missing, names)}")
+    _report_unreadable_lines(inputs)
 
 
-def _paths(options: InspectOptions) -> Sequence[Path]:
+def _run_paths(options: InspectOptions) -> Sequence[Path]:
     files: Sequence[Path | None] = options.files or [None]
     paths = [input_path(file) for file in files]
     if None in paths:
-        raise UsageError("there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)")
+        raise UsageError(
+            "no run is given: name a file, or pipe a run into it (gen ... --format jsonl | gen inspect)"
+        )
     return [path for path in paths if path is not None]
 
 
 @dataclass
-class _Input:
-    """A file of runs, and what was found while it was read."""
+class _RunFile:
+    """A file of runs, and the problems that were found while it was read.
+
+    Attributes:
+        path: the file.
+        problems: the lines that could not be read.
+        ids: the ids of the requests whose answers are in the file.
+        has_run: whether the file has a run.
+    """
 
     path: Path
     problems: list[StreamError] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
-    """The requests whose answers it holds."""
     has_run: bool = False
 
     @property
@@ -158,24 +173,26 @@ class _Input:
         return input_name(self.path)
 
     @property
-    def refused(self) -> set[str]:
-        """The requests whose lines have no tokens."""
+    def unreadable_ids(self) -> set[str]:
+        """The ids of the requests whose lines have no tokens."""
         return {problem.request for problem in self.problems if problem.request is not None}
 
-    def forget_problems_of_others(self, ids: frozenset[str]) -> None:
-        """Drop the problems of requests that were not asked for; none if ``ids`` is empty."""
+    def discard_other_problems(self, ids: frozenset[str]) -> None:
+        """Discard the problems of requests that are not in ``ids``; keep all if ``ids`` is empty."""
         self.problems = [item for item in self.problems if not ids or item.request is None or item.request in ids]
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
-        """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
+        """Yield the runs of the file; in results of a batch, only those in ``ids``, unless ``ids`` is empty."""
         from ...logprobs.recorded import read_stream, split_runs
 
-        # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
+        # Ctrl-C is left to the program that writes the pipe, which then ends the stream with a "done" line.
         with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
             for run in split_runs(read_stream(bounded_lines(file), self.problems.append)):
-                yield from self._chosen(run, ids)
+                yield from self._requested_run(run, ids)
 
-    def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
+    def _requested_run(
+        self, run: Iterator[RecordedEvent], ids: frozenset[str]
+    ) -> Iterator[Iterator[RecordedEvent]]:
         from ...logprobs.recorded import RecordedStart
 
         first = next(run)
@@ -187,17 +204,17 @@ class _Input:
             yield chain([first], run)
 
 
-def _print(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
+def _print_runs(inputs: Sequence[_RunFile], options: InspectOptions, ids: frozenset[str]) -> None:
     from ..render.inspection import RunPrinter
 
-    printer = RunPrinter(options.top, _source(options), options.color.is_colored)
+    printer = RunPrinter(options.top, _logprob_source(options), options.color.is_colored)
     for item in inputs:
         for run in item.runs(ids):
             printer.show(run, item.name if len(inputs) > 1 else None)
 
 
-def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
-    """Show the trace of one token of each run. A run without it, or without a trace, is a failure."""
+def _print_token(inputs: Sequence[_RunFile], options: InspectOptions, ids: frozenset[str]) -> None:
+    """Show the trace of one token of each run. A run without the token, or without a trace, is an error."""
     from ..render.inspection import run_heading
     from ..render.trace import TokenSearch, show_token
 
@@ -210,7 +227,7 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
             if line is None:
                 fail(f"{name}: there is no {search.description}; the run has {search.token_count:,} tokens")
             if line.trace is None:
-                fail(f"{name}: this run has no traces; --format jsonl --trace writes them")
+                fail(f"{name}: this run has no trace; repeat it with --format jsonl --trace")
             if not is_first:
                 print()
             is_first = False
@@ -220,11 +237,11 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
             show_token(line, line.trace, search.token_count - 1)
 
 
-def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
+def _write_page(inputs: Sequence[_RunFile], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
     from ..render.report import page
     from ..render.report.run_data import RunReader
 
-    source = _source(options)
+    source = _logprob_source(options)
     packed = [RunReader(item.name, source).read(run) for item in inputs for run in item.runs(ids)]
     runs: list[RunData] = [run for run in packed if run is not None]
     if not runs:
@@ -243,32 +260,32 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
             print_note(f"{run.name}: the run was cut off after {count_noun(run.token_count, 'token')}: {reason}")
 
 
-def _source(options: InspectOptions) -> LogprobSource | None:
+def _logprob_source(options: InspectOptions) -> LogprobSource | None:
     return None if options.source is None else options.source.value
 
 
-def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
+def _name_suggestion(missing: frozenset[str], names: Sequence[str]) -> str:
     nearest = nearest_name(min(missing), names)
     return "" if nearest is None else f"; did you mean {nearest}?"
 
 
 _MAX_PROBLEMS = 20
-"""Wrong lines that are reported one by one."""
+"""Maximum number of unreadable lines that are reported one by one."""
 
 
-def _report(inputs: Sequence[_Input]) -> None:
-    """Report wrong lines and empty files; the command then fails."""
+def _report_unreadable_lines(inputs: Sequence[_RunFile]) -> None:
+    """Report unreadable lines and empty files. If there are any, the command fails."""
     for item in inputs:
         if item.problems and not item.has_run:
-            what = "this is no run of gen --format jsonl, nor of gen batch --format jsonl"
-            print_message(f"gen: {item.name}: {what}; {item.problems[0]}")
+            reason = "this file was not written by gen --format jsonl or gen batch --format jsonl"
+            print_message(f"gen: {item.name}: {reason}; {item.problems[0]}")
             continue
         for problem in item.problems[:_MAX_PROBLEMS]:
             print_message(f"gen: {item.name}: {problem}")
         if len(item.problems) > _MAX_PROBLEMS:
-            further = count_noun(len(item.problems) - _MAX_PROBLEMS, "further line")
-            print_message(f"gen: {item.name}: and {further} that hold no event")
+            more_lines = count_noun(len(item.problems) - _MAX_PROBLEMS, "more line")
+            print_message(f"gen: {item.name}: and {more_lines} without an event")
         if not item.problems and not item.has_run:
-            print_message(f"gen: {item.name}: there is no run in it")
+            print_message(f"gen: {item.name}: the file has no run")
     if any(item.problems or not item.has_run for item in inputs):
         raise typer.Exit(FAILED)

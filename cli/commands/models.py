@@ -1,4 +1,4 @@
-"""`gen models`: list the models on this machine, show one, download one."""
+"""`gen models`: list the models on this machine, show a model, or download a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ModelsFormat(StrEnum):
-    """How models are printed."""
+    """A format of the printed models."""
 
     text = "text"
     json = "json"
@@ -33,10 +33,12 @@ class ModelsFormat(StrEnum):
 
 @options_class
 class ModelsOptions(Options):
-    """The options of `gen models`, which are those of its list."""
+    """The options of `gen models` without a command, which lists models."""
 
     format: ModelsFormat = flag(
-        "--format", help="text: a table; json: all facts, with paths. [text]", default=ModelsFormat.text
+        "--format",
+        help="Format of the list: a table, or JSON with all facts and paths. [text]",
+        default=ModelsFormat.text,
     )
     has_missing: bool = flag("--all", help="Also list models of Ollama whose file is missing.", default=False)
 
@@ -45,7 +47,7 @@ class ModelsOptions(Options):
 class ModelListOptions(ModelsOptions):
     """The options of `gen models list`."""
 
-    part: str | None = argument("PART", display_name="PART", help="Only models with this in their names.")
+    part: str | None = argument("PART", display_name="PART", help="List only models whose names contain this.")
 
 
 @options_class
@@ -55,12 +57,12 @@ class ModelShowOptions(Options):
     name: str = argument(
         "NAME",
         display_name="NAME",
-        help="A model's name, a part of it, or a file, as for -m.",
+        help="Name of a model, a part of the name, or a file.",
         default=REQUIRED,
         completion_kind=CompletionKind.MODEL,
     )
     format: ModelsFormat = flag(
-        "--format", help="text: in words; json: the whole metadata. [text]", default=ModelsFormat.text
+        "--format", help="Format of the facts; json = the complete metadata. [text]", default=ModelsFormat.text
     )
 
 
@@ -71,7 +73,7 @@ class ModelPullOptions(Options):
     reference: str = argument(
         "hf:USER/REPO[:QUANT]",
         display_name="the model",
-        help="A repository of Hugging Face, and a quantisation; or hf:USER/REPO/FILE.gguf. [Q4_K_M, else Q8_0]",
+        help="Repository on Hugging Face and quantization, or hf:USER/REPO/FILE.gguf. [Q4_K_M, or else Q8_0]",
         default=REQUIRED,
     )
 
@@ -84,26 +86,26 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 @takes_group_options(ModelsOptions)
 def models(options: ModelsOptions, command: str | None) -> None:
-    """List the models on this machine, show one, or download one. Without a command: list them."""
+    """List the models on this machine, show one, or download one. Without a command, list them."""
     if command is None:
         _list(ModelListOptions(format=options.format, has_missing=options.has_missing))
         return
     for name, is_given in (("--format", options.format is not ModelsFormat.text), ("--all", options.has_missing)):
         if is_given:
-            raise UsageError(f"{name}: write it behind {command}")
+            raise UsageError(f"{name} must follow the command: gen models {command} {name}")
 
 
 @app.command("list", cls=GenCommand)
 @takes_options(ModelListOptions)
 def list_(options: ModelListOptions) -> None:
-    """List models of Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All and Jan, and those of your folders."""
+    """List the models of Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All and Jan, and in your folders."""
     _list(options)
 
 
 @app.command(cls=GenCommand)
 @takes_options(ModelShowOptions)
 def show(options: ModelShowOptions) -> None:
-    """Show a model's metadata, its special tokens, and the sampling settings of its author."""
+    """Show the metadata of a model, its special tokens, and the sampling settings of its author."""
     from ...models.facts import read_facts, read_summaries
     from ..render.models import show_facts
 
@@ -121,16 +123,16 @@ def show(options: ModelShowOptions) -> None:
 @app.command("pull", cls=GenCommand)
 @takes_options(ModelPullOptions)
 def pull_(options: ModelPullOptions) -> None:
-    """Download a model of Hugging Face into its cache; what an earlier call began goes on.
+    """Download a model from Hugging Face into the cache, continuing an earlier download.
 
-    Private repositories need the token of HF_TOKEN, or of `hf auth login`.
+    Private repositories need a token in HF_TOKEN or from `hf auth login`.
     """
     from ...models.resolve import parse_hub_reference
 
     start_collector()
     reference = parse_hub_reference(options.reference)
     path = pull(reference)
-    print_note(f"{reference} is here: gen -m {reference}")
+    print_note(f"{reference} is downloaded; use it with gen -m {reference}")
     print(path)
 
 
@@ -161,21 +163,22 @@ def _list(options: ModelListOptions) -> None:
 def _report_rest(
     summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None, *, has_hidden: bool
 ) -> None:
-    """Report what is not listed, and what to do if no model is found; a hidden one is reported by itself."""
-    others = len(summaries) - len(usable)
-    if others:
+    """Print notes about files that are not listed, except hidden models, and advice if no model is found."""
+    unusable_count = len(summaries) - len(usable)
+    if unusable_count:
         print_note(
-            f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself"
+            f"{count_noun(unusable_count, 'file')} not listed: projectors, adapters, or files without a model"
         )
     if not usable and not has_hidden:
-        what = f"no model has {part!r} in its name" if part else "no model is found"
+        problem = f"no model has {part!r} in its name" if part else "no model was found"
         print_note(
-            f"{what}; gen models pull hf:USER/REPO downloads one; model_folders: in the config adds your folders"
+            f"{problem}; download one with gen models pull hf:USER/REPO, or add folders as model_folders: in the"
+            " config"
         )
 
 
 def _entry_of(path: Path, name: str) -> ModelEntry:
-    """The entry of a file in the list of models; a new one for a file that is in none of the folders."""
+    """Return the entry of a file in the list of models; a new entry if the file is in none of the folders."""
     from ...models.listing import ModelEntry, list_models
     from ...models.names import first_part, part_paths
     from ...presets.user_config import user_config

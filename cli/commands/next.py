@@ -1,4 +1,4 @@
-"""`gen next`: what the next token would be drawn from, and how the chain came to that."""
+"""`gen next`: show the candidates for the next token after each step of the chain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class NextFormat(StrEnum):
-    """How the next token is shown."""
+    """A format of the shown candidates."""
 
     table = "table"
     json = "json"
@@ -39,7 +39,7 @@ class NextFormat(StrEnum):
 
 @options_class
 class NextOptions(Options):
-    """The options of `gen next`: those of `gen run` on which the next token depends, and how it is shown."""
+    """The options of `gen next`: those of `gen run` that influence the next token, and output options."""
 
     typed_flags: TypedFlags
     prompt: PromptOptions
@@ -50,7 +50,7 @@ class NextOptions(Options):
         "--top",
         metavar="N",
         panel="Output",
-        help="The N likeliest tokens of each stage. [10]",
+        help="Show the N most likely tokens after each step. [10]",
         default=10,
         limit=at_least(1),
     )
@@ -58,11 +58,14 @@ class NextOptions(Options):
         "--against",
         metavar="PRESET|CHAIN",
         panel="Output",
-        help="What another chain leaves, and how far it is from the first; repeatable.",
+        help="Show what another chain keeps, and its distance from the first chain; repeatable.",
         completion_kind=CompletionKind.PRESET_OR_CHAIN,
     )
     format: NextFormat = flag(
-        "--format", panel="Output", help="table, or json: one JSON object. [table]", default=NextFormat.table
+        "--format",
+        panel="Output",
+        help="Format of the output; json = one object. [table]",
+        default=NextFormat.table,
     )
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
@@ -70,24 +73,24 @@ class NextOptions(Options):
     log: LogOptions
 
     def check(self) -> None:
-        """Refuse a chat template beside what takes its place, and what is about the end of a text."""
+        """Raise ``UsageError`` if affixes are combined with a chat template, or for ``--grammar-complete``."""
         self.affixes.reject_combination(
             {str(self.chat.implied_by): self.chat.implied_by is not None, "--chat": self.chat.chat}
         )
         if self.grammar.grammar_complete:
-            raise UsageError("--grammar-complete is about the end of a text; gen next shows one token")
+            raise UsageError("--grammar-complete has no effect, because gen next shows one token; omit it")
 
     @property
     def is_chat(self) -> bool | None:
-        """Whether the prompt goes through the chat template; None: if there is a system message."""
+        """True if the chat template is used, False if not; None: only if there is a system message."""
         return self.chat.chat
 
 
 @takes_options(NextOptions)
 def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has its name
-    """Show what the next token would be drawn from, step by step of the chain. No token is drawn.
+    """Show the candidates for the next token after each step of the chain. No token is drawn.
 
-    Rows are tokens, columns are stages; · stands where a step has dropped the token.
+    Rows are tokens, and columns are steps; · means that the token was dropped.
 
       gen next "The sea was"
       gen next "The sea was" --against creative --against min-p0.1
@@ -99,28 +102,33 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
 
 def _next(options: NextOptions, background_model: BackgroundModel | None) -> None:
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
-    setup = None if needs_model else _set_up(options, None)
+    setup = None if needs_model else _resolve_setup(options, None)
     raw_prompt = read_prompt(options.prompt)
     with (
         interruptible() as interrupt,
         load_model(options.model, interrupt, background_model, max_tokens=1) as model,
     ):
-        _show(setup or _set_up(options, model.metadata), model, raw_prompt, interrupt)
+        _trace_and_print(setup or _resolve_setup(options, model.metadata), model, raw_prompt, interrupt)
 
 
 @dataclass(frozen=True)
 class NamedChain:
-    """A chain, under the name or the text that the user gave."""
+    """A chain with the name or the notation that the user typed."""
 
     name: str
     steps: tuple[StepSpec, ...]
 
 
 def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
-    """Return the chain of a preset, else the one that is written there. A preset's name goes first.
+    """Return the chain of a preset, or the chain that the text describes if no preset has this name.
 
-    ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
-    ``UsageError`` for a text that is neither.
+    Args:
+        text: a preset's name or file, or a chain in the compact notation.
+        metadata: the metadata of the GGUF; None if the text is not ``model``.
+
+    Raises:
+        PresetError: the preset has an error.
+        UsageError: the text is neither a preset nor a chain.
     """
     from ...presets.errors import PresetError
     from ...presets.search import list_presets, names_file
@@ -129,7 +137,7 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     if text == "model":
         preset = preset_of_model(metadata or {}, print_note)
         if preset is None:
-            raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
+            raise UsageError("--against model: this model has no sampling settings (general.sampling.*)")
         return NamedChain(text, resolve_settings(preset).steps)
     if names_file(text) or text in {entry.name for entry in list_presets()}:
         return NamedChain(text, resolve_settings(open_preset(text, print_note)).steps)
@@ -137,15 +145,19 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
         return NamedChain(text, resolve_settings(None, chain=text).steps)
     except PresetError as error:
         message = str(error).removeprefix("--chain: ")
-        raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
+        raise UsageError(f"--against: {text!r} is not a preset or a chain: {message}") from None
 
 
 @dataclass(frozen=True)
 class _Setup:
-    """The command line and what follows from it.
+    """The options and the settings of the command.
 
-    ``spec``: the grammar, None if there is none; ``against``: the chains to compare with; ``template``: the flags
-    of the chat template.
+    Attributes:
+        options: the options of the command line.
+        settings: the settings resolved from the options and the preset.
+        spec: the grammar; None if there is none.
+        against: the chains to compare with.
+        template: the flags of the chat template.
     """
 
     options: NextOptions
@@ -155,21 +167,21 @@ class _Setup:
     template: ChatTemplateFlags
 
 
-def _set_up(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
+def _resolve_setup(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
     settings = resolve_run_settings(options, options.sampling, metadata)
     against = [named_chain(text, metadata) for text in options.against or ()]
     spec = grammar_spec(options.grammar, settings)
     return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.typed_flags))
 
 
-def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
-    """Read the prompt, trace the chains, and print.
+def _trace_and_print(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
+    """Read the prompt, trace the chains, and print the candidates.
 
     Args:
-        setup: the command line, the settings, the grammar and the chains.
+        setup: the options, the settings, the grammar and the chains to compare with.
         model: the model.
         raw_prompt: the prompt without a chat template.
-        interrupt: tells whether Ctrl-C was pressed.
+        interrupt: whether a signal such as Ctrl-C has arrived.
     """
     from ...engine.next_token import trace_request
     from ...jobs.resolve import make_request

@@ -1,4 +1,4 @@
-"""`gen presets`: list, show and check preset files; import and export those of other tools."""
+"""`gen presets`: list, show and check presets; import and export presets of other tools."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..messages import BAD_USAGE, fail, print_note, report_failures
 
 @options_class
 class PresetNameOptions(Options):
-    """Which preset."""
+    """The argument of commands that read one preset."""
 
     name: str = argument(
         "NAME",
         display_name="NAME",
-        help="A preset's name, a file, or FILE#NAME for one preset of a file with several.",
+        help="Name of a preset, a file, or FILE#NAME for one preset in a file with several.",
         default=REQUIRED,
         completion_kind=CompletionKind.PRESET_FILE,
     )
@@ -32,59 +32,63 @@ class PresetNameOptions(Options):
 
 @options_class
 class PresetImportOptions(Options):
-    """Which file, and where its preset goes."""
+    """The options of `gen presets import`."""
 
     file: str = argument(
         "FILE",
         display_name="FILE",
-        help="A preset of another tool, FILE#NAME for one of several, or a GGUF; - is stdin.",
+        help="Preset of another tool, FILE#NAME for one of several, or a GGUF; - reads stdin.",
         default=REQUIRED,
         completion_kind=CompletionKind.FILE,
     )
     format: str | None = flag(
         "--from",
         metavar="FORMAT",
-        help="webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or lmstudio."
-        " [by the content]",
+        help="Format: webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or"
+        " lmstudio. [detected]",
         completion_kind=CompletionKind.IMPORT_FORMAT,
     )
     section: str | None = flag(
-        "--section", metavar="NAME", help="Which preset of a file with several, as FILE#NAME does."
+        "--section", metavar="NAME", help="Name of one preset in a file with several, like FILE#NAME."
     )
     save: str | None = flag(
-        "--save", metavar="NAME", help="Save it in your preset folder, for -P NAME. [print it]"
+        "--save", metavar="NAME", help="Save the preset in your preset folder, for -P NAME. [print the preset]"
     )
-    force: bool = flag("--force", help="Replace a saved preset of this name.", default=False)
+    force: bool = flag("--force", help="With --save: replace an existing preset of this name.", default=False)
 
     def check(self) -> None:
-        """Refuse ``--force`` without ``--save``, and a name that `-P` would not find."""
+        """Raise ``UsageError`` for ``--force`` without ``--save``, and for a name that ``-P`` would not find."""
         if self.force and self.save is None:
-            raise UsageError("--force needs a --save")
+            raise UsageError("--force needs --save")
         if self.save is not None:
             is_name = self.save.isprintable() and self.save.strip() == self.save and not self.save.startswith(".")
             if not (is_name and self.save) or any(mark in self.save for mark in '/\\:*?"<>|'):
-                raise UsageError(f"--save: {self.save!r} is not a name that a file can have everywhere")
+                raise UsageError(
+                    f"--save: {self.save!r} is not a file name on every system; use letters and digits"
+                )
             if self.save.lower().endswith((".yaml", ".yml")):
-                raise UsageError(f"--save: give the name only, {Path(self.save).stem!r}")
+                raise UsageError(f"--save: the name must not have an extension; use {Path(self.save).stem!r}")
             if self.save == "model":
-                raise UsageError("--save: -P model stands for the settings of the GGUF's author")
+                raise UsageError(
+                    "--save: 'model' is reserved for the settings of the GGUF's author; use another name"
+                )
 
 
 @options_class
 class PresetExportOptions(Options):
-    """Which preset, and for which tool."""
+    """The options of `gen presets export`."""
 
     name: str = argument(
         "NAME",
         display_name="NAME",
-        help="A preset's name, a file, also of another tool, or FILE#NAME for one of several.",
+        help="Name of a preset, a file (also of other tools), or FILE#NAME for one of several.",
         default=REQUIRED,
         completion_kind=CompletionKind.PRESET_FILE,
     )
     to: str = flag(
         "--to",
         metavar="FORMAT",
-        help="llama.cpp (a command line), llama-server, koboldcpp (both JSON of a request), webui, sillytavern,"
+        help="Format: llama.cpp (command line), llama-server or koboldcpp (JSON request), webui, sillytavern,"
         " koboldai, huggingface, ollama, tabbyapi or lmstudio.",
         default=REQUIRED,
         completion_kind=CompletionKind.EXPORT_FORMAT,
@@ -100,14 +104,14 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def presets(context: typer.Context) -> None:
-    """List, show, check, import and export presets. Without a command: list them."""
+    """List, show, check, import and export presets. Without a command, list them."""
     if context.invoked_subcommand is None:
         list_()
 
 
 @app.command("list", cls=GenCommand)
 def list_() -> None:
-    """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
+    """List the presets in ./presets, in your config folder, and the built-in ones."""
     with report_failures():
         from ...presets.search import list_presets
         from ..render.tables import show_presets
@@ -118,9 +122,9 @@ def list_() -> None:
 @app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def show(options: PresetNameOptions) -> None:
-    """Print a preset's YAML.
+    """Print a preset as YAML.
 
-    A file of another tool is printed as a preset of gen, as gen presets import does.
+    A file of another tool is converted to a preset of gen, as by gen presets import.
     """
     from ..render.run import terminal_safe
 
@@ -130,7 +134,7 @@ def show(options: PresetNameOptions) -> None:
 @app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def check(options: PresetNameOptions) -> None:
-    """Say whether a preset file is right; if not, what is wrong and where."""
+    """Check a preset, and report where an error is."""
     preset = open_preset(options.name, print_note)
     steps = [sampler.about.name for sampler in preset.samplers()]
     if preset.grammar is not None:
@@ -152,9 +156,9 @@ def schema() -> None:
 @app.command("import", cls=GenCommand)
 @takes_options(PresetImportOptions)
 def import_(options: PresetImportOptions) -> None:
-    """Print a preset of another tool as one of ours.
+    """Convert a preset of another tool to a preset of gen, and print or save it.
 
-    Comments tell where each step comes from. What cannot be carried over is reported on stderr.
+    Comments in the preset name the source of each step. Unsupported settings are reported on stderr.
     """
     from ...presets.errors import PresetError
     from ...presets.foreign.conversion import MissingSectionError
@@ -187,7 +191,7 @@ def import_(options: PresetImportOptions) -> None:
 def export(options: PresetExportOptions) -> None:
     """Print a preset in the format of another tool.
 
-    What that format cannot say is reported on stderr.
+    Settings that the format does not support are reported on stderr.
     """
     from ...presets.foreign.formats import export_preset
     from ..render.run import terminal_safe
@@ -199,13 +203,13 @@ def export(options: PresetExportOptions) -> None:
 
 
 def _save(name: str, text: str, *, may_replace: bool) -> None:
-    """Write a preset into the user's folder, whole or not at all."""
+    """Write a preset to the user's folder atomically."""
     from ...presets.search import config_folder, find_preset
 
     path = config_folder() / "presets" / f"{name}.yaml"
     existing = [other for other in (path, path.with_suffix(".yml")) if other.exists()]
     if existing and not may_replace:
-        fail(f"{existing[0]} exists; --force replaces it", BAD_USAGE)
+        fail(f"{existing[0]} already exists; --force replaces it", BAD_USAGE)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file_atomically(path, lambda file: file.write(text.encode()))
     print_note(f"saved as {path}; use it with -P {shlex.quote(name)}")

@@ -1,6 +1,7 @@
-"""`gen run`: continue a prompt. What can be wrong without the model is checked before the model is loaded.
+"""`gen run`: continue a prompt. All checks that need no model run before the model is loaded.
 
-Completion in shells reads the flags of this module, so that what a run needs is imported when it runs.
+Completion in shells imports this module to read its flags. Modules that only a run needs are imported by
+functions.
 """
 
 from __future__ import annotations
@@ -45,12 +46,24 @@ if TYPE_CHECKING:
 
 @options_class
 class CompatibilityOptions(Options):
-    """Flags of llama.cpp that ask for what `gen run` always does."""
+    """Flags of llama.cpp without effect, because `gen run` always behaves as they request."""
 
-    single_turn: bool = flag("-st", "--single-turn", help="As ever: gen run ends after one text.", default=False)
-    simple_io: bool = flag("--simple-io", help="As ever: gen run writes plain text.", default=False)
+    single_turn: bool = flag(
+        "-st",
+        "--single-turn",
+        help="Accepted for llama.cpp compatibility; gen run always ends after one text.",
+        default=False,
+    )
+    simple_io: bool = flag(
+        "--simple-io",
+        help="Accepted for llama.cpp compatibility; gen run always writes plain text.",
+        default=False,
+    )
     no_timings: bool = flag(
-        "--no-perf", "--no-show-timings", help="As ever: without --stats, no timings.", default=False
+        "--no-perf",
+        "--no-show-timings",
+        help="Accepted for llama.cpp compatibility; only --stats shows timings.",
+        default=False,
     )
 
 
@@ -74,7 +87,7 @@ class RunOptions(Options):
     compatibility: CompatibilityOptions
 
     def check(self) -> None:
-        """Refuse a chat template beside what takes its place."""
+        """Raise ``UsageError`` if a chat template is combined with a prefix or suffix, which replace it."""
         self.affixes.reject_combination(
             {
                 str(self.chat.implied_by): self.chat.implied_by is not None,
@@ -85,16 +98,16 @@ class RunOptions(Options):
 
     @property
     def kept_tokens_on_shift(self) -> int | None:
-        """How many tokens of the prompt a full context keeps; None: it ends the text."""
+        """Number of prompt tokens that a context shift keeps; None if a full context ends the text."""
         if not self.context.context_shift or self.length.max_tokens == UNTIL_CONTEXT_IS_FULL:
             return None
         return self.context.keep or 0
 
     @property
     def is_chat(self) -> bool | None:
-        """Whether the prompt goes through the chat template; None: if there is a system message.
+        """True if the chat template is used, False if not; None: only if there is a system message.
 
-        The format of chat completions implies it.
+        ``--format openai-chat`` implies the chat template.
         """
         if self.chat.chat is None and self.output.format is Format.openai_chat:
             return True
@@ -103,9 +116,9 @@ class RunOptions(Options):
 
 @takes_options(RunOptions)
 def run(options: RunOptions) -> None:
-    """Write on from a prompt, token by token, through your chain of samplers.
+    """Continue a prompt, choosing each token with your chain of samplers.
 
-    A value comes from its flag, else from --set, else from the preset, else from the default.
+    The value of a setting comes from the first of these that sets it: its flag, --set, the preset, the default.
     """
     from ..inputs.model import load_in_background, show_llama_cpp_messages
 
@@ -122,9 +135,9 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
     from ..inputs.prompt import PromptText, read_prompt_text
     from ..inputs.settings import ChatTemplateFlags, preset_name
 
-    # Everything that can be wrong without the model is told before what is wrong with that.
+    # Errors that are found without the model are reported before errors of the model.
     needs_model = preset_name(options.sampling.preset) == "model"
-    setup = None if needs_model else _set_up(options, None)
+    setup = None if needs_model else _resolve_setup(options, None)
     if options.output.show_config and setup is not None:
         _show_config(setup)
         return
@@ -134,23 +147,29 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
         interruptible() as interrupt,
         load_model(options.model, interrupt, background_model, options.length.max_tokens) as model,
     ):
-        setup = setup or _set_up(options, model.metadata)
+        setup = setup or _resolve_setup(options, model.metadata)
         if options.output.show_config:
             _show_config(setup)
         else:
-            _generate(setup, model, typed, template, interrupt)
+            _generate_text(setup, model, typed, template, interrupt)
 
 
 @dataclass(frozen=True)
 class _Setup:
-    """The command line and what follows from it; ``spec``: the grammar, None if there is none."""
+    """The options and the settings of a run.
+
+    Attributes:
+        options: the options of the command line.
+        settings: the settings resolved from the options and the preset.
+        spec: the grammar; None if there is none.
+    """
 
     options: RunOptions
     settings: Settings
     spec: GrammarSpec | None
 
 
-def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
+def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
     from ..inputs.settings import grammar_spec, resolve_run_settings
 
     settings = resolve_run_settings(options, options.sampling, metadata)
@@ -164,17 +183,17 @@ def _show_config(setup: _Setup) -> None:
     show_settings(setup.settings, setup.spec, chosen_model(setup.options.model))
 
 
-def _generate(
+def _generate_text(
     setup: _Setup, model: Model, typed: PromptText, template: ChatTemplateFlags, interrupt: Interrupt
 ) -> None:
-    """Build, iterate, render.
+    """Generate the text, write it in the requested format, and report how it ended.
 
     Args:
-        setup: the command line, the settings and the grammar.
+        setup: the options, the settings and the grammar.
         model: the model.
         typed: the prompt without a chat template.
         template: the flags of the chat template.
-        interrupt: tells whether Ctrl-C was pressed.
+        interrupt: whether a signal such as Ctrl-C has arrived.
     """
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
@@ -208,19 +227,19 @@ def _generate(
 
 
 _MODEL_VARIABLE = "GEN_MODEL"
-"""Names the model of a run without -m, so that the run is not repeated without it."""
+"""The environment variable that names the model of a run without -m. A replay command must include it."""
 
 
 def replay_command(random_seed: int | None, piped: str) -> str:
-    """Return the command line as a shell takes it, with all that it does not say.
+    """Return a shell command that repeats the run, including the seed, the model's variable and the piped input.
 
     Args:
-        random_seed: the seed that was picked; None if it is set, by a flag or by a preset.
-        piped: what was read from stdin, without the newline at its end; empty if nothing was.
+        random_seed: the seed that was chosen randomly; None if a flag or a preset sets the seed.
+        piped: the text that was read from stdin, without the newline at its end; empty if stdin was not read.
     """
     words = ["gen", *sys.argv[1:]]
     if random_seed is not None:
-        # The last one counts; behind `--` there are no flags.
+        # The last --seed counts. Words after `--` are not flags.
         end = words.index("--") if "--" in words else len(words)
         words[end:end] = ["--seed", str(random_seed)]
     model = os.environ.get(_MODEL_VARIABLE)
@@ -235,9 +254,9 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
 
     Args:
         events: the events of the run.
-        options: the format, and what goes into it.
+        options: the output flags.
         prompt: the prompt, with and without a chat template.
-        command: what makes the run again.
+        command: the shell command that repeats the run.
     """
     from ..render.run import render_api, render_jsonl, render_text
 
@@ -257,22 +276,22 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
 
 
 def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
-    """Print what there is to know about the run, and end the command if it was interrupted.
+    """Print notes and statistics of the run, and end the command if the run was interrupted.
 
     Args:
-        done: the last event.
-        setup: the command line, the settings and the grammar.
+        done: the last event of the run.
+        setup: the options, the settings and the grammar.
         prompt: the prompt as ``--echo`` shows it.
-        seed: the chain's.
+        seed: the seed of the chain.
         model: the model.
-        interrupt: tells whether Ctrl-C was pressed.
+        interrupt: whether a signal such as Ctrl-C has arrived.
     """
     output = setup.options.output
-    remark = _remark(done, setup, model)
-    if output.format is Format.text and (remark is not None or output.stats):
+    end_note = _note_on_end(done, setup, model)
+    if output.format is Format.text and (end_note is not None or output.stats):
         end_open_line((prompt if output.echo else "") + done.text)
-    if remark is not None:
-        print_note(remark)
+    if end_note is not None:
+        print_note(end_note)
     if output.stats:
         from ..render.run import show_stats
 
@@ -282,10 +301,10 @@ def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, int
         raise typer.Exit(interrupt.exit_code)
 
 
-def _remark(done: Done, setup: _Setup, model: Model) -> str | None:
-    """Return what the user must know about the end of the text; None if the text ended as requested."""
+def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
+    """Return a note about the end of the text; None if the text ended as requested."""
     if setup.spec is not None and done.complete is False and done.finish_reason != "interrupted":
-        return _why_incomplete(done, setup.options, setup.spec)
+        return _note_on_incomplete_grammar(done, setup.options, setup.spec)
     if done.finish_reason == "context":
         advice = "-c makes it larger"
         if not setup.options.context.context_shift:
@@ -293,20 +312,20 @@ def _remark(done: Done, setup: _Setup, model: Model) -> str | None:
         length = f"{model.context.length:,} tokens"
         return f"the text ends here because the context is full: it holds {length}; {advice}"
     if done.finish_reason == "stop" and done.stop is None and not done.text:
-        return "the model ended at once, without a text; --ignore-eos goes on"
+        return "the model ended without writing any text; --ignore-eos makes it continue"
     return None
 
 
-def _why_incomplete(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
-    """A note on a text that ends inside the grammar's sentence."""
+def _note_on_incomplete_grammar(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
+    """Return a note about a text that ends inside the grammar's sentence."""
     hint = "" if spec.after is None else f"; the grammar begins after {spec.after!r}"
     if done.finish_reason == "stop":
-        reason = "the model ended the text" if done.stop is None else f"the stop text {done.stop!r} came"
+        reason = "the model ended the text" if done.stop is None else f"the stop string {done.stop!r} was reached"
     elif done.finish_reason == "context":
         reason = "the context is full, see -c and --context-shift"
     else:
         reason = f"{count_noun(done.completion_tokens, 'token')}, see -n"
-        was_closed = options.grammar.grammar_complete or options.length.max_tokens is None
-        advice = ", and it could not be closed" if was_closed else "; --grammar-complete closes the sentence"
+        was_completion_tried = options.grammar.grammar_complete or options.length.max_tokens is None
+        advice = ", and it could not be completed" if was_completion_tried else "; --grammar-complete completes it"
         hint = advice + hint
     return f"the text does not complete the grammar: {reason}{hint}"

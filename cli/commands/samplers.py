@@ -1,4 +1,4 @@
-"""`gen samplers`: the samplers, those of plug-ins too, and what each one does."""
+"""`gen samplers`: list all samplers, including those of plug-ins, or show one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..messages import BAD_USAGE, fail
 
 @options_class
 class SamplersOptions(Options):
-    """Which sampler."""
+    """The options of `gen samplers`."""
 
     name: str | None = argument(
         None,
         display_name="the sampler's name",
-        help="A sampler's name or alias; none lists them all.",
+        help="Name or alias of the sampler to show. [list all samplers]",
         completion_kind=CompletionKind.SAMPLER,
     )
 

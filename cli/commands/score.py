@@ -1,4 +1,4 @@
-"""`gen score`: how likely a text is, or each of several continuations of a prompt."""
+"""`gen score`: the logprob of a text, or of several continuations of a prompt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _score = partial(flag, panel="Scoring")
 
 
 class ScoreFormat(StrEnum):
-    """How scores are written."""
+    """A format of scores."""
 
     table = "table"
     json = "json"
@@ -42,12 +42,15 @@ class ScoreFormat(StrEnum):
 
 @options_class
 class ScoredTextOptions(PromptOptions):
-    """Where the text comes from, or the prompt of the choices."""
+    """The sources of the scored text, or of the prompt before the choices."""
 
     prompt: str | None = argument(
-        "TEXT", help="The text to score; with --choices, the prompt.", display_name="the prompt", has_escapes=True
+        "TEXT",
+        help="The text to score, or the prompt before --choices; - reads stdin.",
+        display_name="the prompt",
+        has_escapes=True,
     )
-    file: Path | None = _score("-f", "--file", help="Read the text from a file; - is stdin.")
+    file: Path | None = _score("-f", "--file", help="Read the text from a file; - reads stdin.")
 
 
 @options_class
@@ -57,23 +60,28 @@ class ScoreOptions(Options):
     text: ScoredTextOptions
     escapes: EscapeOptions
     choices: list[str] | None = _score(
-        "--choices", "--choice", metavar="TEXT", help="Score this behind the prompt; repeatable.", has_escapes=True
+        "--choices",
+        "--choice",
+        metavar="TEXT",
+        help="Score this continuation of the prompt; repeatable.",
+        has_escapes=True,
     )
     lines: Path | None = _score(
-        "--jsonl", help='A file of {"prompt", "choices"} or {"text"}, one a line; - is stdin. Prints JSONL.'
+        "--jsonl",
+        help='Score each line of a file: {"prompt", "choices"} or {"text"}; - reads stdin. Prints JSONL.',
     )
     stride: int | None = _score(
         "--stride",
-        help="Tokens from window to window, if the text exceeds the context. [half of it]",
+        help="Tokens from window to window in a text longer than the context. [half of the context]",
         limit=at_least(1),
     )
     strict: bool = _score(
         "--strict",
-        help="Reject a prompt that does not fit into the context with a choice. [cut off its beginning]",
+        help="Reject a prompt that is too long for the context together with a choice. [cut off its beginning]",
         default=False,
     )
-    tokens: bool = _score("--tokens", help="Also each token, in the table.", default=False)
-    format: ScoreFormat | None = _score("--format", help="table, json, or jsonl. [table]")
+    tokens: bool = _score("--tokens", help="Also show each token in the table.", default=False)
+    format: ScoreFormat | None = _score("--format", help="Format of scores; with --jsonl always jsonl. [table]")
     model: ModelOptions
     cluster: ClusterOptions
     log: LogOptions
@@ -84,34 +92,34 @@ class ScoreOptions(Options):
         return self.format in (None, ScoreFormat.table)
 
     def check(self) -> None:
-        """Refuse what cannot stand together."""
+        """Raise ``UsageError`` for flags that are not allowed together."""
         if self.tokens and not self.is_table:
-            raise UsageError("--tokens is for the table; the other formats have them anyway")
+            raise UsageError("--tokens is for the table; the other formats always include the tokens")
         if self.lines is not None:
-            self._check_alone()
+            self._check_no_other_source()
         elif self.cluster.on is not None:
-            raise UsageError("--on goes with --jsonl")
+            raise UsageError("--on needs --jsonl")
         if self.choices:
             self._check_choices(self.choices)
         if self.strict and not self.choices and self.lines is None:
             raise UsageError("--strict is for choices; a text that exceeds the context is read in windows")
 
-    def _check_alone(self) -> None:
+    def _check_no_other_source(self) -> None:
         text = self.text
-        others = {
+        excluded = {
             "a text": (text.prompt, text.prompt_option, text.file) != (None, None, None),
             "--choices": bool(self.choices),
             "--tokens": self.tokens,
             "--format table": self.format is ScoreFormat.table,
             "--format json": self.format is ScoreFormat.json,
         }
-        for name, is_given in others.items():
+        for name, is_given in excluded.items():
             if is_given:
-                raise UsageError(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
+                raise UsageError(f"--jsonl cannot be combined with {name}; the file's lines define what is scored")
 
     def _check_choices(self, choices: list[str]) -> None:
         if "" in choices:
-            raise UsageError("--choices: an empty text is no way to go on")
+            raise UsageError("--choices: an empty text is not a continuation")
         for number, choice in enumerate(choices):
             if choice in choices[:number]:
                 raise UsageError(f"--choices: {choice!r} is given twice")
@@ -119,15 +127,15 @@ class ScoreOptions(Options):
             raise UsageError("--tokens is for a text; --format json has the tokens of choices")
         if self.stride is not None:
             raise UsageError(
-                "--stride is for texts longer than the context; of a prompt with choices the beginning is cut off"
+                "--stride is for texts longer than the context; a prompt with choices loses its beginning instead"
             )
 
 
 @takes_options(ScoreOptions)
 def score(options: ScoreOptions) -> None:
-    """Score a text by the model's own logprobs, or several continuations of a prompt.
+    """Score a text, or several continuations of a prompt, by the model's logprobs.
 
-    Sums are nats over all tokens but the first, which has nothing before it (BOS, where the model has one).
+    Sums are in nats, over all tokens except the first (BOS, if the model has one), which has no logprob.
     """
     show_llama_cpp_messages(options.log)
     text = "" if options.lines is not None else read_prompt(options.text)
@@ -155,7 +163,7 @@ def score(options: ScoreOptions) -> None:
 
 
 def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Interrupt) -> None:
-    """Print the scores of a file of lines; one without a score gets a record with its error."""
+    """Print the score of each line of a file; a line that cannot be scored gets a record with its error."""
     with open_input(path) as file:
         lines = number_lines(file)
         scores = scored_lines(model, lines, options.stride, is_strict=options.strict, describe_error=flag_sentence)
@@ -178,7 +186,7 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
 
     path = options.lines
     if path is None:
-        raise UsageError("--on goes with --jsonl")
+        raise UsageError("--on needs --jsonl")
 
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
     service = ScoreServiceSpec(spec, options.stride, options.strict, flag_sentence)
@@ -196,12 +204,15 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
 
 
 def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> bool:
-    """Print scores as they come, and what is wrong with lines that have none; returns True if there are such.
+    """Print scores as soon as they are available, and the errors of lines without a score.
 
     Args:
         scores: the scores.
         path: the file of the lines.
-        is_over: called after each; once it returns True, no other is waited for.
+        is_over: called after each score. Once it returns True, the other scores are not awaited.
+
+    Returns:
+        True if a line has no score.
     """
     from ..render.progress import counting_bar
 
@@ -219,7 +230,7 @@ def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[],
 
 
 def _count_lines(path: Path) -> int | None:
-    """Return how many lines are not empty; None if they can be read only once."""
+    """Return the number of lines that are not empty; None if the lines can be read only once."""
     if is_stdin(path) or not path.is_file():
         return None
     with open_input(path) as file:
@@ -241,9 +252,9 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     elif options.is_table:
         scores.show_text_score(tokens, options.tokens)
     if interrupt.requested:
-        print_note(f"interrupted: the score is that of the first {count_noun(len(tokens), 'token')}")
+        print_note(f"interrupted: only the first {count_noun(len(tokens), 'token')} of the text were scored")
     elif len(tokens) == 1:
-        print_note("a text of one token has no logprob: nothing comes before it")
+        print_note("a text of one token has no logprob, because no token precedes it")
 
 
 def _show_choices(prompt: str, scores: dict[str, Any], options: ScoreOptions) -> None:

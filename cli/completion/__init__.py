@@ -1,6 +1,6 @@
-"""Completion in shells: from the line as it is typed to what may stand at its end.
+"""Completion in shells: from a typed line to the words that may complete it.
 
-It imports no NumPy and builds no commands: a person waits for it at every Tab.
+Importing NumPy or building all commands would be too slow, because the user waits for the result at every Tab.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ __all__ = ["answer"]
 
 
 def answer(shell: str, line: str) -> None:
-    """Print what completes the line, which ends at the cursor, as the script of this shell reads it."""
+    """Print the completions of a line, in the form that the script of a shell reads.
+
+    Args:
+        shell: ``bash``, ``zsh`` or ``fish``.
+        line: the line up to the cursor.
+    """
     words = split_line(line)
     result = complete_words([word.text for word in words[1:-1]], words[-1].text)
     sys.stdout.write(ANSWERS[shell](result, words[-1]))

@@ -1,8 +1,8 @@
-"""The three shells: the script that each one reads, and the form in which it takes an answer.
+"""The completion script of each shell, and the form in which the script reads completions.
 
-A script hands the line up to the cursor to `gen` in two variables, and reads an answer. The answer's first line
-says what follows: ``words``, ``parts`` (words after which no space is added) or ``files``. A script takes what
-follows as data, and never runs it.
+A script passes the line up to the cursor to `gen` in two environment variables, and reads the output of `gen`. The
+first line of the output is the kind of the next lines: ``words``, ``parts`` (words without a space after them) or
+``files``. The script treats the next lines as data, and never executes them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from .values import CompletionItem, CompletionResult
 
 SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
 _BREAKS = "=:><;|&("
-"""Characters at which readline begins a word, save blanks and quotes; Bash has them in COMP_WORDBREAKS."""
+"""Characters that end a word in readline, except spaces and quotes; part of COMP_WORDBREAKS in Bash."""
 
 
 class TypedWord(NamedTuple):
-    """A word as a shell passes it on.
+    """A word of a typed line.
 
     Attributes:
         text: the word without its quotes and backslashes.
-        quote: the quote that is still open; empty: none.
-        last_part: where the part begins in the text that readline replaces: behind an open quote, else behind the
-            last of the characters that break words.
+        quote: the quote that is not closed yet; empty if there is none.
+        last_part: index in ``text`` of the part that readline replaces, which begins after an open quote, or after
+            the last character that ends a word in readline.
     """
 
     text: str
@@ -34,9 +34,9 @@ class TypedWord(NamedTuple):
 
 
 def split_line(line: str) -> list[TypedWord]:
-    """Return the words of a line; the last one is the word at its end, empty behind a blank.
+    """Return the words of a line. The last one is the word at the cursor, which is empty after a space.
 
-    Quotes and backslashes are those of POSIX shells. A quote that is not closed holds the rest of the line.
+    Quotes and backslashes have the meaning of POSIX shells. An open quote extends to the end of the line.
     """
     words, text, quote, last_part, is_word = [], "", "", 0, False
     characters = iter(line)
@@ -70,7 +70,7 @@ def _escaped_in_quotes(character: str) -> str:
 
 
 def _bash_answer(result: CompletionResult, word: TypedWord) -> str:
-    """The part of each item that readline puts behind the last break of the word, quoted as the word is."""
+    """Return the part of each completion that readline replaces, quoted like the typed word."""
     if result.file_suffix is not None:
         return _files(result, word)
     texts = [_quoted(item.text[word.last_part :], word.quote) for item in result.items]
@@ -78,14 +78,14 @@ def _bash_answer(result: CompletionResult, word: TypedWord) -> str:
 
 
 def _zsh_answer(result: CompletionResult, word: TypedWord) -> str:
-    """Each item, a colon and its help; zsh quotes it."""
+    """Return each completion, a colon and its help. zsh quotes the completion."""
     if result.file_suffix is not None:
         return _files(result, word)
     return _lines(_kind(result), [_described(item) for item in result.items])
 
 
 def _fish_answer(result: CompletionResult, word: TypedWord) -> str:
-    """Each item, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
+    """Return each completion, a tab and its help. fish quotes it, and adds no space after ``.`` or ``=``."""
     if result.file_suffix is not None:
         return _files(result, word)
     return _lines(_kind(result), ["\t".join(_on_one_line(item)) for item in result.items])
@@ -99,12 +99,12 @@ ANSWERS: Mapping[str, Callable[[CompletionResult, TypedWord], str]] = {
 
 
 def _kind(result: CompletionResult) -> str:
-    goes_on = not result.adds_space or any(item.is_partial for item in result.items)
-    return "parts" if goes_on else "words"
+    has_parts = not result.adds_space or any(item.is_partial for item in result.items)
+    return "parts" if has_parts else "words"
 
 
 def _files(result: CompletionResult, word: TypedWord) -> str:
-    """How the files' names end, a slash, and the part of the path that is typed."""
+    """Return the required end of file names, a slash, and the typed part of the path."""
     return _lines("files", [f"{result.file_suffix}/{word.text[result.file_start :]}"])
 
 
@@ -118,8 +118,8 @@ def _on_one_line(item: CompletionItem) -> tuple[str, ...]:
 
 
 def _described(item: CompletionItem) -> str:
-    text, *about = _on_one_line(item)
-    return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *about])
+    text, *help_or_nothing = _on_one_line(item)
+    return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *help_or_nothing])
 
 
 _BASH_SPECIAL = re.compile(r"([^\w@%+=:,./#~-])")
@@ -205,7 +205,7 @@ function __gen_completion
     end
 end
 complete -c gen -f -a '(__gen_completion)'
-# fish would take a tilde in a item for a part of the name; its own completion of files does not.
+# fish would treat a tilde in a completion as a part of the name; the completion of files in fish does not.
 complete -c gen -n "string match -q -- '~*' (commandline -ct)" -F
 """
 

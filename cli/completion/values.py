@@ -1,6 +1,7 @@
-"""The values that a flag or an argument may have: names of presets, models, samplers and chats, steps, files.
+"""The completions of a flag's value: names of presets, models, samplers and chats, steps of chains, and files.
 
-Samplers are known by a file, since importing them would take too long; of models, no header is read.
+The names of samplers are read from a file, because importing the samplers would be too slow. Model files are not
+opened.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from ..flags import CompletionKind, DeclaredFlag
 
 
 class CompletionItem(NamedTuple):
-    """A text that the word may become, and a few words on it."""
+    """A completion of the word at the cursor, and a short description."""
 
     text: str
     help: str = ""
 
     @property
     def is_partial(self) -> bool:
-        """True if more has to be typed behind it, so that no space follows."""
+        """True if more must be typed after this completion, so that no space is added."""
         return self.text.endswith((".", "=", "(", "/"))
 
 
 class CompletionResult(NamedTuple):
-    """What kind a word.
+    """The completions of the word at the cursor.
 
     Attributes:
-        items: texts of the whole word.
-        file_suffix: files complete the word too if their names end so; None: no files do; empty: all of them do.
-        file_start: where the path begins in the word, such as behind ``--file=``.
-        adds_space: False if the word goes on although a item is complete.
+        items: the completions, each as the whole word.
+        file_suffix: end of the names of files that are also completions; empty for all files, None for no files.
+        file_start: index in the word where a path begins, such as after ``--file=``.
+        adds_space: whether the shell adds a space after a complete item; False if more text may follow the item.
     """
 
     items: list[CompletionItem]
@@ -46,25 +47,25 @@ class CompletionResult(NamedTuple):
 
 
 def matching(items: Iterable[CompletionItem], word: str) -> list[CompletionItem]:
-    """The items that begin with what is typed."""
+    """Return the items that begin with the typed word."""
     return [item for item in items if item.text.startswith(word)]
 
 
 def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> CompletionResult:
-    """Return what kind the value of a flag.
+    """Return the completions of a flag's value.
 
     Args:
-        flag: the flag, or an argument.
+        flag: the flag or argument.
         word: the word at the cursor.
-        start: where the value begins in it, such as behind ``--format=``.
+        start: index in the word where the value begins, such as after ``--format=``.
     """
     prefix, value = word[:start], word[start:]
-    result = _complete(flag, value)
+    result = _complete_flag_value(flag, value)
     items = [CompletionItem(prefix + text, summary) for text, summary in result.items]
     return result._replace(items=items, file_start=start)
 
 
-def _complete(flag: DeclaredFlag, value: str) -> CompletionResult:
+def _complete_flag_value(flag: DeclaredFlag, value: str) -> CompletionResult:
     if flag.choices:
         return CompletionResult(matching(map(CompletionItem, flag.choices), value))
     kind = flag.flag.completion_kind
@@ -78,47 +79,47 @@ _FILES: Mapping[CompletionKind, str] = {CompletionKind.FILE: _ANY_FILE, Completi
 
 
 def complete_text(kind: CompletionKind, value: str) -> CompletionResult:
-    """Return what kind a text that stands for something of this kind."""
-    if kind in _PARTS:
-        return _PARTS[kind](value)
+    """Return the completions of a value of one kind."""
+    if kind in _COMPLETION_FUNCTIONS:
+        return _COMPLETION_FUNCTIONS[kind](value)
     if kind in _FILES:
         return CompletionResult([], file_suffix=_FILES[kind])
-    items = matching(_NAMES[kind](), value)
-    # A name, or a file where no name begins so.
+    items = matching(_ITEM_FUNCTIONS[kind](), value)
+    # Files are offered only if no name begins with the value.
     is_file_possible = kind in _NAMES_OR_FILES and not items
     return CompletionResult(items, file_suffix=_ANY_FILE if is_file_possible else None)
 
 
-def _presets() -> Iterable[CompletionItem]:
+def _preset_items() -> Iterable[CompletionItem]:
     from ...presets.search import list_presets
 
     try:
         return [CompletionItem(entry.name, entry.origin) for entry in list_presets() if not entry.is_shadowed]
-    except LogitsmithError:  # a folder that may not be read: the command says so
+    except LogitsmithError:  # a folder cannot be read; the command itself reports it
         return []
 
 
-def _preset_or_chain(value: str) -> CompletionResult:
-    items = matching(_presets(), value)
+def _complete_preset_or_chain(value: str) -> CompletionResult:
+    items = matching(_preset_items(), value)
     return CompletionResult(items) if items else _complete_chain(value)
 
 
-def _presets_and_model() -> Iterable[CompletionItem]:
-    return [*_presets(), CompletionItem("model", "the settings of the GGUF's author")]
+def _preset_and_model_items() -> Iterable[CompletionItem]:
+    return [*_preset_items(), CompletionItem("model", "the settings of the GGUF's author")]
 
 
-def _grammars() -> Iterable[CompletionItem]:
+def _grammar_items() -> Iterable[CompletionItem]:
     from ...grammars.search import list_grammars
     from ...jobs.sources import grammar_folders
 
     try:
         return [CompletionItem(entry.name, entry.description) for entry in list_grammars(grammar_folders())]
-    except LogitsmithError:  # as above
+    except LogitsmithError:  # a folder cannot be read; the command itself reports it
         return []
 
 
-def _chats() -> Iterable[CompletionItem]:
-    """The names of stored chats, and the ids of all. A store is not made for a completion."""
+def _chat_items() -> Iterable[CompletionItem]:
+    """Return the names and the ids of stored chats. The store is not created if it does not exist."""
     from ...chats.database import store_path
     from ...chats.store import ChatStore
 
@@ -130,19 +131,19 @@ def _chats() -> Iterable[CompletionItem]:
             chats = store.list_conversations()
         finally:
             store.close()
-    except LogitsmithError:  # the command says so
+    except LogitsmithError:  # the command itself reports it
         return []
     named = [CompletionItem(each.name, each.title) for each in chats if each.name and each.name.isprintable()]
     return [*named, *(CompletionItem(each.id, each.name or each.title) for each in chats)]
 
 
-def _import_formats() -> Iterable[CompletionItem]:
+def _import_format_items() -> Iterable[CompletionItem]:
     from ...presets.foreign import FORMATS
 
     return map(CompletionItem, FORMATS)
 
 
-def _export_formats() -> Iterable[CompletionItem]:
+def _export_format_items() -> Iterable[CompletionItem]:
     from ...presets.foreign import EXPORT_FORMATS
 
     return map(CompletionItem, EXPORT_FORMATS)
@@ -152,29 +153,29 @@ _SUFFIX = ".gguf"
 
 
 def _complete_model(value: str) -> CompletionResult:
-    """Return names and paths that begin with the value; behind a tilde, which shells replace, files only."""
+    """Return the names and paths that begin with a value. After a tilde, which shells replace, only files."""
     if value.startswith("~"):
         return CompletionResult([], file_suffix=_SUFFIX)
-    return CompletionResult(matching([*_names(), *_paths(value)], value))
+    return CompletionResult(matching([*_model_items(), *_path_items(value)], value))
 
 
-def _names() -> list[CompletionItem]:
+def _model_items() -> list[CompletionItem]:
     from ...models.listing import list_models
     from ...presets.user_config import configured_model_folders
 
     try:
         folders = configured_model_folders()
-    except LogitsmithError:  # a config that cannot be read: the command says so
+    except LogitsmithError:  # the config cannot be read; the command itself reports it
         folders = []
     return [CompletionItem(entry.name, entry.source) for entry in list_models(folders)]
 
 
-def _paths(value: str) -> Iterator[CompletionItem]:
-    """The folders and GGUF files beside what is typed; those that are hidden only behind a dot."""
+def _path_items(value: str) -> Iterator[CompletionItem]:
+    """Yield the subfolders and GGUF files of the typed folder; hidden ones only after a typed dot."""
     typed_folder, slash, start = value.rpartition("/")
     try:
         paths = sorted(Path(typed_folder + slash).iterdir())
-    except OSError:  # there is no such folder, or it may not be read
+    except OSError:  # the folder does not exist, or cannot be read
         return
     for path in paths:
         if path.name.startswith(".") and not start.startswith("."):
@@ -186,62 +187,66 @@ def _paths(value: str) -> Iterator[CompletionItem]:
 
 
 def _complete_setting(value: str) -> CompletionResult:
-    """Complete ``name.parameter=value``, first the name, then the parameter, then the value."""
+    """Return the completions of ``name.parameter=value``: of the name, the parameter, or the value."""
     target, sign, typed = value.partition("=")
     if sign:
-        return CompletionResult(_prefixed(f"{target}=", matching(map(CompletionItem, _choices(target)), typed)))
+        return CompletionResult(
+            _prefixed(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
+        )
     name, dot, parameter = target.partition(".")
     if not dot:
         return CompletionResult(_setting_names(name))
-    sampler = _find(name)
+    sampler = _find_sampler(name)
     names = {} if sampler is None else sampler.parameters
-    items = [CompletionItem(f"{_as_typed(key, parameter)}=", about) for key, about in names.items()]
+    items = [CompletionItem(f"{_spelled_like(key, parameter)}=", help_text) for key, help_text in names.items()]
     return CompletionResult(_prefixed(f"{name}.", matching(items, parameter)))
 
 
 def _setting_names(typed: str) -> list[CompletionItem]:
-    """Samplers with a dot behind them if they have parameters, and the other settings."""
+    """Return samplers followed by a dot, or by ``=`` if they have no parameters, and the other settings."""
     switches = {name for name, sampler in _built_in_samplers().items() if not sampler.parameters}
     found = [
-        CompletionItem(f"{_as_typed(name, typed)}{'=' if name in switches else '.'}", summary)
+        CompletionItem(f"{_spelled_like(name, typed)}{'=' if name in switches else '.'}", summary)
         for name, summary in _sampler_items()
     ]
-    found.extend(CompletionItem(f"{_as_typed(name, typed)}=") for name in _table()["settings"])
+    found.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in _sampler_table()["settings"])
     return matching(found, typed)
 
 
-def _choices(target: str) -> list[str]:
-    """The values of a parameter if they are a fixed few."""
+def _parameter_values(target: str) -> list[str]:
+    """Return the values of a parameter that has a fixed set of values; empty for other parameters."""
     name, _, parameter = target.partition(".")
-    sampler = _find(name)
+    sampler = _find_sampler(name)
     if sampler is None:
         return []
     if not sampler.parameters:
         return ["true", "false"]
-    return sampler.choices.get(_normal(parameter) or sampler.main or "", [])
+    return sampler.choices.get(_snake_case(parameter) or sampler.main or "", [])
 
 
 def _complete_chain(value: str) -> CompletionResult:
-    """Complete the last step of ``top_k=40 > top_p(p=0.9)``: its name, or a parameter in its brackets."""
+    """Return the completions of the last step of a chain: of its name, or of a parameter in its parentheses."""
     before, arrow, step = value.rpartition(">")
-    blanks = step[: len(step) - len(step.lstrip())]
-    start, step = f"{before}{arrow}{blanks}", step.lstrip()
+    spaces = step[: len(step) - len(step.lstrip())]
+    start, step = f"{before}{arrow}{spaces}", step.lstrip()
     name, bracket, inside = step.partition("(")
     if not bracket:
-        names = [CompletionItem(_as_typed(text, step), about) for text, about in _sampler_items()]
+        names = [CompletionItem(_spelled_like(text, step), help_text) for text, help_text in _sampler_items()]
         return CompletionResult(_prefixed(start, matching(names, step)), adds_space=False)
     done, comma, typed = inside.rpartition(",")
-    typed_blanks = typed[: len(typed) - len(typed.lstrip())]
-    sampler = _find(name)
+    typed_spaces = typed[: len(typed) - len(typed.lstrip())]
+    sampler = _find_sampler(name)
     names = (
-        [] if sampler is None else [CompletionItem(f"{key}=", about) for key, about in sampler.parameters.items()]
+        []
+        if sampler is None
+        else [CompletionItem(f"{key}=", help_text) for key, help_text in sampler.parameters.items()]
     )
-    prefix = f"{start}{name}({done}{comma}{typed_blanks}"
+    prefix = f"{start}{name}({done}{comma}{typed_spaces}"
     return CompletionResult(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
 
 
-def _complete_sequence(value: str) -> CompletionResult:
-    """Complete the last name of ``top_k;top_p``."""
+def _complete_llama_cpp_samplers(value: str) -> CompletionResult:
+    """Return the completions of the last name of ``top_k;top_p``."""
     from ...presets.overrides import LLAMA_CPP_SAMPLERS
 
     before, semicolon, name = value.rpartition(";")
@@ -249,37 +254,37 @@ def _complete_sequence(value: str) -> CompletionResult:
     return CompletionResult(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
 
 
-def _as_typed(name: str, typed: str) -> str:
-    """The name with dashes if what is typed has one: both forms are taken."""
+def _spelled_like(name: str, typed: str) -> str:
+    """Return a name with dashes if the typed name has a dash, because both forms are valid."""
     return name.replace("_", "-") if "-" in typed else name
 
 
 _OCCURRENCE = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
 
 
-def _find(name: str) -> _SamplerName | None:
-    """The sampler of a name; None if there is none. A plug-in is imported, and NumPy with it."""
+def _find_sampler(name: str) -> _SamplerNames | None:
+    """Return the sampler of a name; None if there is none. A plug-in is imported, which imports NumPy."""
     match = _OCCURRENCE.fullmatch(name)
     if match is None:
         return None
-    key = _normal(match["name"])
-    # Built-in ones first: to look for plug-ins takes 15 ms.
-    return _built_in_samplers().get(key) or (_plugin(key) if key in _plugins() else None)
+    key = _snake_case(match["name"])
+    # Built-in samplers first, because searching for plug-ins takes 15 ms.
+    return _built_in_samplers().get(key) or (_import_plugin_sampler(key) if key in _plugin_samplers() else None)
 
 
 def _prefixed(prefix: str, items: list[CompletionItem]) -> list[CompletionItem]:
-    return [CompletionItem(prefix + text, about) for text, about in items]
+    return [CompletionItem(prefix + text, help_text) for text, help_text in items]
 
 
 @dataclass(frozen=True)
-class _SamplerName:
-    """A sampler's names.
+class _SamplerNames:
+    """A sampler and its parameters.
 
     Attributes:
-        summary: what it does.
-        main: the parameter that ``name=value`` sets; None: there is none.
-        parameters: each with its description.
-        choices: the values of the parameters that have a fixed few.
+        summary: description of the sampler.
+        main: the parameter that ``name=value`` sets; None if there is none.
+        parameters: the description of each parameter, by name.
+        choices: the allowed values of each parameter with a fixed set of values, by name.
     """
 
     summary: str
@@ -289,68 +294,71 @@ class _SamplerName:
 
 
 @cache
-def _built_in_samplers() -> dict[str, _SamplerName]:
-    """The samplers of this package, by name."""
-    return {name: _SamplerName(**facts) for name, facts in _table()["samplers"].items()}
+def _built_in_samplers() -> dict[str, _SamplerNames]:
+    """Return the samplers of this package, by name."""
+    return {name: _SamplerNames(**facts) for name, facts in _sampler_table()["samplers"].items()}
 
 
 @cache
-def _plugins() -> dict[str, str]:
-    """The samplers of other packages, by name, each with where it would be imported from."""
+def _plugin_samplers() -> dict[str, str]:
+    """Return the samplers of other packages, by name, each with the place that it would be imported from."""
     from importlib.metadata import entry_points
 
-    points = {_normal(point.name): point.value for point in entry_points(group="logitsmith.samplers")}
+    points = {_snake_case(point.name): point.value for point in entry_points(group="logitsmith.samplers")}
     return {name: value for name, value in points.items() if name not in _built_in_samplers()}
 
 
-def _normal(name: str) -> str:
-    """The snake_case form of a name."""
+def _snake_case(name: str) -> str:
+    """Return the snake_case form of a name."""
     return name.strip().lower().replace("-", "_")
 
 
 def _sampler_items() -> list[CompletionItem]:
-    """The samplers' names."""
+    """Return the names of all samplers as completions."""
     names = [CompletionItem(name, sampler.summary) for name, sampler in _built_in_samplers().items()]
-    return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugins().items())]
+    return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugin_samplers().items())]
 
 
 _FILE = Path(__file__).with_name("samplers.json")
-"""Made from the samplers by ``python tools/sampler_names.py``."""
+"""The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file."""
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _sampler_table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
     return table
 
 
-def _plugin(name: str) -> _SamplerName | None:
+def _import_plugin_sampler(name: str) -> _SamplerNames | None:
     from ...samplers.errors import SamplingError
     from ...samplers.registry import find_sampler
 
     try:
         cls = find_sampler(name)
-    except SamplingError:  # a plug-in that cannot be used: the command says so
+    except SamplingError:  # the plug-in cannot be used; the command itself reports it
         return None
     parameters = {key: info.description or "" for key, info in cls.model_fields.items()}
-    return _SamplerName(cls.about.summary, cls.about.main_parameter, parameters)
+    return _SamplerNames(cls.about.summary, cls.about.main_parameter, parameters)
 
 
-_NAMES: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]] = {
-    CompletionKind.CHAT: _chats,
-    CompletionKind.EXPORT_FORMAT: _export_formats,
-    CompletionKind.GRAMMAR: _grammars,
-    CompletionKind.GRAMMAR_NAME: _grammars,
-    CompletionKind.IMPORT_FORMAT: _import_formats,
-    CompletionKind.PRESET: _presets_and_model,
-    CompletionKind.PRESET_FILE: _presets,
+_ITEM_FUNCTIONS: Mapping[CompletionKind, Callable[[], Iterable[CompletionItem]]] = {
+    CompletionKind.CHAT: _chat_items,
+    CompletionKind.EXPORT_FORMAT: _export_format_items,
+    CompletionKind.GRAMMAR: _grammar_items,
+    CompletionKind.GRAMMAR_NAME: _grammar_items,
+    CompletionKind.IMPORT_FORMAT: _import_format_items,
+    CompletionKind.PRESET: _preset_and_model_items,
+    CompletionKind.PRESET_FILE: _preset_items,
     CompletionKind.SAMPLER: _sampler_items,
 }
+"""For kinds whose values are names: the function that returns all names."""
 _NAMES_OR_FILES = (CompletionKind.GRAMMAR, CompletionKind.PRESET, CompletionKind.PRESET_FILE)
-_PARTS: Mapping[CompletionKind, Callable[[str], CompletionResult]] = {
+"""Kinds whose values are names or files."""
+_COMPLETION_FUNCTIONS: Mapping[CompletionKind, Callable[[str], CompletionResult]] = {
     CompletionKind.CHAIN: _complete_chain,
-    CompletionKind.LLAMA_CPP_SAMPLERS: _complete_sequence,
+    CompletionKind.LLAMA_CPP_SAMPLERS: _complete_llama_cpp_samplers,
     CompletionKind.MODEL: _complete_model,
-    CompletionKind.PRESET_OR_CHAIN: _preset_or_chain,
+    CompletionKind.PRESET_OR_CHAIN: _complete_preset_or_chain,
     CompletionKind.SETTING: _complete_setting,
 }
+"""For kinds whose values have several parts: the function that completes a value."""

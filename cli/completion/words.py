@@ -1,6 +1,6 @@
-"""The word at the cursor: a command, a flag, a flag's value or an argument.
+"""The completions of the word at the cursor: a command, a flag, the value of a flag, or an argument.
 
-The flags are read from the options classes. No command is built for it, except those of a group.
+Flags are read from the options classes. Only the commands of a group, such as `presets`, are built with Typer.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ from .values import CompletionItem, CompletionResult, complete_value, matching
 
 
 def complete_words(words: Sequence[str], word: str) -> CompletionResult:
-    """Return what completes a word of `gen`'s command line; ``words``: those between `gen` and the cursor."""
+    """Return the completions of a word of `gen`'s command line.
+
+    Args:
+        words: the words between `gen` and the word at the cursor.
+        word: the word at the cursor.
+    """
     if not words and not word.startswith("-"):
         return CompletionResult(
             matching((CompletionItem(name, summary) for name, (_, summary) in COMMANDS.items()), word)
         )
     if not words or words[0] not in COMMANDS:
-        return _complete([*flags_of("run"), *([] if words else [VERSION])], words, word)
+        return _complete_command_word([*flags_of("run"), *([] if words else [VERSION])], words, word)
     name, *following = words
     if not is_group(name):
-        return _complete(flags_of(name), following, word)
+        return _complete_command_word(flags_of(name), following, word)
     commands = subcommands(name)
     if following and following[0] in commands:
-        return _complete(commands[following[0]].flags, following[1:], word)
+        return _complete_command_word(commands[following[0]].flags, following[1:], word)
     if following:
         return CompletionResult([])
     items = [CompletionItem(sub, _summary(command.help or "")) for sub, command in commands.items()]
@@ -42,18 +47,18 @@ def complete_words(words: Sequence[str], word: str) -> CompletionResult:
 
 
 def is_group(command: str) -> bool:
-    """True for a command that has commands of its own, such as ``presets``."""
+    """Return whether a command is a group of commands, such as ``presets``."""
     return hasattr(import_command(command), "app")
 
 
 def flags_of(command: str) -> list[DeclaredFlag]:
-    """The flags and arguments of a command that is no group, in the order of its help."""
+    """Return the flags and arguments of a command, which must not be a group, in the order of its help."""
     cls = options_class_of(getattr(import_command(command), command.replace("-", "_")))
     return [*(() if cls is None else declared_flags(cls)), HELP]
 
 
 def subcommands(group: str) -> dict[str, GenCommand]:
-    """The commands of a group such as ``presets``, by name."""
+    """Return the commands of a group such as ``presets``, by name."""
     built: Any = get_command(import_command(group).app)
     return dict(built.commands)
 
@@ -64,13 +69,13 @@ def _summary(text: str) -> str:
 
 @dataclass
 class _ParsedWords:
-    """What the words before the cursor say.
+    """The words of a command before the word at the cursor.
 
     Attributes:
-        pending_flag: the flag whose value comes next; None: no value is due.
-        typed_flags: the flags that are there.
-        argument_count: how many arguments are there.
-        is_after_double_dash: True behind ``--``.
+        pending_flag: the flag whose value must be typed next; None if no flag needs a value.
+        typed_flags: the flags that were typed.
+        argument_count: number of arguments that were typed.
+        is_after_double_dash: whether ``--`` was typed, after which words are never flags.
     """
 
     pending_flag: DeclaredFlag | None = None
@@ -79,13 +84,16 @@ class _ParsedWords:
     is_after_double_dash: bool = False
 
 
-def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str) -> CompletionResult:
-    """Complete a word of a command; ``words``: what follows the command's name, up to the cursor.
+def _complete_command_word(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str) -> CompletionResult:
+    """Return the completions of a word of a command.
 
-    ``declared``: the flags and arguments that can stand there.
+    Args:
+        declared: the flags and arguments of the command.
+        words: the words between the command's name and the word at the cursor.
+        word: the word at the cursor.
     """
     by_name = {name: flag for flag in declared for name in flag.names}
-    parsed = _read(words, by_name)
+    parsed = _parse_words(words, by_name)
     if parsed.pending_flag is not None:
         return complete_value(parsed.pending_flag, word)
     if word.startswith("-") and not parsed.is_after_double_dash:
@@ -95,9 +103,9 @@ def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str)
             if flag is None or not flag.takes_value:
                 return CompletionResult([])
             return complete_value(flag, word, len(name) + 1)
-        free = (flag for flag in declared if flag.is_list or flag not in parsed.typed_flags)
+        untyped_flags = (flag for flag in declared if flag.is_list or flag not in parsed.typed_flags)
         return CompletionResult(
-            matching((CompletionItem(name, flag.flag.help) for flag in free for name in flag.names), word)
+            matching((CompletionItem(name, flag.flag.help) for flag in untyped_flags for name in flag.names), word)
         )
     arguments = [flag for flag in declared if flag.is_argument]
     if parsed.argument_count < len(arguments):
@@ -105,7 +113,7 @@ def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str)
     return CompletionResult([])
 
 
-def _read(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _ParsedWords:
+def _parse_words(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _ParsedWords:
     parsed = _ParsedWords()
     for word in words:
         name, sign, _ = word.partition("=")

@@ -1,4 +1,4 @@
-"""The flags of the output of a run."""
+"""The flags of a run's output, and the features of each output format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..flags import COLOR_METAVAR, Color, OptionalValue, Options, at_least, flag
 
 output_flag = partial(flag, panel="Output")
 DEFAULT_TRACE_COUNT = 20
-"""The number of most likely tokens in a trace of each stage: more than APIs show, and they fit on a screen."""
+"""Default number of most likely tokens in a trace, per stage: more than APIs show, but they fit on a screen."""
 
 
 class Format(StrEnum):
-    """How events are written."""
+    """A format in which the events of a run are written."""
 
     text = "text"
     jsonl = "jsonl"
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 
 class Source(StrEnum):
-    """Which distribution logprobs are of."""
+    """The distribution that logprobs are taken from."""
 
     model = "model"
     chain = "chain"
@@ -38,27 +38,26 @@ class Source(StrEnum):
 
 
 class LogprobSupport(Enum):
-    """Which logprobs a format can hold."""
+    """The logprobs that an output format supports."""
 
     NONE = auto()
-    MOST_LIKELY = auto()
-    """Of the chosen token and of the likeliest ones, from one source."""
+    TOP = auto()
+    """Logprobs of the chosen token and of the most likely tokens, from one source."""
     ALL = auto()
-    """Of any token, from both sources."""
+    """Logprobs of any token, from both sources."""
 
 
 @dataclass(frozen=True)
 class FormatFeatures:
-    """What a format has room for. Flags that it has no room for are refused.
+    """The features of an output format. Flags that need other features are rejected.
 
     Attributes:
-        summary: its words in the help of ``--format``; neighbours with the same words share them.
-        logprobs: what ``--logprobs``, ``--logprobs-from`` and ``--logprob-of`` may ask for.
-        default_top_logprob_count: how many of the most likely tokens are shown without ``--logprobs``; None: no
-            logprobs.
-        has_echo: True if ``--echo`` adds the prompt.
-        has_trace: True if ``--trace`` adds the stages of the chain.
-        no_stream_reason: why ``--stream`` is refused, after the format's name; None: it is not.
+        summary: description of the format in the help of ``--format``; formats with the same summary are grouped.
+        logprobs: the supported values of ``--logprobs``, ``--logprobs-from`` and ``--logprob-of``.
+        default_top_logprob_count: number of most likely tokens without ``--logprobs``; None: no logprobs.
+        has_echo: whether ``--echo`` is supported.
+        has_trace: whether ``--trace`` is supported.
+        no_stream_reason: why ``--stream`` is rejected, as the end of a message; None if it is supported.
     """
 
     summary: str = ""
@@ -69,23 +68,23 @@ class FormatFeatures:
     no_stream_reason: str | None = None
 
 
-_STREAMS, _OBJECT = "streams anyway", "is one object"
+_STREAMS, _OBJECT = "always streams", "writes one object"
 _JSON = "one JSON object"
 FORMATS: Mapping[Format, FormatFeatures] = {
     Format.text: FormatFeatures(has_echo=True, no_stream_reason=_STREAMS),
     Format.jsonl: FormatFeatures(
-        "one event a line", LogprobSupport.ALL, 0, has_echo=True, has_trace=True, no_stream_reason=_STREAMS
+        "one event per line", LogprobSupport.ALL, 0, has_echo=True, has_trace=True, no_stream_reason=_STREAMS
     ),
-    Format.openai: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, has_echo=True),
-    Format.openai_chat: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY),
-    Format.together: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, has_echo=True, no_stream_reason=_OBJECT),
-    Format.llama_server: FormatFeatures(_JSON, LogprobSupport.MOST_LIKELY, no_stream_reason=_OBJECT),
+    Format.openai: FormatFeatures(_JSON, LogprobSupport.TOP, has_echo=True),
+    Format.openai_chat: FormatFeatures(_JSON, LogprobSupport.TOP),
+    Format.together: FormatFeatures(_JSON, LogprobSupport.TOP, has_echo=True, no_stream_reason=_OBJECT),
+    Format.llama_server: FormatFeatures(_JSON, LogprobSupport.TOP, no_stream_reason=_OBJECT),
 }
 _STREAMED = [output_format.value for output_format, has in FORMATS.items() if has.no_stream_reason is None]
 
 
 def _formats_help() -> str:
-    """The formats, with their summaries."""
+    """Return the names of the formats with their summaries, for the help."""
     parts = []
     for summary, group in groupby(FORMATS, key=lambda output_format: FORMATS[output_format].summary):
         names = ", ".join(output_format.value for output_format in group)
@@ -94,11 +93,11 @@ def _formats_help() -> str:
 
 
 def trace_flag() -> Any:
-    """The flag of `gen run` and `gen batch` for traces. Its number may be left out."""
+    """Return the declaration of ``--trace``, whose number may be omitted."""
     return output_flag(
         "--trace",
         metavar="[N]",
-        help=f"What each step did to the N likeliest tokens, in jsonl. [{DEFAULT_TRACE_COUNT}]",
+        help=f"Record how each step changed the N most likely tokens (jsonl only). [N: {DEFAULT_TRACE_COUNT}]",
         limit=at_least(1),
         optional_value=OptionalValue(str(DEFAULT_TRACE_COUNT), re.compile(r"[+-]?\d+")),
     )
@@ -106,12 +105,12 @@ def trace_flag() -> Any:
 
 @options_class
 class OutputOptions(Options):
-    """What is written, and in which format."""
+    """The flags of a run's output."""
 
     echo: bool = flag(
         "--echo/--no-display-prompt",
         "--display-prompt",
-        help="Write the prompt too; in JSON, its tokens with their logprobs.",
+        help="Also write the prompt; with JSON formats, the prompt's tokens and logprobs.",
         default=False,
         panel="Prompt",
     )
@@ -123,49 +122,53 @@ class OutputOptions(Options):
     )
     stream: bool = output_flag(
         "--stream",
-        help=f"With {', '.join(_STREAMED)}: server-sent chunks, as they are made.",
+        help=f"Write server-sent chunks while the text is generated; only for {', '.join(_STREAMED)}.",
         default=False,
     )
     logprobs: int | None = output_flag(
         "--logprobs",
         metavar="N",
-        help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl. [jsonl: 0]",
+        help="Write logprobs of the chosen and the N most likely tokens; -1 = all (jsonl only). [jsonl: 0]",
         limit=at_least(0, minus_one_meaning="the whole vocabulary"),
     )
     logprobs_from: Source | None = output_flag(
         "--logprobs-from",
-        help="model: as the model has them; chain: as they were drawn from; both, in jsonl. [model]",
+        help="Distribution of logprobs: the model's, the chain's final one, or both (jsonl only). [model]",
     )
     logprob_of: str | None = output_flag(
-        "--logprob-of", metavar="TEXTS", help="These tokens' logprobs at every step, in jsonl: 'yes, \" no\"'."
+        "--logprob-of",
+        metavar="TEXTS",
+        help="Write logprobs of these tokens at every step (jsonl only): 'yes, \" no\"'.",
     )
     color: Color = output_flag(
         "--color",
         "-co",
         metavar=COLOR_METAVAR,
         parse=read_color,
-        help="The prompt of --echo in yellow; auto: on a terminal, without NO_COLOR. [auto]",
+        help="Show the prompt of --echo in yellow; auto = on a terminal without NO_COLOR. [auto]",
         default=Color.auto,
     )
     trace: int | None = trace_flag()
-    stats: bool = output_flag("--stats", help="Model, speed and counts, on stderr, at the end.", default=False)
+    stats: bool = output_flag(
+        "--stats", help="At the end, print model, speed and token counts on stderr.", default=False
+    )
     show_config: bool = output_flag(
-        "--show-config", help="Print model and settings, where each is from, and stop.", default=False
+        "--show-config", help="Print the model and all settings with their origin, and exit.", default=False
     )
 
     def check(self) -> None:
-        """Refuse what the format has no room for."""
+        """Raise ``UsageError`` for flags that the format does not support."""
         name, features = self.format.value, FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
-            raise UsageError(f"--color {self.color.value} is for --format text; {name} has no colours")
+            raise UsageError(f"--color {self.color.value} is for --format text; {name} is never colored")
         if features.logprobs is LogprobSupport.NONE:
             self._reject_logprobs()
-        elif features.logprobs is LogprobSupport.MOST_LIKELY:
+        elif features.logprobs is LogprobSupport.TOP:
             self._reject_logprobs_only_jsonl_supports()
         if self.echo and not features.has_echo:
-            raise UsageError(f"--echo: --format {name} has no room for the prompt's tokens")
+            raise UsageError(f"--echo: not supported by --format {name}; use --format jsonl")
         if self.trace is not None and not features.has_trace:
-            raise UsageError(f"--trace: --format {name} has no room for it; --format jsonl has")
+            raise UsageError(f"--trace: not supported by --format {name}; use --format jsonl")
         if self.stream and features.no_stream_reason is not None:
             why = f"--format {name} {features.no_stream_reason}"
             raise UsageError(f"--stream is for {' and '.join(_STREAMED)}; {why}")
@@ -177,7 +180,7 @@ class OutputOptions(Options):
             ("--logprob-of", self.logprob_of),
         ):
             if value is not None:
-                raise UsageError(f"{name} needs a --format with room for logprobs, such as jsonl")
+                raise UsageError(f"{name} needs a --format with logprobs, such as jsonl")
 
     def _reject_logprobs_only_jsonl_supports(self) -> None:
         name = self.format.value
@@ -187,8 +190,10 @@ class OutputOptions(Options):
             ("--logprob-of", self.logprob_of is not None),
         ):
             if is_given:
-                raise UsageError(f"{flags}: --format {name} has no room for it; jsonl has")
+                raise UsageError(f"{flags}: not supported by --format {name}; use --format jsonl")
         if self.echo and self.logprobs_from is Source.chain:
-            raise UsageError(f"--echo: a prompt's logprobs are the model's; --format {name} has one source")
+            raise UsageError(
+                f"--echo with --logprobs-from chain: not supported by --format {name}; use --format jsonl"
+            )
         if self.logprobs_from is not None and self.logprobs is None:
             raise UsageError("--logprobs-from needs --logprobs")

@@ -1,4 +1,4 @@
-"""The flags of a prompt, of the chat template, and of where a text ends."""
+"""The flags of the prompt, of the chat template, and of the length of a text."""
 
 from __future__ import annotations
 
@@ -14,63 +14,70 @@ _prompt = partial(flag, panel="Prompt")
 length_flag = partial(flag, panel="Length")
 
 UNTIL_CONTEXT_IS_FULL = -2
-"""llama.cpp's number for it: also with ``--context-shift``. Else -1, no limit, means the same."""
+"""llama.cpp's value of ``-n`` that ends a text when the context is full, even with ``--context-shift``.
+
+Without ``--context-shift``, -1 (no limit) has the same effect.
+"""
 
 
 @options_class
 class PromptOptions(Options):
-    """Where the prompt comes from: one of these, stdin, or stdin and then one of these."""
+    """The sources of the prompt. At most one flag is given; piped input is placed before its text."""
 
     prompt: str | None = argument(
         "PROMPT",
-        help="The text to write on from, after what is piped in; - is stdin.",
+        help="The text to continue; piped input is placed before it; - reads stdin.",
         display_name="the prompt",
         has_escapes=True,
     )
     prompt_option: str | None = _prompt(
-        "-p", "--prompt", help="The prompt, as an option.", display_name="the prompt", has_escapes=True
+        "-p",
+        "--prompt",
+        help="The text, as an option instead of an argument.",
+        display_name="the prompt",
+        has_escapes=True,
     )
-    file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
+    file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - reads stdin.")
 
 
 @options_class
 class EscapeOptions(Options):
-    """Whether the escapes in texts of the command line are processed."""
+    """The flag that controls whether escapes in strings of the command line are replaced."""
 
     escape: bool = _prompt(
         "-e",
         "--escape/--no-escape",
-        help=r"Process \n \r \t \' \" \\ \xHH in prompts, --stop and breakers typed here; not in files. [on]",
+        help=r"Replace \n \r \t \' \" \\ \xHH in prompts, --stop and --dry-sequence-breaker; not in files. [on]",
         default=True,
     )
 
 
 @options_class
 class ChatOptions(Options):
-    """Whether the prompt goes through the model's chat template."""
+    """The flags that decide whether the prompt is inserted into a chat template."""
 
     chat: bool | None = _prompt(
         "--chat/--no-chat",
         "/--no-conversation",
         "/-no-cnv",
-        help="Put the prompt into the model's chat template; the next three flags imply it.",
+        help="Use the chat template. [on with --system or a --chat-template flag, otherwise off]",
     )
     template: TemplateOptions
 
     def check(self) -> None:
-        """Refuse what needs the template, where it is left out."""
+        """Raise ``UsageError`` if ``--no-chat`` is combined with a flag that needs the chat template."""
         if self.chat is False and self.implied_by is not None:
-            raise UsageError(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
+            raise UsageError(f"{self.implied_by} needs the chat template; omit --no-chat")
 
     @property
     def implied_by(self) -> str | None:
-        """The first flag that implies ``--chat``; None: none is given."""
+        """The first flag that implies ``--chat``; None if no such flag is given."""
         return self.template.first_given
 
 
 @options_class
 class TemplateOptions(Options):
-    """The system message, and the chat template."""
+    """The flags of the system message and of the chat template."""
 
     system: str | None = _prompt(
         "--system", "--system-prompt", "-sys", help="System message.", setting_name="system"
@@ -79,20 +86,22 @@ class TemplateOptions(Options):
         "--chat-template",
         "--chat-template-file",
         metavar="NAME|FILE",
-        help="Another template: llama.cpp's name, or Jinja.",
+        help="Replace the model's chat template: a name in llama.cpp, or a file with Jinja.",
         display_name="--chat-template",
         completion_kind=CompletionKind.FILE,
     )
     chat_template_kwargs: str | None = _prompt(
         "--chat-template-kwargs",
         metavar="JSON",
-        help="Its variables: '{\"enable_thinking\": false}'.",
+        help="Variables of the chat template, as JSON: '{\"enable_thinking\": false}'.",
     )
-    jinja: bool = _prompt("--jinja", help="As ever: the chat template is read as Jinja.", default=False)
+    jinja: bool = _prompt(
+        "--jinja", help="Accepted for llama.cpp compatibility; chat templates are always Jinja.", default=False
+    )
 
     @property
     def first_given(self) -> str | None:
-        """The first of these flags that is given, save ``--jinja``; None: none is."""
+        """The first of these flags that is given, except ``--jinja``; None if none is given."""
         flags = {
             "--system": self.system,
             "--chat-template": self.chat_template,
@@ -103,38 +112,39 @@ class TemplateOptions(Options):
 
 @options_class
 class PromptAffixOptions(Options):
-    """What stands around the prompt, in place of a chat template."""
+    """Options for a prefix and a suffix of the prompt, which replace the chat template."""
 
     in_prefix: str | None = _prompt(
         "--in-prefix",
         metavar="TEXT",
-        help="Before the prompt, in place of a chat template.",
+        help="Text before the prompt; replaces the chat template.",
         has_escapes=True,
     )
     in_suffix: str | None = _prompt(
-        "--in-suffix", metavar="TEXT", help="After the prompt, likewise.", has_escapes=True
+        "--in-suffix", metavar="TEXT", help="Text after the prompt; replaces the chat template.", has_escapes=True
     )
 
     @property
     def typed_flag(self) -> str | None:
-        """The flag that is given, the first one of both; None: none."""
+        """The first of the two flags that is given; None if neither is given."""
         if self.in_prefix is not None:
             return "--in-prefix"
         return None if self.in_suffix is None else "--in-suffix"
 
     def add_affixes(self, text: str) -> str:
-        """The text between the prefix and the suffix."""
+        """Return the text between the prefix and the suffix."""
         return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"
 
     def reject_combination(self, flags: Mapping[str, bool | None]) -> None:
-        """Raise ``UsageError`` if a flag of the chat template is given too, whose place these take.
+        """Raise ``UsageError`` if a prefix or suffix is combined with a flag that needs the chat template.
 
-        ``flags``: the names of those flags, and whether each is given.
+        Args:
+            flags: whether each flag that needs the chat template is given, by the flag's name.
         """
         given = [flag for flag, is_given in flags.items() if is_given]
         if self.typed_flag is not None and given:
             raise UsageError(
-                f"{self.typed_flag} takes the place of the chat template, which {given[0]} needs; give one"
+                f"{self.typed_flag} replaces the chat template, which {given[0]} needs; give only one"
             )
 
 
@@ -154,7 +164,7 @@ def _stop_flag() -> Any:
         "--stop",
         "-r",
         "--reverse-prompt",
-        help="End before this text; repeatable.",
+        help="Stop before this text, which is not written; repeatable.",
         setting_name="stop",
         has_escapes=True,
     )
@@ -162,45 +172,45 @@ def _stop_flag() -> Any:
 
 @options_class
 class LengthOptions(Options):
-    """Where a text ends."""
+    """The flags that limit the length of a text."""
 
     max_tokens: int | None = _max_tokens_flag(
-        "Tokens at most; 0 = only read, -1, -2 = until the context is full. [256, then a sentence is closed]"
+        "Maximum number of tokens; 0 = only read the prompt, -1 = no limit, -2 = until the context is full. [256]"
     )
     stop: list[str] | None = _stop_flag()
 
 
 @options_class
 class AnswerLengthOptions(Options):
-    """Where an answer of a chat ends."""
+    """The flags that limit the length of an answer in a chat."""
 
-    max_tokens: int | None = _max_tokens_flag("Tokens of an answer at most. [until the model ends it]")
+    max_tokens: int | None = _max_tokens_flag("Maximum number of tokens in an answer. [no limit]")
     stop: list[str] | None = _stop_flag()
 
 
 @options_class
 class ContextShiftOptions(Options):
-    """What happens when the context is full."""
+    """The flags for a full context."""
 
     context_shift: bool = length_flag(
         "--context-shift/--no-context-shift",
-        help="When the context is full, discard older tokens and go on. [--no-context-shift]",
+        help="When the context is full, discard the oldest tokens and continue. [--no-context-shift]",
         default=False,
     )
     keep: int | None = length_flag(
         "--keep",
         metavar="N",
-        help="Tokens of the prompt that are never discarded; -1 = all. [0]",
+        help="Number of prompt tokens that --context-shift never discards; -1 = all. [0]",
         limit=at_least(0, minus_one_meaning="all"),
     )
 
 
 def lookup_flag() -> Any:
-    """The flag of prompt lookup."""
+    """Return the declaration of ``--lookup``, which several commands share."""
     return length_flag(
         "--lookup",
         metavar="N",
-        help="Guess up to N tokens from the text so far; 0 = off. [0]",
+        help="Guess up to N tokens per step from the text so far, to save time; 0 = off. [0]",
         default=0,
         limit=at_least(0),
     )

@@ -1,4 +1,4 @@
-"""The flags of presets, chains, samplers and grammars."""
+"""The flags of presets, chains, samplers and grammars, which several commands share."""
 
 from __future__ import annotations
 
@@ -15,151 +15,178 @@ _more = partial(flag, panel="More samplers (all of them: gen samplers)")
 
 @options_class
 class SamplingOptions(Options):
-    """The preset, the chain, the seed, and the samplers that are set most often."""
+    """The flags of the preset, the chain, the seed, and the samplers that are set most often."""
 
     preset: str | None = _sampling(
         "-P",
         "--preset",
-        help="A preset's name, or a file, also of another tool; 'model': the GGUF author's.",
+        help="Preset: a name, a file (also of other tools), or 'model' for the GGUF author's settings. [default]",
         display_name="--preset",
         completion_kind=CompletionKind.PRESET,
     )
     chain: str | None = _sampling(
         "--chain",
         metavar="STEPS",
-        help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'.",
+        help="Samplers in order: 'top-k40 > top-p0.9 > temp0.8'. [the preset's]",
         completion_kind=CompletionKind.CHAIN,
     )
     set: list[str] | None = _sampling(
         "--set",
         metavar="NAME.PARAM=VALUE",
-        help="Set one parameter; repeatable.",
+        help="Set one parameter, such as min_p.p=0.1; repeatable.",
         completion_kind=CompletionKind.SETTING,
     )
     seed: int | None = _sampling(
-        "-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", display_name="--seed"
+        "-s",
+        "--seed",
+        help="Random seed: the same seed gives the same text; -1 = random. [-1]",
+        display_name="--seed",
     )
     temp: float | None = _sampling(
         "--temp",
         "--temperature",
-        help="Temperature; 0 = the most likely token.",
+        help="Temperature; 0 = always select the most likely token.",
         setting_name="temperature.t",
-        limit=Limit("≥ 0; 0 = the likeliest token", 0),
+        limit=Limit("≥ 0; 0 = the most likely token", 0),
     )
     top_k: int | None = _sampling(
         "--top-k", help="Keep the k most likely tokens; 0 = off.", setting_name="top_k.k"
     )
     top_p: float | None = _sampling(
         "--top-p",
-        help="Keep the likeliest tokens up to this mass; 1 = off.",
+        help="Keep the most likely tokens up to this total probability; 1 = off.",
         setting_name="top_p.p",
         limit=Limit("within 0..1; 1 = off", 0, 1),
     )
     min_p: float | None = _sampling(
-        "--min-p", help="Keep tokens at least this likely beside the best.", setting_name="min_p.p"
+        "--min-p",
+        help="Keep tokens with at least this fraction of the highest probability; 0 = off.",
+        setting_name="min_p.p",
     )
     repeat_penalty: float | None = _sampling(
-        "--repeat-penalty", help="Penalty on past tokens; 1 = off.", setting_name="penalties.repeat"
+        "--repeat-penalty",
+        help="Penalty factor for tokens that occurred before; 1 = off.",
+        setting_name="penalties.repeat",
     )
 
 
 @options_class
 class FullSamplingOptions(SamplingOptions):
-    """All flags of samplers: llama.cpp's."""
+    """All flags of samplers. They have the names of llama.cpp's flags."""
 
     repeat_last_n: int | None = _sampling(
-        "--repeat-last-n", help="Penalties look at the last N tokens; -1 = all.", setting_name="penalties.last_n"
+        "--repeat-last-n",
+        help="Apply the penalties to the last N tokens; 0 = off, -1 = all tokens.",
+        setting_name="penalties.last_n",
     )
     presence_penalty: float | None = _sampling(
         "--presence-penalty",
-        help="Penalty on a token that came before; 0 = off.",
+        help="Subtract this from the logits of tokens that occurred before; 0 = off.",
         setting_name="penalties.presence",
     )
     frequency_penalty: float | None = _sampling(
         "--frequency-penalty",
-        help="Penalty for each time that a token came before; 0 = off.",
+        help="Subtract this from a token's logit for each earlier occurrence; 0 = off.",
         setting_name="penalties.frequency",
     )
     typical: float | None = _more(
         "--typical",
         "--typical-p",
-        help="Keep the tokens about as surprising as expected; 1 = off.",
+        help="Keep tokens of about the expected surprise, up to this total probability; 1 = off.",
         setting_name="typical.p",
     )
     top_n_sigma: float | None = _more(
         "--top-n-sigma",
         "--top-nsigma",
-        help="Keep logits within n deviations of the best; 0 = off.",
+        help="Keep tokens within N standard deviations of the highest logit; 0 = off.",
         setting_name="top_n_sigma.n",
     )
     xtc_probability: float | None = _more(
-        "--xtc-probability", help="How often the top choices go; 0 = off.", setting_name="xtc.probability"
+        "--xtc-probability",
+        help="Probability of dropping the top choices; 0 = off.",
+        setting_name="xtc.probability",
     )
     xtc_threshold: float | None = _more(
-        "--xtc-threshold", help="What counts as a top choice. [0.1]", setting_name="xtc.threshold"
+        "--xtc-threshold",
+        help="Minimum probability of a top choice that XTC may drop. [0.1]",
+        setting_name="xtc.threshold",
     )
     dynatemp_range: float | None = _more(
-        "--dynatemp-range", help="Temperature by entropy, this far up and down.", setting_name="dynatemp.range"
+        "--dynatemp-range",
+        help="Vary the temperature by up to this amount, depending on the entropy; 0 = off.",
+        setting_name="dynatemp.range",
     )
     dynatemp_exp: float | None = _more(
-        "--dynatemp-exp", help="Exponent of the entropy in dynatemp. [1]", setting_name="dynatemp.exponent"
+        "--dynatemp-exp",
+        help="Exponent of the relative entropy in dynatemp. [1]",
+        setting_name="dynatemp.exponent",
     )
     dry_multiplier: float | None = _more(
         "--dry-multiplier",
-        help="Strength of DRY against loops; 0 = off, 0.8 is usual.",
+        help="Strength of the DRY penalty on repetitions; 0 = off, 0.8 is usual.",
         setting_name="dry.multiplier",
     )
     dry_base: float | None = _more(
-        "--dry-base", help="Growth for each repeated token. [1.75]", setting_name="dry.base"
+        "--dry-base",
+        help="Growth factor of the DRY penalty for each repeated token. [1.75]",
+        setting_name="dry.base",
     )
     dry_allowed_length: int | None = _more(
-        "--dry-allowed-length", help="Repetitions up to this go free. [2]", setting_name="dry.allowed_length"
+        "--dry-allowed-length",
+        help="Number of repeated tokens after which DRY penalizes the next repeated one. [2]",
+        setting_name="dry.allowed_length",
     )
     dry_penalty_last_n: int | None = _more(
-        "--dry-penalty-last-n", help="DRY looks at the last N tokens; -1 = all. [-1]", setting_name="dry.last_n"
+        "--dry-penalty-last-n",
+        help="Search the last N tokens for repetitions (DRY); -1 = all tokens. [-1]",
+        setting_name="dry.last_n",
     )
     dry_sequence_breaker: list[str] | None = _more(
         "--dry-sequence-breaker",
         metavar="TEXT",
-        help="Instead of newline : \" and *; 'none' clears; repeatable.",
+        help="Text that ends a repetition in DRY; 'none' = no text; repeatable. [newline : \" *]",
         has_escapes=True,
     )
     mirostat: int | None = _more(
-        "--mirostat", limit=within(0, 2), help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
+        "--mirostat",
+        limit=within(0, 2),
+        help="Select by Mirostat version 1 or 2; keeps only biases and temperature; 0 = off.",
     )
     mirostat_lr: float | None = _more(
-        "--mirostat-lr", help="Learning rate of mirostat, eta. [0.1]", setting_name="mirostat.eta"
+        "--mirostat-lr", help="Learning rate of Mirostat (eta). [0.1]", setting_name="mirostat.eta"
     )
     mirostat_ent: float | None = _more(
-        "--mirostat-ent", help="The surprise in bits, tau. [5]", setting_name="mirostat.tau"
+        "--mirostat-ent", help="Target surprise of Mirostat, in bits (tau). [5]", setting_name="mirostat.tau"
     )
     adaptive_target: float | None = _more(
         "--adaptive-target",
-        help="Select by adaptive_p, near this probability; below 0 = a plain draw.",
+        help="Select tokens near this probability (adaptive-p); negative: without a target.",
         setting_name="adaptive_p.target",
     )
     adaptive_decay: float | None = _more(
-        "--adaptive-decay", help="Memory of adaptive-p: 1 / (1 - N) tokens. [0.9]", setting_name="adaptive_p.decay"
+        "--adaptive-decay",
+        help="Memory of adaptive-p: about 1 / (1 - N) tokens. [0.9]",
+        setting_name="adaptive_p.decay",
     )
     samplers: str | None = _more(
         "--samplers",
         "--sampler-seq",
         "--sampling-seq",
         metavar="A;B;C",
-        help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
+        help="Use only these samplers, in this order: 'top_k;top_p;temperature' or 'kpt'.",
         completion_kind=CompletionKind.LLAMA_CPP_SAMPLERS,
     )
     logit_bias: list[str] | None = _sampling(
         "-l",
         "--logit-bias",
         metavar="TOKEN=BIAS",
-        help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
+        help="Add a bias to a token's logit: ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
         display_name="--logit-bias",
     )
-    ignore_eos: bool = _sampling("--ignore-eos", help="Never end by an end-of-generation token.", default=False)
+    ignore_eos: bool = _sampling("--ignore-eos", help="Never select an end-of-generation token.", default=False)
 
     def check(self) -> None:
-        """Refuse two flags that both say which steps there are; llama.cpp ignores one of them."""
+        """Raise ``UsageError`` for two flags that both choose the samplers. llama.cpp ignores one of the flags."""
         arrangements = {
             "--chain": self.chain,
             "--samplers": self.samplers,
@@ -168,81 +195,98 @@ class FullSamplingOptions(SamplingOptions):
         }
         given = [name for name, value in arrangements.items() if value is not None]
         if len(given) > 1:
-            raise UsageError(f"{given[0]} and {given[1]} both say which samplers there are; give one")
+            raise UsageError(f"{given[0]} and {given[1]} both choose the samplers; give only one")
 
 
-_grammar = partial(flag, panel="Grammar (one of the first six)")
+_grammar = partial(flag, panel="Grammar (use one of the first six)")
 
 
 @options_class
 class GrammarOptions(Options):
-    """Where a grammar comes from: one of these."""
+    """The sources of a grammar. At most one flag is given."""
 
     grammar: str | None = _grammar(
         "--grammar",
         metavar="NAME|GBNF",
-        help="A grammar's name (gen grammars), or GBNF itself.",
+        help="Grammar: a name (see gen grammars), or GBNF itself.",
         setting_name="grammar",
         completion_kind=CompletionKind.GRAMMAR_NAME,
     )
-    grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", setting_name="grammar.file")
+    grammar_file: Path | None = _grammar(
+        "--grammar-file", help="Grammar: a file with GBNF.", setting_name="grammar.file"
+    )
     json_schema: str | None = _grammar(
         "-j",
         "--json-schema",
-        help="JSON that fits this JSON Schema.",
+        help="Grammar: JSON that matches this JSON Schema.",
         display_name="--json-schema",
         setting_name="grammar.json_schema",
     )
     json_schema_file: Path | None = _grammar(
         "-jf",
         "--json-schema-file",
-        help="The same, from a file.",
+        help="Grammar: JSON that matches the JSON Schema in a file.",
         display_name="--json-schema-file",
         setting_name="grammar.json_schema_file",
     )
-    regex: str | None = _grammar("--regex", help="Text that matches as a whole.", setting_name="grammar.regex")
+    regex: str | None = _grammar(
+        "--regex",
+        help="Grammar: text that this regular expression matches completely.",
+        setting_name="grammar.regex",
+    )
     lark_file: Path | None = _grammar(
-        "--lark-file", help="A grammar in llguidance's Lark.", setting_name="grammar.lark_file"
+        "--lark-file", help="Grammar: a file with llguidance's variant of Lark.", setting_name="grammar.lark_file"
     )
 
     schema_lenient: bool = _grammar(
         "--schema-lenient",
-        help="Leave out what is not supported in a JSON Schema, and list it.",
+        help="Ignore unsupported keywords of a JSON Schema, and list them.",
         default=False,
     )
 
     def check(self) -> None:
-        """Refuse two grammars."""
+        """Raise ``UsageError`` for two grammars."""
         given = [
             flag.name for flag, value in iterate_flags(self) if flag.setting_name is not None and value is not None
         ]
         if len(given) > 1:
-            raise UsageError(f"{given[0]} and {given[1]} each give a grammar; one at a time")
+            raise UsageError(f"{given[0]} and {given[1]} both define a grammar; give only one")
 
 
 @options_class
 class ConstraintOptions(GrammarOptions):
-    """A grammar, and how it is applied."""
+    """The flags of a grammar and of its use in a run."""
 
-    grammar_root: str | None = _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")
+    grammar_root: str | None = _grammar(
+        "--grammar-root", metavar="RULE", help="First rule of a GBNF grammar. [root]"
+    )
     grammar_after: str | None = _grammar(
-        "--grammar-after", metavar="TEXT", help="Free text until this is written, then the grammar."
+        "--grammar-after", metavar="TEXT", help="Apply the grammar only after this text was generated."
     )
     grammar_complete: bool = _grammar(
-        "--grammar-complete", help="Close the sentence also where -n breaks it off.", default=False
+        "--grammar-complete",
+        help="Complete the grammar's sentence even beyond the limit set by -n.",
+        default=False,
     )
-    no_jump: bool = _grammar("--no-jump", help="Draw also the tokens that the grammar forces.", default=False)
+    no_jump: bool = _grammar(
+        "--no-jump", help="Let the chain select tokens even where the grammar allows only one text.", default=False
+    )
 
 
 class GivenGrammar(NamedTuple):
-    """What a flag gives; ``value`` is what a preset's ``grammar:`` would hold, a text or a table."""
+    """A grammar on the command line.
+
+    Attributes:
+        flag: name of the flag.
+        value: the grammar as a preset's ``grammar:`` would define it, a string or a table.
+    """
 
     flag: str
     value: str | dict[str, str]
 
 
 def given_grammar(options: Options) -> GivenGrammar | None:
-    """The grammar that a flag of these options gives; None if none does."""
+    """Return the grammar that a flag of these options gives; None if there is none."""
     for described, value in iterate_flags(options):
         setting, _, key = (described.setting_name or "").partition(".")
         if setting == "grammar" and value is not None:

@@ -10,11 +10,11 @@ pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
 USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3 is not ≥ 0, nor -1 or -2 for no limit"),
-    "-ngl auto": (["x", "-ngl", "auto"], "nor all; 0, the default, leaves the GPU out\n"),
+    "-ngl auto": (["x", "-ngl", "auto"], "or all; 0, the default, does not use the GPU\n"),
     "-ngl -2": (["x", "-ngl", "-2"], "-ngl: -2 is not within -1.."),
-    "-n text": (["x", "-n", "many"], "gen: -n: 'many' is not a whole number\n"),
+    "-n text": (["x", "-n", "many"], "gen: -n: 'many' is not an integer\n"),
     "-t -2": (["x", "-t", "-2"], "-t: -2 is not within 1..512"),
-    "-t many": (["x", "-t", "many"], "gen: -t: 'many' is not a whole number\n"),
+    "-t many": (["x", "-t", "many"], "gen: -t: 'many' is not an integer\n"),
     "-t 100000": (["x", "-t", "100000"], "-t: 100000 is not within 1..512"),
     "-c -1": (["x", "-c", "-1"], "-c: -1 is not within 0.."),
     "-c beyond 32 bits": (["x", "-c", "4294967296"], "-c: 4294967296 is not within 0.."),
@@ -24,8 +24,11 @@ USAGE = {
     "-ctk q3": (["x", "-ctk", "q3"], "gen: -ctk: 'q3' is not f32, f16, bf16,"),
     "-ctv without flash attention": (["x", "-fa", "off", "-ctv", "q8_0"], "-ctv q8_0 needs flash attention"),
     "--rope-scale 0": (["x", "--rope-scale", "0"], "--rope-scale: 0 is not a number > 0"),
-    "two factors of RoPE": (["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"], "set one factor; give one"),
-    "a dash in a score": (["score", "-ve"], "for a text that begins with a dash: gen score [FLAGS] -- TEXT"),
+    "two factors of RoPE": (
+        ["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"],
+        "set the same factor; give only one",
+    ),
+    "a dash in a score": (["score", "-ve"], "to use text that begins with a dash: gen score [FLAGS] -- TEXT"),
     "a dash in a batch": (["batch", "-ve"], "there is no flag -ve; gen batch --help lists the flags"),
     "a sampler's flag in a batch": (["batch", "x", "--dry-base", "1"], "in gen batch; use --set dry.base=VALUE"),
     "ignoring the end in a batch": (["batch", "x", "--ignore-eos"], "use --set ignore_eos=true"),
@@ -68,7 +71,7 @@ USAGE = {
     "unknown option": (["x", "--tempp", "1"], "gen: there is no flag --tempp; did you mean --temp?\n"),
     "two flags in a word": (
         ["x", "-ve"],
-        "there is no flag -ve; for a text that begins with a dash: gen run [FLAGS] --",
+        "there is no flag -ve; to use text that begins with a dash: gen run [FLAGS] --",
     ),
     "a path stuck to its flag": (["-fprompt.txt"], "there is no flag -fprompt.txt"),
     "a value behind =": (["x", "-n=5"], "-n=5: write -n 5"),
@@ -89,12 +92,12 @@ USAGE = {
         ["x", "--format", "xml"],
         "gen: --format: 'xml' is not text, jsonl, openai, openai-chat,",
     ),
-    "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs a --format with room for logprobs"),
+    "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs a --format with logprobs"),
     "negative logprobs": (["x", "--format", "jsonl", "--logprobs", "-3"], "--logprobs: -3 is not ≥ 0"),
-    "system without chat": (["x", "--no-chat", "--system", "y"], "--no-chat leaves it out"),
+    "system without chat": (["x", "--no-chat", "--system", "y"], "omit --no-chat"),
     "template without chat": (
         ["x", "--no-chat", "--chat-template", "chatml"],
-        "--chat-template needs the chat template, and --no-chat leaves it out",
+        "--chat-template needs the chat template; omit --no-chat",
     ),
     "variables without chat": (["x", "--no-chat", "--chat-template-kwargs", "{}"], "--chat-template-kwargs needs"),
     "unknown chat template": (
@@ -127,7 +130,7 @@ USAGE = {
         "the chat template chatml is built into llama.cpp and has no variables",
     ),
     "two prompts": (["x", "-p", "y"], "the prompt is given twice, by PROMPT and -p"),
-    "two words": (["x", "y"], "gen: 'y' is too much; a prompt of several words stands in quotes\n"),
+    "two words": (["x", "y"], "gen: unexpected argument 'y'; put quotes around a prompt of several words\n"),
     "bias of another form": (["x", "--logit-bias", "foo"], "'foo' is not ID+BIAS"),
     "bias that is no number": (["x", "--logit-bias", "foo=much"], "'much' in 'foo=much' is not a number"),
     "unknown preset": (["x", "-P", "creativ"], "unknown preset 'creativ'; did you mean creative?"),
@@ -139,7 +142,7 @@ USAGE = {
     "chain that is none": (["x", "--chain", "top-k40 >"], "chain[1] of 'top-k40 >': a step is missing"),
     "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
     "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1; 1 = off\n"),
-    "negative temperature": (["x", "--temp", "-1"], "--temp: -1 is not ≥ 0; 0 = the likeliest token\n"),
+    "negative temperature": (["x", "--temp", "-1"], "--temp: -1 is not ≥ 0; 0 = the most likely token\n"),
     "seed out of range": (["x", "--seed", "4294967296"], "--seed"),
     "unknown parameter": (
         ["x", "--set", "top_k.kk=3"],
@@ -150,16 +153,19 @@ USAGE = {
     "bias text of two tokens": (["x", "--logit-bias", " a b=1"], "' a b' is 2 tokens"),
     "bias id outside": (["x", "--logit-bias", "99999+1"], "token id 99999 is not within 0..8191"),
     "a flag that is like none": (["x", "--qqq"], "gen: there is no flag --qqq; gen run --help lists the flags\n"),
-    "a flag without its value": (["x", "-n"], "gen: -n needs a value behind it\n"),
-    "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
-    "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not a whole"),
+    "a flag without its value": (["x", "-n"], "gen: -n needs a value after it\n"),
+    "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; use --stats alone\n"),
+    "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not an integer"),
     "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not within 0..2\n"),
-    "no requests": (["batch"], "gen: gen batch needs REQUESTS: a file of requests, one a line, or CSV\n"),
+    "no requests": (
+        ["batch"],
+        "gen: gen batch needs REQUESTS: file with one request per line, or CSV with --template\n",
+    ),
     "no basis": (["recover-basis"], "gen: gen recover-basis needs --output FILE: where the basis goes, an .npz\n"),
     "no shell": (["completion"], "gen: gen completion needs SHELL: bash, zsh or fish\n"),
     "no model": (
         ["models", "show"],
-        "gen: gen models show needs NAME: a model's name, a part of it, or a file, as for -m\n",
+        "gen: gen models show needs NAME: name of a model, a part of the name, or a file\n",
     ),
     "a command that is none": (
         ["presets", "shwo"],
@@ -167,9 +173,12 @@ USAGE = {
     ),
     "a message behind chat": (
         ["chat", "Hi"],
-        "gen: 'Hi' is too much; messages are typed in the chat, or piped in; ",
+        "gen: unexpected argument 'Hi'; messages are typed in the chat, or piped in; ",
     ),
-    "a second sampler": (["samplers", "a", "b"], "gen: 'b' is too much; usage: gen samplers [OPTIONS] [NAME]\n"),
+    "a second sampler": (
+        ["samplers", "a", "b"],
+        "gen: unexpected argument 'b'; usage: gen samplers [OPTIONS] [NAME]\n",
+    ),
     "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
 }
 
@@ -334,7 +343,7 @@ COMMANDS_ELSEWHERE = {
 )
 def test_a_lone_word_that_looks_like_a_command_does_not_run(gen, word, advice):
     result = gen(word, code=2)
-    assert result.err == f"gen: '{word}' is not a command: {advice}; to continue it as a prompt: gen run {word}\n"
+    assert result.err == f"gen: '{word}' is not a command: {advice}; to use the word as a prompt: gen run {word}\n"
     assert result.out == ""
 
 
@@ -362,7 +371,7 @@ def test_a_misspelt_command_with_arguments_does_not_run(gen, line, meant):
     result = gen(*line.split(), code=2)
     word = line.split()[0]
     assert result.err == (
-        f"gen: {word!r} is not a command: use {meant}; to continue several words as a prompt, quote them\n"
+        f"gen: {word!r} is not a command: use {meant}; to use several words as a prompt, quote them\n"
     )
 
 
@@ -404,7 +413,7 @@ def test_another_format_is_one_line_for_inspect(gen, home, data):
     (home / "work" / "run.txt").write_bytes(data)
     result = gen("inspect", "run.txt", code=1)
     assert result.err.startswith(
-        "gen: run.txt: this is no run of gen --format jsonl, nor of gen batch --format jsonl; line 1: "
+        "gen: run.txt: this file was not written by gen --format jsonl or gen batch --format jsonl; line 1: "
     )
     assert result.err.count("\n") == 1
     assert "Input" not in result.err

@@ -336,8 +336,8 @@ def test_a_csv_batch_whose_reader_closes_ends_quietly(work, environment):
 
 
 USAGE = {
-    "resume without a file": (("--resume",), "--resume goes on with a file"),
-    "csv without a template": (("-o", "x"), "--template says what is asked of a row"),
+    "resume without a file": (("--resume",), "--resume needs a file of results"),
+    "csv without a template": (("-o", "x"), "a CSV file needs a prompt for each row"),
     "a single brace": (("--template", "a { b"), "single brace"),
     "no column": (("--template", "a"), "names no column"),
     "an unknown column": (("--template", "{nonsuch}"), "there is no column 'nonsuch'"),

@@ -102,7 +102,9 @@ def test_results_of_another_program_are_kept_with_a_note(gen, home):
     (work / "out.jsonl").write_text('{"id": "a", "text": "x", "error": null}\n')
     arguments = ("batch", "in.jsonl", "-o", "out.jsonl", "--format", "jsonl", "-c", "256", "--parallel", "2")
     done = gen(*arguments, "--resume")
-    assert "out.jsonl has 1 result without a request_id: what made them cannot be checked" in done.err
+    assert (
+        "out.jsonl has 1 result without a request_id: whether they fit the requests cannot be checked" in done.err
+    )
     assert "1 already existed" in done.err
 
 

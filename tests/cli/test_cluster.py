@@ -24,11 +24,11 @@ from logitsmith.jobs.workers import model_for_workers
 from ..cluster.conftest import ray  # noqa: F401 - a fixture
 
 SCORE_USAGE = {
-    "a text": (["The sea", "--on", "ray"], "--on goes with --jsonl"),
-    "workers alone": (["--jsonl", "in.jsonl", "--workers", "1"], "--workers goes with --on"),
+    "a text": (["The sea", "--on", "ray"], "--on needs --jsonl"),
+    "workers alone": (["--jsonl", "in.jsonl", "--workers", "1"], "--workers needs --on"),
 }
 USAGE = {
-    "no cluster": (["--workers", "2"], "--workers goes with --on"),
+    "no cluster": (["--workers", "2"], "--workers needs --on"),
     "a word": (["--on", "dask"], "--on: 'dask' is not ray, ray:HOST or ray:HOST:PORT"),
     "no host": (["--on", "ray:"], "--on: 'ray:' is not ray"),
     "a port that is a word": (
@@ -38,17 +38,23 @@ USAGE = {
     "no port": (["--on", "ray:foo:"], "the port '' is not within 1..65535"),
     "port 0": (["--on", "ray:foo:0"], "the port '0' is not within 1..65535"),
     "a port too large": (["--on", "ray:foo:65536"], "the port '65536' is not within 1..65535"),
-    "IPv6 without brackets": (["--on", "ray:::1"], "IPv6 address has brackets and a port, as ray:[::1]:6379"),
-    "IPv6 without a port": (["--on", "ray:[::1]"], "IPv6 address has brackets and a port, as ray:[::1]:6379"),
+    "IPv6 without brackets": (
+        ["--on", "ray:::1"],
+        "write an IPv6 address with brackets and a port, such as ray:[::1]:6379",
+    ),
+    "IPv6 without a port": (
+        ["--on", "ray:[::1]"],
+        "write an IPv6 address with brackets and a port, such as ray:[::1]:6379",
+    ),
     "a URL": (["--on", "ray://head:10001"], "--on: 'ray://head:10001' is not ray, ray:HOST or ray:HOST:PORT"),
     "no workers": (["--on", "ray", "--workers", "0"], "--workers: 0 is not ≥ 1"),
     "a GPU and a half": (
         ["--on", "ray", "--gpus-per-worker", "1.5"],
-        "1.5 is neither a whole number nor a part of 1",
+        "1.5 is not an integer or a fraction of 1",
     ),
-    "too small a part": (["--on", "ray", "--gpus-per-worker", "0.00001"], "1e-05 is neither a whole number nor"),
+    "too small a part": (["--on", "ray", "--gpus-per-worker", "0.00001"], "1e-05 is not an integer or"),
     "too fine a part": (["--on", "ray", "--gpus-per-worker", "0.12345"], "with at most 4 decimals"),
-    "endless GPUs": (["--on", "ray", "--gpus-per-worker", "inf"], "inf is neither a whole number nor"),
+    "endless GPUs": (["--on", "ray", "--gpus-per-worker", "inf"], "inf is not an integer or"),
     "no number of GPUs": (["--on", "ray", "--gpus-per-worker", "nan"], "nan is not ≥ 0"),
 }
 ADDRESSES = {

@@ -82,20 +82,20 @@ def test_an_absent_flag_has_its_default_in_each_call():
 
 REFUSED = {
     "no flag": (["--zyx"], "there is no flag --zyx; gen run --help lists the flags"),
-    "one letter": (["-x"], "there is no flag -x; for a text that begins with a dash: gen run [FLAGS] -- TEXT"),
+    "one letter": (["-x"], "there is no flag -x; to use text that begins with a dash: gen run [FLAGS] -- TEXT"),
     "bundled letters": (["-vs"], "there is no flag -vs; for a text"),
     "a sign after one letter": (["-n=5"], "-n=5: write -n 5"),
     "one dash too few": (["-temp", "1"], "there is no flag -temp; write --temp"),
-    "a switch with a value": (["--chat=1"], "--chat takes no value; write --chat alone"),
-    "no value": (["--temp"], "--temp needs a value behind it"),
-    "no integer": (["-s", "7.5"], "-s: '7.5' is not a whole number"),
-    "digits of another script": (["-s", "٣"], "-s: '٣' is not a whole number"),
-    "an integer that Python does not read": (["-s", "9" * 5000], "is not a whole number of this size"),
+    "a switch with a value": (["--chat=1"], "--chat takes no value; use --chat alone"),
+    "no value": (["--temp"], "--temp needs a value after it"),
+    "no integer": (["-s", "7.5"], "-s: '7.5' is not an integer"),
+    "digits of another script": (["-s", "٣"], "-s: '٣' is not an integer"),
+    "an integer that Python does not read": (["-s", "9" * 5000], "is not an integer of supported length"),
     "no number": (["--temp", "warm"], "--temp: 'warm' is not a number"),
     "none of the choices": (["--logprobs-from", "x"], "--logprobs-from: 'x' is not model, chain or both"),
-    "the name as typed": (["--reverse-prompt=a", "--predict", "x"], "--predict: 'x' is not a whole number"),
-    "the first of two": (["-n", "x", "--temp", "y"], "-n: 'x' is not a whole number"),
-    "words too many": (["a", "b", "c"], "'b c' is too much; a prompt of several words stands in quotes"),
+    "the name as typed": (["--reverse-prompt=a", "--predict", "x"], "--predict: 'x' is not an integer"),
+    "the first of two": (["-n", "x", "--temp", "y"], "-n: 'x' is not an integer"),
+    "words too many": (["a", "b", "c"], "unexpected argument 'b c'; put quotes around a prompt of several words"),
 }
 
 

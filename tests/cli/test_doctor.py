@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.commands.doctor import _names
+from logitsmith.cli.commands.doctor import _name_lines
 
 
 @pytest.fixture
@@ -131,7 +131,9 @@ def test_a_folder_stands_once_with_all_its_names():
         {"name": "c", "origin": "built-in"},
     ]
     lines = list(
-        _names({"presets": [], "default_preset": "default", "grammars": grammars, "models": [], "plugins": []})
+        _name_lines(
+            {"presets": [], "default_preset": "default", "grammars": grammars, "models": [], "plugins": []}
+        )
     )
     assert [line.split() for line in lines[2:]] == [
         ["Grammars"],

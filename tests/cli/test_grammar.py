@@ -110,7 +110,7 @@ def test_why_a_text_is_not_whole(gen, files):
     assert "3 tokens, see -n" in never
     assert "; the grammar begins after '@@'" in never
     stopped = gen("x", *RUN, "--grammar", 'root ::= "abc" [0-9]{5}', "--stop", "c").err
-    assert "does not complete the grammar: the stop text 'c' came" in stopped
+    assert "does not complete the grammar: the stop string 'c' was reached" in stopped
 
 
 SHOWN = {
@@ -136,7 +136,7 @@ def test_show_config_checks_the_grammar(gen, files):
 
 
 WRONG = {
-    "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex each give a grammar"),
+    "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex both define a grammar"),
     "an unknown name": (["--grammar", "jso"], "no grammar is named 'jso'; did you mean 'json'?"),
     "a mistake": (["--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6: expected ::="),
     "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: there is no such file"),
@@ -184,7 +184,7 @@ def test_commands(gen, files):
     assert gen("grammars", "check", "digits.regex", "--text", "123").out.endswith("matches\n")
     assert "line 2, column 6" in gen("grammars", "check", "bad.gbnf", code=2).err
     left = gen("grammars", "check", "json", "--text", '{"a": 1,\n "b" 2}', code=1).out
-    assert "line 2, column 6: '2' cannot stand here; expected ':'" in left
+    assert "line 2, column 6: '2' is not allowed here; expected ':'" in left
     assert left.splitlines()[1:] == ['   "b" 2}', "       ^"]
     wide = gen("grammars", "check", "mine", "--text", "mi日本", code=1).out
     assert wide.splitlines()[1:] == ["  mi日本", "    ^"]
@@ -193,7 +193,7 @@ def test_commands(gen, files):
     assert "is not UTF-8" in gen("grammars", "check", "mine", "--text", b"\xff", code=2).err
     assert "--root names a rule of GBNF" in gen("grammars", "check", "schema.json", "--root", "x", code=2).err
     assert gen("grammars", "check", "json", stdin="[1]").out == "json: the text matches\n"
-    assert "'x' cannot stand here" in gen("grammars", "check", "json", stdin="x", code=1).out
+    assert "'x' is not allowed here" in gen("grammars", "check", "json", stdin="x", code=1).out
     assert "ends too early" in gen("grammars", "check", "json", "--text-file", "-", stdin="[1", code=1).out
     assert gen("grammars", "check", "json", "--text-file", "-", stdin="[1]\n").out.endswith("matches\n")
 
@@ -226,9 +226,9 @@ def test_the_flags_of_a_run_give_a_grammar_to_check_and_sample(gen, files, flags
 
 
 WRONG_SOURCES = {
-    "none": ([], "there is no grammar: give a name or a file, or a flag such as --regex"),
-    "two": (["json", "--regex", "a"], "'json' and --regex each give a grammar; one at a time"),
-    "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex each give a grammar"),
+    "none": ([], "no grammar is given: give a name, a file, or a flag such as --regex"),
+    "two": (["json", "--regex", "a"], "'json' and --regex both define a grammar; give only one"),
+    "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex both define a grammar"),
     "a rule of a regex": (
         ["--regex", "a", "--root", "b"],
         "--regex: grammar: a root rule is allowed only with GBNF",

@@ -79,12 +79,12 @@ def test_cut_off(gen, stream):
 
 WRONG = {
     "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: not JSON"),
-    "nothing": (b"", "stdin: there is no run in it"),
+    "nothing": (b"", "stdin: the file has no run"),
     "one word": (
         b"garbage",
-        "stdin: this is no run of gen --format jsonl, nor of gen batch --format jsonl; line 1: not JSON",
+        "stdin: this file was not written by gen --format jsonl or gen batch --format jsonl; line 1: not JSON",
     ),
-    "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
+    "a beginning": (b'{"event": "sta', "stdin: the file has no run"),
     "other JSON": (b'{"a": 1}\n', "line 1: it is not an event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),
 }
@@ -227,7 +227,7 @@ def test_answers_of_a_batch(gen):
     only = gen("inspect", "--id", "r2", stdin=lines).out.replace("▾", "")
     assert only.startswith(f"==> r2 <==\n{texts[1]}")
     assert "r1" not in only
-    assert "no answer of r22; did you mean r2?" in gen("inspect", "--id", "r22", stdin=lines, code=1).err
+    assert "no answer to r22; did you mean r2?" in gen("inspect", "--id", "r22", stdin=lines, code=1).err
 
 
 @pytest.mark.bundled_model

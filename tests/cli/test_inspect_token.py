@@ -96,15 +96,15 @@ def test_what_is_not_there(gen, run_file, home):
     assert "there is no token 99; the run has 12 tokens" in gen("inspect", run_file, "--token", "99", code=1).err
     assert "no token with the text 'zebra'" in gen("inspect", run_file, "--text", "zebra", code=1).err
     (home / "work" / "plain.jsonl").write_text(jsonl(traced_events(3, traced=False)))
-    message = "plain.jsonl: this run has no traces; --format jsonl --trace writes them"
+    message = "plain.jsonl: this run has no trace; repeat it with --format jsonl --trace"
     assert message in gen("inspect", "plain.jsonl", "--token", "0", code=1).err
 
 
 REFUSED = {
     "both": (["--token", "1", "--text", "a"], "--token and --text each name a token"),
-    "a table of all": (["--token", "1", "--top", "3"], "--top has no effect there"),
-    "a page": (["--text", "a", "--html", "x.html"], "--html has no effect there"),
-    "nothing": (["--text", ""], "an empty text is in every token"),
+    "a table of all": (["--token", "1", "--top", "3"], "where --top has no effect"),
+    "a page": (["--text", "a", "--html", "x.html"], "where --html has no effect"),
+    "nothing": (["--text", ""], "the text must not be empty"),
     "a negative number": (["--token", "-1"], "--token: -1 is not ≥ 0"),
 }
 

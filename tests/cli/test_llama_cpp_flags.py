@@ -147,13 +147,13 @@ def test_color_never_is_for_every_format(gen):
 
 
 REFUSED = {
-    "--in-prefix a --chat": "--in-prefix takes the place of the chat template, which --chat needs; give one",
-    "--in-suffix a --system b": "--in-suffix takes the place of the chat template, which --system needs; give one",
-    "--in-prefix a --chat-template chatml": "which --chat-template needs; give one",
-    "--in-suffix a --format openai-chat": "which --format openai-chat needs; give one",
-    "--color always --format jsonl": "--color always is for --format text; jsonl has no colours",
+    "--in-prefix a --chat": "--in-prefix replaces the chat template, which --chat needs; give only one",
+    "--in-suffix a --system b": "--in-suffix replaces the chat template, which --system needs; give only one",
+    "--in-prefix a --chat-template chatml": "which --chat-template needs; give only one",
+    "--in-suffix a --format openai-chat": "which --format openai-chat needs; give only one",
+    "--color always --format jsonl": "--color always is for --format text; jsonl is never colored",
     "--keep -2": "--keep: -2 is not ≥ 0, nor -1 for all",
-    "-ts a,b": "-ts: 'a,b' is not a list of numbers ≥ 0 with commas, such as 3,1",
+    "-ts a,b": "-ts: 'a,b' is not a comma-separated list of numbers ≥ 0, such as 3,1",
     "-ts 0,0": "-ts: '0,0' is not a list of numbers",
     "-mg -2": "-mg: -2 is not within -1..",
     "-sm both": "-sm: 'both' is not none, layer, row or tensor",
@@ -316,8 +316,8 @@ FLAGS_OF_OTHER_TOOLS = {
     "--temp 0": "--greedy",
 }
 FLAGS_TO_LEAVE_OUT = {
-    "--no-stream": "gen writes the text as it is made",
-    "--do-sample": "gen draws by chance, except with --temp 0",
+    "--no-stream": "gen writes the text while it is generated",
+    "--do-sample": "gen samples tokens randomly, except with --temp 0",
     "--num-beams": "gen has no beam search",
 }
 
@@ -332,7 +332,7 @@ def test_a_flag_of_another_tool_names_the_one_of_gen(gen, flag, instead):
 
 @pytest.mark.parametrize(("flag", "reason"), FLAGS_TO_LEAVE_OUT.items())
 def test_a_flag_of_another_tool_that_is_not_needed_says_so(gen, flag, reason):
-    assert gen("x", flag, code=2).err == f"gen: there is no flag {flag}; leave it out: {reason}\n"
+    assert gen("x", flag, code=2).err == f"gen: there is no flag {flag}; omit it: {reason}\n"
 
 
 @pytest.mark.parametrize(("words", "message"), FOREIGN.items())
@@ -366,7 +366,7 @@ def test_letters_of_samplers_that_there_are_not(gen):
 
 
 def test_a_text_that_ends_at_once_says_so(gen):
-    sentence = "the model ended at once, without a text; --ignore-eos goes on"
+    sentence = "the model ended without writing any text; --ignore-eos makes it continue"
     run = (PROMPT, "-n", "3", "--logit-bias", "2+1000", "--format")
     assert [notes(gen(*run, output_format)) for output_format in ("text", "jsonl")] == [[sentence]] * 2
     assert notes(gen(PROMPT, "-n", "0")) == []
@@ -382,8 +382,8 @@ def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
 
 
 OTHER_WAYS = {
-    "server -n 3": "gen: 'server' is not a command: gen has no server; to continue it as a prompt: gen run server",
-    "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model of this machine: -m MODEL",
+    "server -n 3": "gen: 'server' is not a command: gen has no server; to use the word as a prompt: gen run",
+    "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model on this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
     "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",
     "grammars json": "gen: gen grammars has no command 'json'; use gen grammars show json",

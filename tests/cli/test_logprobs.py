@@ -137,19 +137,19 @@ WRONG = {
     "more than there are": (["--format", "jsonl", "--logprobs", "50000"], "more than the 49,152 tokens"),
     "without a format": (["--logprobs", "3"], "--logprobs needs a --format with room"),
     "named without a format": (["--logprob-of", "a"], "--logprob-of needs a --format with room"),
-    "rows in openai": (["--format", "openai", "--logprobs", "-1"], "--format openai has no room for it"),
+    "rows in openai": (["--format", "openai", "--logprobs", "-1"], "not supported by --format openai"),
     "both in together": (
         ["--format", "together", "--logprobs", "1", "--logprobs-from", "both"],
         "--logprobs-from both: --format together has no room",
     ),
     "a source without logprobs": (["--format", "openai", "--logprobs-from", "chain"], "needs --logprobs"),
-    "echo in a chat": (["--format", "openai-chat", "--echo"], "has no room for the prompt's tokens"),
+    "echo in a chat": (["--format", "openai-chat", "--echo"], "--echo: not supported by --format openai-chat"),
     "echo with the chain's": (
         ["--format", "openai", "--logprobs", "1", "--logprobs-from", "chain", "--echo"],
         "a prompt's logprobs are the model's",
     ),
-    "a stream of text": (["--stream"], "--format text streams anyway"),
-    "a stream of one object": (["--format", "together", "--stream"], "--format together is one object"),
+    "a stream of text": (["--stream"], "--format text always streams"),
+    "a stream of one object": (["--format", "together", "--stream"], "--format together writes one object"),
     "several tokens": (["--format", "jsonl", "--logprob-of", "yes, lighthouses"], "is 3 tokens of this model"),
     "a token with a blank": (["--format", "jsonl", "--logprob-of", "lighthouse"], "write '\" lighthouse\"'"),
     "an empty text": (

@@ -42,9 +42,7 @@ def test_the_list(gen, user):
     assert rows["lmstudio:maker/Broken-GGUF"][2] == "damaged:"
     # The bundled model is here a link in Ollama's folder, and a file counts once.
     assert set(rows) == {"lmstudio:maker/Tiny-GGUF", "lmstudio:maker/Broken-GGUF", "ollama:smol:135m"}
-    assert result.err == (
-        "gen: note: 1 file not listed: projectors, adapters, and what else is no model by itself\n"
-    )
+    assert result.err == ("gen: note: 1 file not listed: projectors, adapters, or files without a model\n")
 
 
 @pytest.mark.parametrize("command", [["models"], ["models", "list"]], ids=" ".join)
@@ -109,7 +107,7 @@ def test_a_part_of_the_list(gen, user):
     ]
     result = gen("models", "list", "no-such")
     assert result.out == ""
-    assert "no model has 'no-such' in its name; gen models pull hf:USER/REPO downloads one" in result.err
+    assert "no model has 'no-such' in its name; download one with gen models pull hf:USER/REPO" in result.err
 
 
 def test_show(gen, user):
@@ -163,7 +161,7 @@ REFUSALS = {
     "no such name": (["-m", "mistral"], 1, "mistral: there is no such file, and no model of this name"),
     "two models": (["-m", "maker"], 1, "gen: maker fits 3 models: lmstudio:maker/Adapter-GGUF, lmst"),
     "a broken one": (["-m", "broken"], 1, "Broken-Q8_0.gguf: damaged GGUF file"),
-    "-m and -hf": (["-m", "x", "-hf", "a/b"], 2, "-m and -hf both name a model; give one"),
+    "-m and -hf": (["-m", "x", "-hf", "a/b"], 2, "-m and -hf both name a model; give only one"),
     "-hff alone": (["-hff", "x.gguf"], 2, "-hff names a file of a repository; give that with -hf USER/REPO"),
     "no repository": (["-hf", "x"], 1, "'hf:x' is not hf:USER/REPO"),
 }
@@ -175,7 +173,10 @@ def test_refusals(gen, user, flags, code, expected):
 
 
 def test_format_before_a_command(gen, user):
-    assert gen("models", "--format", "json", "show", "tiny", code=2).err == "gen: --format: write it behind show\n"
+    assert (
+        gen("models", "--format", "json", "show", "tiny", code=2).err
+        == "gen: --format must follow the command: gen models show --format\n"
+    )
 
 
 @pytest.fixture(scope="module")

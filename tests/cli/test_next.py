@@ -94,12 +94,15 @@ def test_chat_templates_and_frames(gen):
 
 
 REFUSED = {
-    "no preset and no chain": ([*NEXT, "--against", "nonsense"], "--against 'nonsense': no preset, and no chain"),
+    "no preset and no chain": (
+        [*NEXT, "--against", "nonsense"],
+        "--against: 'nonsense' is not a preset or a chain",
+    ),
     "a top of 0": ([*NEXT, "--top", "0"], "--top: 0 is not ≥ 1"),
     "a top beyond the vocabulary": ([*NEXT, "--top", "99999"], "--top: 99,999 is more than the 8,192 tokens"),
     "the end of a text": (
         [*NEXT, "--regex", "a+", "--grammar-complete"],
-        "--grammar-complete is about the end of a text",
+        "--grammar-complete has no effect",
     ),
     "a template twice": ([*NEXT, "--chat", "--in-prefix", "x"], "takes the place of the chat template"),
     "a length": ([*NEXT, "-n", "5"], "there is no flag -n"),

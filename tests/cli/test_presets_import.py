@@ -183,7 +183,7 @@ def test_saving(gen, work, home):
     assert gen("presets", "check", "mario").out.startswith("mario: ok (top_k > ")
     path.write_text("chain: [greedy]\n")
     refused = gen("presets", "import", "Modelfile", "--save", "mario", code=2)
-    assert "exists; --force replaces it" in refused.err
+    assert "already exists; --force replaces it" in refused.err
     assert path.read_text() == "chain: [greedy]\n"
     gen("presets", "import", "Modelfile", "--save", "mario", "--force")
     assert "temperature" in path.read_text()

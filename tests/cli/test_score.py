@@ -159,7 +159,7 @@ def test_a_text_of_one_token(gen):
 
 WRONG = {
     "an empty text": (["score", ""], "the text is empty", 2),
-    "an empty choice": (["score", "a", "--choices", ""], "an empty text is no way to go on", 2),
+    "an empty choice": (["score", "a", "--choices", ""], "an empty text is not a continuation", 2),
     "a choice twice": (["score", "a", "--choices", "b", "--choices", "b"], "'b' is given twice", 2),
     "a prompt that is empty": (["score", "", "--choices", "b"], "a choice needs at least one token before it", 1),
     "a choice that does not fit": (
@@ -175,7 +175,7 @@ WRONG = {
     ),
     "a stride for choices": (
         ["score", "a", "--choices", "b", "--stride", "2"],
-        "of a prompt with choices the beginning is cut off",
+        "a prompt with choices loses its beginning instead",
         2,
     ),
     "strict about a text": (["score", "a b", "--strict"], "--strict is for choices", 2),

@@ -451,12 +451,15 @@ USAGE = {
     "method": (["--method", "magic"], "'magic' is not auto"),
     "two prompts": (["-p", "y"], "the prompt is given twice"),
     "a tolerance of nothing": (["--tolerance", "0.1"], "--tolerance is for a --basis"),
-    "over the checkpoint": (["-o", "x.json", "--checkpoint", "./x.json"], "-o and --checkpoint are one file"),
-    "over the basis": (["-o", "b.npz", "--basis", "b.npz"], "-o and --basis are one file"),
-    "over a link to the basis": (["-o", "link.npz", "--basis", "b.npz"], "-o and --basis are one file"),
-    "over the prompt": (["-f", "b.npz", "-o", "b.npz"], "-o and -f are one file"),
+    "over the checkpoint": (["-o", "x.json", "--checkpoint", "./x.json"], "-o and --checkpoint are the same file"),
+    "over the basis": (["-o", "b.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
+    "over a link to the basis": (["-o", "link.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
+    "over the prompt": (["-f", "b.npz", "-o", "b.npz"], "-o and -f are the same file"),
     "answers over the basis": (["--checkpoint", "b.npz", "--basis", "b.npz"], "--checkpoint and --basis are one"),
-    "answers over the model": (["--checkpoint", "m.gguf", "-m", "m.gguf"], "--checkpoint and -m are one file"),
+    "answers over the model": (
+        ["--checkpoint", "m.gguf", "-m", "m.gguf"],
+        "--checkpoint and -m are the same file",
+    ),
     **{
         f"{flag} {value}": ([flag, value], f"{flag}: {value} is not")
         for flag, values in {
@@ -566,7 +569,7 @@ BASIS_USAGE = {
     "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors cannot be combined"),
     "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
     "ending": (["-o", "b.txt"], "b.txt must end in .npz"),
-    "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are one file"),
+    "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are the same file"),
     "a model for nothing": (
         ["--vectors", "a.npz", "-m", "m.gguf"],
         "-m is for a model, which --vectors does not use",
