@@ -1,4 +1,10 @@
-"""Samplers in NumPy: candidates, chains of samplers, and the registry that names them."""
+"""Samplers in NumPy: build a chain of samplers, choose tokens with it, or write a sampler.
+
+    from logitsmith.samplers import build
+    chain = build("top-k40 > temp0.8", seed=1)
+    token = chain.sample(logits)  # float32 (V,) -> token id
+    chain.accept(token)
+"""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def _as_list(value: Any) -> Any:
 
 
 class Vocabulary(Protocol):
-    """The part of a model's vocabulary that samplers read. A test may pass an object of its own."""
+    """The part of a model's vocabulary that samplers read. Tests may pass another object with these members."""
 
     @property
     def size(self) -> int:

@@ -231,7 +231,7 @@ class Nucleus(NamedTuple):
     rows: Ints
     """Positions of the rows among the searched rows, (r,)."""
     candidates: TopCandidates
-    """The highest candidates of these rows, from high to low. Some may lie beyond the kept ones."""
+    """The highest candidates of these rows, from high to low. Others may follow after the kept ones."""
     kept: Ints
     """Number of candidates that are kept in each row, (r,)."""
 

@@ -51,7 +51,7 @@ def sample(
     after penalties for a greedy row. For other rows it has the logprob, in nats, in the distribution of the draw.
     It is None if every row is greedy. Raises ``SamplingError``, whose message names the argument and the row, for
     wrong shapes and dtypes, values that are not allowed, NaN, +inf, and a row of -inf only. Source: the `sample`
-    interface of MindIE LLM. The docstring of each step tells whether it equals llama.cpp's.
+    interface of MindIE LLM. The docstring of each step says whether it equals llama.cpp's.
     """
     data, param = _check_arguments(sampling_data, sampling_param)
     table = LogitTable(logits, data.to_tensor or param.to_tensor)
