@@ -4,6 +4,8 @@
     chain = build("top-k40 > temp0.8", seed=1)
     token = chain.sample(logits)  # float32 (V,) -> token id
     chain.accept(token)
+
+A sampler of another package derives from `Sampler` and describes itself with a `SamplerInfo`.
 """
 
 from __future__ import annotations

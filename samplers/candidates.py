@@ -456,8 +456,10 @@ class Candidates(CandidateRows):
             self.select_rows(descending(self._logits), is_ordered=True)
 
     def top_positions(self, count: int) -> Positions:
-        """Return positions of the ``count`` highest rows, from high to low; of equal logits the earlier row
-        first."""
+        """Return positions of the ``count`` highest rows, from high to low.
+
+        Of equal logits the earlier row comes first.
+        """
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)

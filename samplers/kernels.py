@@ -381,8 +381,7 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
 
 
 class _SharePosition(NamedTuple):
-    """The position at which a running sum reaches a target, and the distances of the target from both sums
-    there."""
+    """The position at which a running sum reaches a target, and the distance of the target from both sums."""
 
     position: int
     """The first position whose running sum reaches the target."""

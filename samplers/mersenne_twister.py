@@ -65,8 +65,7 @@ class MersenneTwister:
         return number
 
     def uniform_float(self) -> np.float32:
-        """Return the next float32 in [0, 1), made from one 32-bit word, as ``uniform_real_distribution<float>``
-        does.
+        """Return the next float32 in [0, 1), as ``uniform_real_distribution<float>`` does from a 32-bit word.
 
         Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
         """

@@ -34,8 +34,7 @@ class StageRecord(NamedTuple):
 
 
 class DrawInterval(NamedTuple):
-    """A random draw: the random number, and the interval of cumulative probability that belongs to the drawn
-    token.
+    """A random draw: the random number, and the interval that belongs to the drawn token.
 
     ``low < u <= high``. Exception: for the first candidate, ``u`` and ``low`` may both be 0.
     """

@@ -166,8 +166,7 @@ class TextCompletions:
 
 
 def tokens_starting(text: bytes, pieces: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the tokens that can contain the beginning of a string, each with the bytes that would still be
-    missing.
+    """Yield the tokens that can contain the beginning of a string, each with the missing bytes.
 
     Other bytes may precede the string in the token. A token that contains the entire string is yielded once, with
     no missing bytes. A token that ends with several beginnings of the string is yielded once for each.

@@ -317,8 +317,7 @@ class RequestTokenCache:
             return self._counts if has_no_other_requests else self._counts.select_rows(np.arange(requests.size))
 
     def _arrange(self, requests: Ids, is_prefill: bool) -> None:
-        """Move the rows of these requests to the front, add rows for new requests, and delete those of ended
-        requests."""
+        """Move the rows of these requests to the front, add new requests, and delete ended requests."""
         old = self._requests
         if not is_prefill and np.array_equal(old, requests):
             return

@@ -134,8 +134,7 @@ class Dry(Sampler):
         return logit_changes(before, after)
 
     def _check(self, size: int) -> None:
-        """Raise ``SamplingError`` if a new token, or the vocabulary of the breakers, does not fit ``size``
-        tokens."""
+        """Raise ``SamplingError`` if new tokens or the vocabulary of the breakers do not fit ``size`` tokens."""
         checked_count = self._checked_count if self._checked_size == size else 0
         check_tokens("dry", self._history[checked_count:], size)
         self._checked_size, self._checked_count = size, len(self._history)
@@ -259,8 +258,9 @@ class WindowSuffixMatcher:
 
 
 def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
-    """Return for each position the number of tokens up to it that equal the last tokens: int64 (n,); 0 for the
-    last.
+    """Return the match length of each position: the number of tokens up to it that equal the last tokens.
+
+    The result is int64 (n,), with 0 for the last position.
 
     Source: the Z-algorithm on the reversed sequence. It takes linear time, since each successful comparison
         increases
@@ -406,8 +406,9 @@ class SequenceBreakers:
 
     @classmethod
     def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return all token sequences that write one of some strings, possibly with bytes before and after the
-        string.
+        """Return all token sequences that write one of some strings.
+
+        Other bytes may precede or follow the string in these tokens.
 
         The part of a string that the first token does not contain is tokenized separately. As in llama.cpp, only
         the first 40 bytes of a string and the first 20 tokens of this part count. If this part begins inside a
@@ -475,8 +476,7 @@ class LastBreakerTracker:
     """The position of the last breaker in a text. A new token takes the same time at any length of the text."""
 
     def __init__(self, breakers: SequenceBreakers, tokens: Sequence[int]) -> None:
-        """Prepare the search in ``tokens``, to which more tokens may be appended before each call of
-        `distance`."""
+        """Prepare the search in ``tokens``. More tokens may be appended before each call of `distance`."""
         self._breakers = breakers
         self._tokens = tokens
         self._read_count = 0
@@ -484,8 +484,10 @@ class LastBreakerTracker:
         self._position = BreakerPosition(-1, 0)
 
     def distance(self, window: int) -> int:
-        """Return the number of tokens after the last breaker in the penalty window, or its length if it has no
-        breaker."""
+        """Return the number of tokens after the last breaker in the penalty window.
+
+        If the penalty window has no breaker, this is its length.
+        """
         size = len(self._tokens)
         # A breaker that ends among the new tokens may begin before them.
         start = max(self._read_count - self._breakers.max_tail, 0)

@@ -103,8 +103,7 @@ class Infill(Sampler):
             candidates.set_masked(masked[self._is_end[masked] != 0].astype(np.int32))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
-        """Return the probabilities, float32 (n,), after each token was merged with the tokens that begin with
-        it."""
+        """Return the probabilities, float32 (n,), after merging tokens with the tokens that begin with them."""
         merged = probs.copy()
         is_present = (candidates.logits > -np.inf).tolist()
         pieces = [self._pieces[token] for token in candidates.ids.tolist()]
