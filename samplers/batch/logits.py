@@ -55,7 +55,8 @@ class LogitTable:
         ):  # a float64 beyond float32 becomes +inf, which is rejected later with the number of the row
             self._logits = xp.astype(logits, xp.float32, copy=False)
         self._to_tensor = to_tensor
-        self.height, self.width = int(logits.shape[0]), int(logits.shape[1])
+        self.height = int(logits.shape[0])
+        self.width = int(logits.shape[1])
 
     @cached_property
     def maxima(self) -> Floats:

@@ -124,13 +124,13 @@ def test_heads_of_long_rows(style, counts):
 
 def test_whole_rows_are_looked_at_only_where_they_must(monkeypatch):
     asked = []
-    plain = LogitTable.take_rows
+    plain = LogitTable.rows_at
 
     def spy(table, rows):
         asked.extend(rows.tolist())
         return plain(table, rows)
 
-    monkeypatch.setattr(LogitTable, "take_rows", spy)
+    monkeypatch.setattr(LogitTable, "rows_at", spy)
     logits = np.stack([make_row(style, 50_000, 1) for style in ("normal", "ties", "equal", "tiny", "normal")])
     check_heads(logits, ints(40, 40, 40, 40, 2000))
     assert asked == [2, 4], "all logits equal, and a head that is too long"
