@@ -137,7 +137,7 @@ def test_what_an_editor_shows() -> None:
         "type": "integer",
         "minimum": -1,
         "default": 40,
-        "description": "how many tokens to keep; 0 or -1 = off",
+        "description": "number of tokens to keep; 0 or -1 = off",
     }
 
 

@@ -34,7 +34,7 @@ WORKED = {
     "beside": (0.125, HALVES, [5 - 625 / 510, 5, 5 - 5625 / 810, 5]),
     "0, the unlikeliest": (0.0, row(0, 0, -200), [5 - 250 / 9 / (8 / 3)] * 2 + [5]),
     "1, the most likely": (1.0, row(0, -200), [5, 5 - 1000 / 9 / (13 / 3)]),
-    "a whole number": (1, row(0), [5]),
+    "an integer": (1, row(0), [5]),
     "-inf stays": (0.5, row(NEG, 0, NEG, 0), [NEG, 5, NEG, 5]),
     "one candidate": (0.4, row(3), [5 - 40 / 3]),
     "negative: a plain draw": (-0.5, HALVES, HALVES.tolist()),

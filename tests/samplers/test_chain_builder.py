@@ -35,7 +35,7 @@ def test_forms_of_a_step(steps, params):
     assert sampler.model_dump() == params
 
 
-def test_a_whole_number_will_do_where_a_number_is_needed():
+def test_an_integer_will_do_where_a_number_is_needed():
     assert parse_chain([{"temperature": 2}])[0].model_dump() == {"t": 2.0}
 
 

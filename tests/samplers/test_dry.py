@@ -49,7 +49,7 @@ WORKED = {
     "base 1 does not grow": ({"base": 1.0}, "abcdxabcd", {"x": 1}),
     "base 3": ({"base": 3.0}, "abcdxabcd", {"x": 9}),
     "multiplier": ({"multiplier": 0.75}, "abcxabc", {"x": 1.5}),
-    "whole numbers": ({"multiplier": 2, "base": 2}, "abcxabc", {"x": 4}),
+    "integers": ({"multiplier": 2, "base": 2}, "abcxabc", {"x": 4}),
     "the window holds it": ({"last_n": 6}, "zabcxab", {"c": 1}),
     "the window cuts it": ({"last_n": 6}, "abcxabc", {"x": 1}),
     "the window leaves it out": ({"last_n": 4}, "abcxabc", {}),

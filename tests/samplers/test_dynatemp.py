@@ -28,7 +28,7 @@ WORKED = {
     "an exponent below 1 is hotter": ((1.0, 0.5, 0.5), HALVES, 0.5 + math.sqrt(7 / 8), [2, 1, 0, 3]),
     "exponent 0: the highest": ((1.0, 0.5, 0.0), row(0, 200, -50), 1.5, [1, 0, 2]),
     "the range ends at 0": ((0.5, 1.5, 1.0), HALVES, 2 * 7 / 8, [2, 1, 0, 3]),
-    "whole numbers": ((2, 1, 1), HALVES, 1 + 2 * 7 / 8, [2, 1, 0, 3]),
+    "integers": ((2, 1, 1), HALVES, 1 + 2 * 7 / 8, [2, 1, 0, 3]),
     "temperature 0": ((0.0, 0.5, 1.0), HALVES, 0.5 * 7 / 8, [2, 1, 0, 3]),
     "range 0 is temperature, the order stays": ((0.5, 0.0, 1.0), row(1, -3, 2), 0.5, [0, 1, 2]),
     "range 0 in float32": ((0.5, 1e-50, 1.0), row(1, -3, 2), 0.5, [0, 1, 2]),

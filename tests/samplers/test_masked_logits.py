@@ -70,7 +70,7 @@ def test_a_row_without_any_entry_is_named(dtype):
             sample(logits, data, parameters(3, settings))
 
 
-def test_masked_whole_numbers_are_refused():
+def test_masked_integers_are_rejected():
     with pytest.raises(SamplingError, match="expected floats of shape"):
         sample(np.ma.masked_equal([[1, 2]], 2))
 

@@ -12,7 +12,7 @@ TEMPERATURE = st.sampled_from([1e-3, 0.1, 0.8, 1.5, 100.0, 1e30]) | st.floats(0.
 WORKED = {
     "half": (0.5, row(1, -3, 2), [(0, 2.0), (1, -6.0), (2, 4.0)]),
     "two": (2.0, row(1, -3, 2), [(0, 0.5), (1, -1.5), (2, 1.0)]),
-    "a whole number": (2, row(1, -3), [(0, 0.5), (1, -1.5)]),
+    "an integer": (2, row(1, -3), [(0, 0.5), (1, -1.5)]),
     "-inf stays": (2.0, row(NEG, 4), [(0, NEG), (1, 2.0)]),
     "zero keeps the best": (0.0, row(1, 3, 2), [(1, 3.0)]),
     "zero keeps the first of equals": (0.0, row(1, 3, 3), [(1, 3.0)]),

@@ -21,7 +21,7 @@ WORKED = {
     # Mean 1, sigma sqrt(5): thresholds of 4 - 2.236 and 4 - 4.472.
     "sigma is that of the population": (1.0, row(4, -2, 2, 0), [0, 2]),
     "two of them": (2.0, row(4, -2, 2, 0), [0, 2, 3]),
-    "a whole number": (3, row(4, -2, 2, 0), [0, 1, 2, 3]),
+    "an integer": (3, row(4, -2, 2, 0), [0, 1, 2, 3]),
     "-inf does not count, and goes": (2.0, row(NEG, 4, NEG, 0, 4, 0), [1, 3, 4, 5]),
     "equal ones all stay": (0.001, row(5, 5, 5), [0, 1, 2]),
     "one candidate": (1.0, row(-5), [0]),
