@@ -251,7 +251,7 @@ def test_a_beginning_of_foreign_names_is_none_of_a_flag_here():
 
 FOREIGN = {
     "x --spec-draft-n-max 8": "is guesses of several tokens in llama.cpp; gen has no draft model",
-    "x --mmproj-offload": "--mmproj-offload is what reads pictures in llama.cpp; leave it out",
+    "x --mmproj-offload": "--mmproj-offload is the model part that reads images in llama.cpp; leave it out",
     "x --reasoning off": """use --chat-template-kwargs '{"enable_thinking": false}'""",
     "x --usage": "use --help",
     "x -o out.txt": "-o is the file of the text in llama.cpp; use > FILE",
@@ -275,7 +275,7 @@ FOREIGN = {
     "score x --context-shift": "there is no flag --context-shift",
     "batch x.jsonl --mirostat-tau 3": "no flag --mirostat-tau in gen batch; use --set mirostat.tau=VALUE",
     "batch x.jsonl --rep-pen 1.1": "there is no flag --rep-pen; use --repeat-penalty N",
-    "batch x.jsonl -co on": "-co is the colours in llama.cpp; leave it out",
+    "batch x.jsonl -co on": "-co is the colors of the output in llama.cpp; leave it out",
 }
 
 

@@ -28,4 +28,4 @@ class Row:
 ARCHITECTURES = {
     name: Row(*cells) for _, names, *cells in _rows("Architectures") for name in re.findall("`(.+?)`", names)
 }
-SENTENCES = dict(_rows("Files that are refused"))
+SENTENCES = dict(_rows("Files that are rejected"))

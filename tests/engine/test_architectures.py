@@ -126,7 +126,7 @@ def test_the_manual_says_what_it_does(model):
     row = models_page.ARCHITECTURES[model.metadata["general.architecture"]]
     assert row.runs == "works"
     assert row.lookup == ("works" if model.can_truncate else "refused")
-    assert row.common_beginning == ("goes on from there" if model.can_truncate else "is read again")
+    assert row.common_beginning == ("continues there" if model.can_truncate else "is read again")
     promised = str(model.batch_exactness(3)).split(" (")[0]
     assert row.batch == ("measured" if model.can_truncate else promised)
     assert str(model.batch_exactness(3, deterministic=True)) == "exact"

@@ -1,4 +1,4 @@
-"""A home of nobody's, so that the tests find no real models."""
+"""An empty home folder, so that the tests find no real models."""
 
 import pytest
 

@@ -84,19 +84,19 @@ def test_the_librarys_own_download_finds_it(hub, cache):
     assert len(repository.ranges) == before
 
 
-def test_what_is_there_is_not_downloaded_again(hub, cache):
+def test_a_complete_file_is_not_downloaded_again(hub, cache):
     repository = serve(hub)
     assert pull() == pull()
     assert repository.ranges == [""]
 
 
-def test_a_connection_that_breaks_is_taken_up_again(hub, cache):
+def test_a_connection_that_breaks_is_replaced(hub, cache):
     repository = serve(hub, cut_after=2_000_000)
     assert pull().read_bytes() == BYTES
     assert repository.ranges == ["", "bytes=2000000-", "bytes=4000000-"]
 
 
-def test_a_later_call_goes_on(hub, cache):
+def test_a_later_call_resumes(hub, cache):
     repository = serve(hub)
 
     def stop(step):
@@ -187,7 +187,7 @@ def test_lies(hub, cache, lie, expected, kept):
     assert list(cache.rglob("*.gguf")) == []
 
 
-def test_parts_that_grow_and_shrink_are_no_progress(hub, cache):
+def test_parts_that_grow_and_shrink_are_not_progress(hub, cache):
     """A hub without ranges that breaks each connection, now later, now earlier."""
     repository = serve(hub, has_ranges=False, cut_after=cycle([2_000_000, 1_000_000]))
     with pytest.raises(ModelError, match=r" of 5,000,000 bytes were received, then the connection broke"):
@@ -219,7 +219,7 @@ def test_a_hub_that_stalls(hub, cache, monkeypatch, settings, message):
 
 
 def test_a_hub_that_stalls_after_some_bytes(hub, cache, monkeypatch):
-    """What arrives counts, however little: the limit is one without any byte."""
+    """Few bytes count as progress, too: the limit is one without any byte."""
     monkeypatch.setattr(hub_requests, "_STALL_SECONDS", 0.5)
     monkeypatch.setattr(hub_requests, "_READ_TIMEOUT_SECONDS", 0.1)
     repository = serve(hub, stalls_after=1_000_000)
@@ -250,7 +250,7 @@ def test_a_part_that_the_repository_lacks(hub, cache):
 
 CHOICES = {
     "the preferred one": ("me/Many", "x-Q4_K_M.gguf"),
-    "a quantisation": ("me/Many:q2_k", "x-Q2_K.gguf"),
+    "a quantization": ("me/Many:q2_k", "x-Q2_K.gguf"),
     "a file": ("me/Many/x-Q8_0.gguf", "x-Q8_0.gguf"),
 }
 
@@ -290,7 +290,7 @@ REFUSALS = {
     "unknown repository": ({}, "me/Absent", "has no such repository"),
     "gated": ({"is_gated": True}, "me/Tiny-GGUF", "its author grants access to each user: request it on http"),
     "out of order": ({"status": 500}, "me/Tiny-GGUF", "returned the HTTP status 500; try again later"),
-    "no file of the quantisation": ({}, "me/Tiny-GGUF:Q2_K", f"no file fits; the repository has {NAME}"),
+    "no file of the quantization": ({}, "me/Tiny-GGUF:Q2_K", f"no file fits; the repository has {NAME}"),
     "no GGUF": ({"files": {"model.safetensors": b"x"}}, "me/Tiny-GGUF", "the repository holds no GGUF file"),
     "a name that none has": ({}, "me/a--b", "Cannot have -- or"),
 }
@@ -304,7 +304,7 @@ def test_refusals(hub, cache, settings, text, expected):
     assert expected in str(caught.value)
 
 
-def test_nobody_answers(cache, monkeypatch):
+def test_no_server_answers(cache, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelError, match=r"127.0.0.1:9 cannot be reached \(Connection refused\)"):
         pull()

@@ -136,7 +136,7 @@ BAD = {
         small_file(name="blk.0.attn_norm.weight", shape=(32,), value_type=1),
         "the tensor 'blk.0.attn_norm.weight' has the type 1, not 0 (F32); convert the model again",
     ),
-    "a quantised bias": (
+    "a quantized bias": (
         small_file(name="blk.0.attn_q.bias", shape=(32,), value_type=8),
         "the tensor 'blk.0.attn_q.bias' has the type 8, not 0 (F32)",
     ),

@@ -1,4 +1,4 @@
-"""Where tools keep models, and what the models are called."""
+"""The folders in which tools keep models, and the names of the models in them."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def ollama_broken(home):
     )
     write_manifest(folder, f"{REGISTRY}/list:latest", [1, 2])
     write_manifest(folder, f"{REGISTRY}/nested:latest", {"manifests": [{"digest": 3}, None]})
-    (folder / REGISTRY / "nested/torn").write_text("{")
+    (folder / REGISTRY / "nested/truncated").write_text("{")
     (folder / "stray").write_text("x")
 
 
@@ -152,7 +152,7 @@ CASES = {
     "Hugging Face": (hub, {"hf:me/Tiny-GGUF:Q4_K_M": "Hugging Face", "hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
     "HF_HOME": (hub_in_hf_home, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
     "HF_HUB_CACHE": (hub_cache, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
-    "two files of one quantisation": (
+    "two files of one quantization": (
         hub_with_two_of_a_tag,
         {"hf:me/Two:Q8_0": "Hugging Face", "hf:me/Two/b/x-Q8_0.gguf": "Hugging Face"},
     ),

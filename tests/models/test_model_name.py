@@ -1,4 +1,4 @@
-"""What a model is called in outputs."""
+"""The name of a model in outputs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which model is used if several are given."""
+"""The model that is used if several are given."""
 
 import pytest
 from logitsmith.engine import ModelError, locate

@@ -1,4 +1,4 @@
-"""What ``-m`` takes: paths, names, parts of names, ``ollama:``, ``lmstudio:``, ``hf:``."""
+"""The arguments of ``-m``: paths, names, parts of names, and names of tools."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ CASES = {
     "any case": ("OLLAMA:Qwen3".replace("OLLAMA", "ollama"), "qwen3:latest"),
     "lmstudio by its folder": ("lmstudio:maker/One-GGUF", "one"),
     "lmstudio, a part": ("lmstudio:one", "one"),
-    "lmstudio with a quantisation": ("lmstudio:two@q8_0", "two8"),
+    "lmstudio with a quantization": ("lmstudio:two@q8_0", "two8"),
     "lmstudio by its file": ("lmstudio:Two-Q4_K_M", "two4"),
     "hf: the preferred one": ("hf:me/Tiny-GGUF", "q4"),
     "hf with a tag": ("hf:me/Tiny-GGUF:Q8_0", "q8"),
@@ -70,7 +70,7 @@ def test_names(models, home, text, expected):
     assert resolve_model(text, [home / "mine"]).resolve() == models[expected].resolve()
 
 
-def test_a_path_goes_first(models):
+def test_a_path_takes_precedence(models):
     Path("qwen3").write_text("a file here")
     assert resolve_model("qwen3") == Path("qwen3")
     assert resolve_model(str(models["one"])) == models["one"]

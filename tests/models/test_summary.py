@@ -1,4 +1,4 @@
-"""What a list shows of a model: the quick reading of a header agrees with the whole one, and with gguf's."""
+"""The summary of a model in a list: reading a header quickly gives the same facts as reading it completely."""
 
 import mmap
 
@@ -114,7 +114,7 @@ def test_choice_of_a_file(files, tag, expected):
     assert choose_file(files, tag) == expected
 
 
-def torn(path):
+def truncated(path):
     path.write_bytes(path.read_bytes()[:200])
 
 
@@ -123,7 +123,7 @@ def cut(path):
 
 
 PROBLEMS = {
-    "torn header": (torn, "damaged: "),
+    "truncated header": (truncated, "damaged: "),
     "tensors cut off": (cut, "truncated: "),
     "no GGUF": (lambda path: path.write_text("<html>"), "not a GGUF file"),
     "empty": (lambda path: path.write_text(""), "not a GGUF file"),
@@ -141,7 +141,7 @@ def test_files_that_cannot_be_loaded(tmp_path, spoil, expected):
 
 
 @pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix"])
-def test_files_that_are_no_models(tmp_path, kind):
+def test_files_that_are_not_models(tmp_path, kind):
     assert not summary_of(write_tiny(tmp_path / "x.gguf", general__type=kind)).is_model
 
 

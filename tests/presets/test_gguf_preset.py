@@ -95,11 +95,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("keys", "complaint"), REFUSED.values(), ids=REFUSED)
-def test_refused(keys: dict[str, str], complaint: str) -> None:
+@pytest.mark.parametrize(("keys", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(keys: dict[str, str], message: str) -> None:
     with pytest.raises(PresetError) as caught:
         preset_from_metadata(metadata(**keys))
-    assert str(caught.value) == f"general.sampling.{complaint}"
+    assert str(caught.value) == f"general.sampling.{message}"
 
 
 MIROSTAT = {

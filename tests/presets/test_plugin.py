@@ -68,7 +68,7 @@ def plug_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 # chain, what is set: the steps in their order.
 PLACES = {
-    "between its neighbours": ("top_k > tfs > min_p > temp", "plug=1", "top_k tfs plug min_p temperature"),
+    "between its neighbors": ("top_k > tfs > min_p > temp", "plug=1", "top_k tfs plug min_p temperature"),
     "by its parameter": ("top_k > temp", "plug.param=1", "top_k plug temperature"),
     "before what comes later": ("temp > top_k", "plug=1", "plug temperature top_k"),
     "a built-in one before it": ("plug > temp", "top_k=1", "top_k plug temperature"),

@@ -1,4 +1,4 @@
-"""What a preset may hold, and what is said about the rest."""
+"""The keys of a preset, and the messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "chain_none": ({"chain": None}, f"chain: null is not {A_CHAIN}"),
     "unknown_key": ({"chian": []}, "unknown key 'chian'; did you mean chain?"),
     "unknown_key_far": (
-        {"colour": 1},
-        f"unknown key 'colour'; known: {KEYS}",
+        {"color": 1},
+        f"unknown key 'color'; known: {KEYS}",
     ),
     "number_as_key": ({3: 1}, f"unknown key 3; known: {KEYS}"),
     "name_is_no_key": ({"name": "x"}, f"unknown key 'name'; known: {KEYS}"),
@@ -77,15 +77,15 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("table", "complaint"), REFUSED.values(), ids=REFUSED)
-def test_refused(table: dict[Any, Any], complaint: str) -> None:
+@pytest.mark.parametrize(("table", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(table: dict[Any, Any], message: str) -> None:
     with pytest.raises(PresetError) as caught:
         Preset.from_table(table, origin="creative.yaml")
     said = str(caught.value)
-    if "known are" in complaint:  # what else is known grows with the registry
-        assert said.startswith(f"creative.yaml: {complaint}")
+    if "known are" in message:  # what else is known grows with the registry
+        assert said.startswith(f"creative.yaml: {message}")
     else:
-        assert said == f"creative.yaml: {complaint}"
+        assert said == f"creative.yaml: {message}"
 
 
 ACCEPTED: dict[str, tuple[str, Any, Any]] = {

@@ -1,4 +1,4 @@
-"""Which value counts, where it came from, and what cannot be set."""
+"""Precedence and origins of settings, and their messages."""
 
 from __future__ import annotations
 
@@ -227,11 +227,11 @@ REFUSED_SETS = {
 }
 
 
-@pytest.mark.parametrize(("text", "complaint"), REFUSED_SETS.values(), ids=REFUSED_SETS)
-def test_set_refused(text: str, complaint: str) -> None:
+@pytest.mark.parametrize(("text", "message"), REFUSED_SETS.values(), ids=REFUSED_SETS)
+def test_set_refused(text: str, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         resolve_settings(None, chain="temp0.5 > top_p0.9 > temp0.9 > dist", sets=[text])
-    assert str(caught.value) == complaint
+    assert str(caught.value) == message
 
 
 def test_unknown_sampler_names_the_settings_too() -> None:
@@ -248,11 +248,11 @@ REFUSED_FLAGS = {
 }
 
 
-@pytest.mark.parametrize(("override", "complaint"), REFUSED_FLAGS.values(), ids=REFUSED_FLAGS)
-def test_flag_refused(override: Override, complaint: str) -> None:
+@pytest.mark.parametrize(("override", "message"), REFUSED_FLAGS.values(), ids=REFUSED_FLAGS)
+def test_flag_refused(override: Override, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         resolve_settings(None, flags=[override])
-    assert str(caught.value).startswith(complaint)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "min_p"])
@@ -279,11 +279,11 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize(("chain", "complaint"), CHAINS.values(), ids=CHAINS)
-def test_chain_refused(chain: str, complaint: str) -> None:
+@pytest.mark.parametrize(("chain", "message"), CHAINS.values(), ids=CHAINS)
+def test_chain_refused(chain: str, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         resolve_settings(None, chain=chain)
-    assert str(caught.value) == complaint
+    assert str(caught.value) == message
 
 
 def steps_after(chain: str, *sets: str) -> list[Any]:
@@ -352,7 +352,7 @@ BOUND = {
 
 
 @pytest.mark.parametrize(("steps", "chain", "sets", "message"), BOUND.values(), ids=BOUND)
-def test_what_does_not_fit_the_vocabulary_is_told_with_its_origin(
+def test_what_does_not_fit_the_vocabulary_is_reported_with_its_origin(
     steps: list[Any], chain: str | None, sets: list[str], message: str
 ) -> None:
     mine = Preset.from_table({"chain": steps}, origin="mine.yaml", name="mine")

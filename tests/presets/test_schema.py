@@ -78,7 +78,7 @@ GOOD = {
     "name": "chain: [top_k, dist]",
     "alias": "chain: [temp, {nucleus: 0.5}]",
     "dashes": "chain: [{top-k: 3}, {min-p: {p: 0.1}}]",
-    "blank": "chain: [{top_k: }]",
+    "space": "chain: [{top_k: }]",
     "table": "chain: [{top_p: {p: 0.5, boundary: exclude}}]",
     "notation": "chain: top_k40 > temp0.8",
     "bias": "chain: [{logit_bias: {5: 1, a: false, 6: -inf, 7: '-inf'}}]",

@@ -1,4 +1,4 @@
-"""Where presets and the user's configuration are found."""
+"""The places of presets and of the user's configuration, and their search by name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_yaml_before_yml(project: Path) -> None:
     assert [entry.is_shadowed for entry in list_presets() if entry.name == "a"] == [False, True]
 
 
-def test_other_files_are_no_presets(project: Path) -> None:
+def test_other_files_are_not_presets(project: Path) -> None:
     for name in (".hidden.yaml", "notes.txt", "folder.yaml/inside.txt"):
         write(project / "presets" / name)
     assert [entry.name for entry in list_presets()] == BUILT_IN
@@ -182,7 +182,7 @@ CONFIGS = {
     "empty": ("", None, None),
     "comment": ("# later\n", None, None),
     "both": ("model: /m.gguf\npreset: creative\n", "/m.gguf", "creative"),
-    "blank": ("model:\n", None, None),
+    "space": ("model:\n", None, None),
     "preset_path": ("preset: /p.yaml\n", None, "/p.yaml"),
 }
 
@@ -210,12 +210,12 @@ BAD_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize(("text", "complaint"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
-def test_user_config_refused(user_folder: Path, text: str, complaint: str) -> None:
+@pytest.mark.parametrize(("text", "message"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
+def test_user_config_refused(user_folder: Path, text: str, message: str) -> None:
     path = write(user_folder / "config.yaml", text)
     with pytest.raises(PresetError) as caught:
         user_config()
-    assert str(caught.value) == f"{path}: {complaint}"
+    assert str(caught.value) == f"{path}: {message}"
 
 
 def test_a_configuration_that_cannot_be_looked_at_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,11 +118,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "complaint"), REFUSED.values(), ids=REFUSED)
-def test_refused(text: str, complaint: str) -> None:
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         parse_yaml_scalar(text, "x.yaml")
-    assert str(caught.value) == f"x.yaml: {complaint}"
+    assert str(caught.value) == f"x.yaml: {message}"
 
 
 def test_a_file_of_too_many_values_is_refused_before_it_is_read(monkeypatch) -> None:
@@ -168,13 +168,13 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("data", "complaint"), FILES.values(), ids=FILES)
-def test_file_refused(project: Path, data: bytes, complaint: str) -> None:
+@pytest.mark.parametrize(("data", "message"), FILES.values(), ids=FILES)
+def test_file_refused(project: Path, data: bytes, message: str) -> None:
     path = project / "x.yaml"
     path.write_bytes(data)
     with pytest.raises(PresetError) as caught:
         read_table(path, "x.yaml")
-    assert str(caught.value) == f"x.yaml: {complaint}"
+    assert str(caught.value) == f"x.yaml: {message}"
 
 
 def test_missing_file(project: Path) -> None:

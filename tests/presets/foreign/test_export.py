@@ -1,4 +1,4 @@
-"""Exports: an import of the text gives the same chain, save for what is reported."""
+"""Exports: an import of the text gives the same chain, except for what is reported."""
 
 import json
 import shlex
@@ -296,7 +296,7 @@ def is_flat(penalty, range, slope, shape):  # noqa: A002 - the parameters' names
 
 
 def effects(chain):
-    """What acts, with each repeat penalty without a slope as a step of its own: ``penalties`` may say it too."""
+    """Return the active steps; a repeat penalty without a slope becomes a separate step."""
     steps = []
     for sampler in acting(chain):
         name, values = sampler.about.name, sampler.model_dump()
@@ -378,7 +378,7 @@ CALM = {"nothing": "dist", "temperature": "temp0.7", "greedy": "greedy"}
 
 
 def laid_over(form, below, above):
-    """What holds in a tool that keeps what a preset does not say."""
+    """Return the values that hold in a tool that keeps what a preset does not say."""
     if form == "ollama":
         return below + above.replace("FROM model\n", "")
     below, above = json.loads(below), json.loads(above)
@@ -717,7 +717,7 @@ def test_a_command_line_and_a_body():
 
 @pytest.mark.parametrize("chain", ["typical0.5", "dist", "top_k5 > temp0.7 > greedy", "mirostat_v2"])
 @pytest.mark.parametrize("form", sorted(set(EXPORT_FORMATS) - {"webui"}))
-def test_each_is_recognised(tmp_path, form, chain):
+def test_each_is_recognized(tmp_path, form, chain):
     path = tmp_path / "theirs"
     path.write_text(export_preset(chain, form).text)
     if path.read_text() != "{}\n":  # TabbyAPI needs no file for a plain draw

@@ -103,7 +103,7 @@ REPORTS = {
     "underscored": ("top_p = 0.5", ["top_p"]),
     "repetition-penalty": ("repetition-penalty = 1.1", ["repetition-penalty"]),
     "cut by a comment": ("samplers = top_k;top_p", ["samplers"]),
-    "a comment after a blank": ("top-k = 5 ;top_p", []),
+    "a comment after a space": ("top-k = 5 ;top_p", []),
     "a negative window": ("repeat-last-n = -1", ["repeat-last-n"]),
     "unknown": ("tempp = 1", ["tempp"]),
     "not sampling": ("c = 4096\nn-gpu-layers = 99\nmodel = a.gguf\nload-on-startup = true\nversion = 1", []),
@@ -150,7 +150,7 @@ def test_metadata(load):
 
 
 @pytest.mark.parametrize("line", ["  top-k = 3", "top-k 3", "= 3", "[a", "3k = 1"])
-def test_a_line_that_is_no_ini_is_refused(line):
+def test_a_line_that_is_not_ini_is_rejected(line):
     with pytest.raises(PresetError, match="line 2"):
         parse_ini(f"temp = 1\n{line}\n", "x.ini")
 

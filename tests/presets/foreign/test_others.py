@@ -162,7 +162,7 @@ def test_ollama_reports(load, text, keys):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("FROM x\nPARAMETER temperature 0.7 # hot", "line 2: temperature: '0.7 # hot' is not a number"),
         ("FROM x\nPARAMETER top_k many", "line 2: top_k: 'many' is not a number"),
@@ -171,10 +171,10 @@ def test_ollama_reports(load, text, keys):
         ("FROM x\nPARAMETER stop", "line 2: PARAMETER stop has no value"),
     ],
 )
-def test_ollama_refuses(load, text, complaint):
+def test_ollama_refuses(load, text, message):
     with pytest.raises(PresetError) as caught:
         load(text)
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
 
 
 def overrides(**values):

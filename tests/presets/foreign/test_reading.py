@@ -32,13 +32,13 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize(("form", "content"), CONTENTS.items(), ids=CONTENTS)
-def test_recognised_by_the_content(load, form, content):
+def test_recognized_by_the_content(load, form, content):
     assert load(content).format == form
     assert load(content, form).format == form
     assert load(b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()).chain == load(content).chain
 
 
-def test_every_format_is_recognised():
+def test_every_format_is_recognized():
     assert set(CONTENTS) == set(FORMATS)
 
 
@@ -54,7 +54,7 @@ def test_every_format_is_recognised():
         ('{"temperature": 0.7, "top_p": 0.9, "frequency_penalty": 0.5}', "llama.cpp"),
     ],
 )
-def test_recognised_by_a_key_that_one_tool_has(load, content, form):
+def test_recognized_by_a_key_that_one_tool_has(load, content, form):
     assert load(content).format == form
 
 
@@ -80,7 +80,7 @@ def test_two_formats_that_fit(load, content, words):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "message"),
     [
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
@@ -98,10 +98,10 @@ def test_two_formats_that_fit(load, content, words):
         (ALIASES, "more than 100000 values"),
     ],
 )
-def test_refused(load, content, complaint):
+def test_refused(load, content, message):
     with pytest.raises(PresetError) as caught:
         load(content)
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -211,15 +211,15 @@ FOLDER = os.environ.get("FOREIGN_PRESETS", "")
 
 @pytest.mark.skipif(not FOLDER, reason="FOREIGN_PRESETS names no folder of real files")
 def test_real_files_import_or_are_refused_with_a_reason():
-    complaints = {}
+    messages = {}
     paths = [path for path in Path(FOLDER).rglob("*") if path.is_file() and path.name != "README.md"]
     for path in paths:
         try:
             import_preset(path)
         except PresetError as error:
-            complaints[path] = str(error)
+            messages[path] = str(error)
     assert paths
-    assert all(complaint.startswith(f"{path}: ") for path, complaint in complaints.items())
+    assert all(message.startswith(f"{path}: ") for path, message in messages.items())
 
 
 def comments(imported):

@@ -122,7 +122,7 @@ REPORTS = {
     "unknown, also if another tool has it": ({"temperature": 0.5, "typical": 0.2}, ["temperature", "typical"]),
     "not sampling": ({"streaming": True, "add_bos_token": True, "server_urls": {}, "n": 1, "type": "ooba"}, []),
     "behind mirostat": ({"temp": 1.17, "mirostat_mode": 2, "mirostat_tau": 9.91}, ["temp"]),
-    "an order that is no list": ({"sampler_priority": "top_k,temperature"}, ["sampler_priority"]),
+    "an order that is not a list": ({"sampler_priority": "top_k,temperature"}, ["sampler_priority"]),
     "an unknown step of the order": ({"sampler_priority": ["top_q"]}, ["sampler_priority"]),
     "a bias on no ids": ({"logit_bias": [{"text": "[x]", "value": 1}]}, ["logit_bias:"]),
     "temp beside dynatemp": ({"temp": 1.17, "dynatemp": True}, ["temp"]),

@@ -18,7 +18,7 @@ RULES = {
     "neutral values make no step": ("temperature: 1\ntop_k: 0\ntop_p: 1\ntfs: 1\ntop_a: 0\nmin_p: 0\n", []),
     "temperature": ("temperature: 0.7", [["temperature", {"t": 0.7}]]),
     "numbers as texts": ('temperature: "1.15"\ntop_k: "40"', [["temperature", {"t": 1.15}], ["top_k", {"k": 40}]]),
-    "whole numbers as floats": ("top_k: 256.0", [["top_k", {"k": 256}]]),
+    "integers as floats": ("top_k: 256.0", [["top_k", {"k": 256}]]),
     "null is absent": ("top_k: null\ntop_p: 0.9", [["top_p", {"p": 0.9}]]),
     "truncation": (
         "top_n_sigma: 1.5\ntop_k: 5\ntop_p: 0.9\ntypical_p: 0.8\ntfs: 0.7\ntop_a: 0.2\nmin_p: 0.05",
@@ -178,7 +178,7 @@ def test_reported(load, text, keys):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("temperature: hot", "temperature: 'hot' is not a number"),
         ("top_k: 2.5", "top_k: 2.5 is not an integer"),
@@ -189,7 +189,7 @@ def test_reported(load, text, keys):
         ("a: [1\nb: 2", "line 2"),
     ],
 )
-def test_refused(load, text, complaint):
+def test_refused(load, text, message):
     with pytest.raises(PresetError, match=r".") as caught:
         load(text, "webui")
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
