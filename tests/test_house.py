@@ -24,7 +24,6 @@ EXCEPTIONS = {
     "recover.errors": "as above",
     "samplers.errors": "as above",
     "presets.config_table": "pydantic must not be imported where there is no config.yaml",
-    "presets.llama_cpp_flags": "read when a flag is wrong, or a command line of llama.cpp is imported",
     "cli.app": "`gen` itself: cli/__init__ starts it",
     "cli.chat.loop": "prompt_toolkit must not be imported by a command that only lists chats",
     "cli.chat.commands": "the table of a chat's commands grows by itself",

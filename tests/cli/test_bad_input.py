@@ -55,7 +55,7 @@ USAGE = {
         ["recover", "x", "--base-url", "http://127.0.0.1:1"],
         "gen: there is no flag --base-url; use --endpoint URL\n",
     ),
-    "timings": (["batch", "x", "--no-perf"], "--no-perf is no printing of timings in llama.cpp; leave it out"),
+    "timings": (["batch", "x", "--no-perf"], "--no-perf is no printout of timings in llama.cpp; leave it out"),
     "mirostat's rate alone": (
         ["x", "--mirostat-lr", "0.2"],
         "gen: --mirostat-lr: the chain selects by dist, not by mirostat; add --mirostat 2\n",
