@@ -92,14 +92,16 @@ class Chat:
             raise
 
     def _add_user(self, text: str, edited: StoredMessage | None) -> None:
+        """Add a message of the user, in place of ``edited`` or of an unanswered message if there is one."""
         max_tokens = self.settings.next_request().max_tokens
         replaced = edited or self.conversation.unanswered_message()
         try:
             self.session.check_message(text, replaced, max_tokens)
         except ContextFullError as error:
-            suffix = ""
-            if isinstance(self.view, ScreenView):
-                self._unsent_message, suffix = text, ", and is in the input line again"
+            is_offered_again = isinstance(self.view, ScreenView)
+            if is_offered_again:
+                self._unsent_message = text
+            suffix = ", and is in the input line again" if is_offered_again else ""
             raise ContextFullError(f"{error}; the message is not sent{suffix}") from None
         message = self.conversation.add_user_message(text, replaced)
         if replaced is not None and edited is None and message.hash != replaced.hash:

@@ -199,7 +199,7 @@ class TypedInput(TurnInput):
         """
         app = self._session.app
 
-        def note(_number: int, _frame: object) -> None:
+        def on_sigint(_number: int, _frame: object) -> None:
             if self._editor is not None and not self._editor.done():
                 print_message("")  # Ctrl-C is meant for $EDITOR; the prompt begins a new line after the printed ^C
                 return
@@ -207,11 +207,11 @@ class TypedInput(TurnInput):
             if app.is_running and app.loop is not None:
                 app.loop.call_soon_threadsafe(self._end_if_interrupted)
 
-        before = signal.signal(signal.SIGINT, note)
+        handler_before = signal.signal(signal.SIGINT, on_sigint)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, handler_before)
 
     def _end_if_interrupted(self) -> None:
         """End the line editor if SIGINT arrived, even before the line editor was started."""

@@ -172,13 +172,13 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         seed: seed of the chain.
     """
     times = done.timings
-    tokens = done.completion_tokens
+    token_count = done.completion_tokens
     chain_share = times.chain / times.generation if times.generation else 0.0
-    chain_us = times.chain / tokens * 1e6 if tokens else 0.0
+    chain_us = times.chain / token_count * 1e6 if token_count else 0.0
     lines = [
         terminal_safe(f"model       {model_name}", sys.stderr),
         speed_line("prompt", done.prompt_tokens, times.prompt),
-        speed_line("generation", tokens, times.generation),
+        speed_line("generation", token_count, times.generation),
         f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
         *_grammar(done),
         *_lookup(done),
@@ -211,9 +211,9 @@ def _context_shifts(done: Done) -> list[str]:
     return [f"context     {f'full {times}: older tokens discarded' if done.context_shifts else 'never full'}"]
 
 
-def speed_line(title: str, tokens: int, seconds: float) -> str:
+def speed_line(title: str, token_count: int, seconds: float) -> str:
     """Return a line with the number of tokens and the tokens per second."""
-    return f"{title:10}  {_tokens(tokens)}  {_rate(tokens, seconds)}"
+    return f"{title:10}  {_tokens(token_count)}  {_rate(token_count, seconds)}"
 
 
 def _tokens(count: int) -> str:

@@ -152,9 +152,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], optional_c
         cells = [_without(row, optional_column) for row in cells]
     widths = _column_widths(header, cells)
     widest = widths.index(max(widths))
-    remaining = console.width - (sum(widths) - widths[widest])
+    remaining_width = console.width - (sum(widths) - widths[widest])
     min_width = widths[0] if widest == 0 else min(widths[widest], _MIN_TEXT_COLUMNS)  # names are not wrapped
-    if remaining < min_width:
+    if remaining_width < min_width:
         _print_blocks(console, [header, *cells], widest)
     elif sum(widths) - _GAP_COLUMNS <= console.width and all(cell.isprintable() for row in cells for cell in row):
         _print_lines(console, [header, *cells], widths)

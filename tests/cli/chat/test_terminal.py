@@ -308,7 +308,7 @@ def test_ctrl_c_ends_the_answer_and_keeps_it(terminal):
     chat.type(f"Hello{ENTER}")
     chat.wait_for_answer("Hello")
     chat.type(CTRL_C)
-    chat.wait_for("gen: note: the answer was interrupted, its text so far is kept; press Ctrl-C again to leave")
+    chat.wait_for("gen: note: the answer was interrupted, its text so far is kept;")
     chat.wait_for_prompt()
     chat.send("/tree")
     assert re.search(r"^\* [0-9a-f]{8} model: ", chat.text, re.MULTILINE)

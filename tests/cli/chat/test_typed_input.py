@@ -92,7 +92,7 @@ def press_again(line_number):
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         editor = TypedInput(lambda _: ([], 0), None)
         editor._session.app.after_render += leave
-        loop.note = note
+        loop.print_note = note
         keys.send_text("KEYS")
         try:
             code = loop.run_loop(Chat(None, None, None, editor))
