@@ -57,10 +57,7 @@ class MarkdownStream:
         self._is_first_leaf = True
 
     def feed(self, text: str) -> None:
-        """Append text, and print everything whose meaning is now certain.
-
-        The text must not contain control characters other than tab and newline.
-        """
+        """Append text, which has no control characters but tab and newline, and print what is certain now."""
         self._tail += text
         if _ENDS_WORD.search(text):
             self._advance(is_end=False)
@@ -180,10 +177,7 @@ def _has_gap(found: list[_Leaf], number: int, lines: list[str]) -> bool:
 
 
 def _settled(content: str) -> str:
-    """Return the part of an unfinished paragraph whose meaning is certain.
-
-    A last line that begins with a bar is left out, because it may be the header of a table.
-    """
+    """Return the certain part of an unfinished paragraph, without a last line that may be a table's header."""
     earlier_lines, _, last_line = content.rpartition("\n")
     content = earlier_lines if last_line.lstrip().startswith("|") else content
     content = content[: settled_length(content)]
@@ -335,10 +329,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _table_with_bars(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Parse a table whose header begins with a bar; a rule of markdown-it, with its arguments.
-
-    Other headers are already printed as text when the next line shows that they begin a table.
-    """
+    """Parse a table whose header begins with a bar; other headers are printed before the next line is known."""
     from markdown_it.rules_block import table
 
     position = state.bMarks[start_line] + state.tShift[start_line]
@@ -558,15 +549,10 @@ class _Scan:
         self.position = end
 
     def _close(self, mark: str, count: int, can_open: bool) -> int:
-        """Remove the opening marks that a closing mark closes, and return the number of its unused characters.
+        """Remove the opening marks that ``count`` closing marks close, and return the number of unused ones.
 
         As in CommonMark, a mark that can open and close does not match if both lengths add up to a multiple of 3,
         unless each length is a multiple of 3.
-
-        Args:
-            mark: character of the closing mark.
-            count: number of its characters.
-            can_open: True if it could also be an opening mark.
         """
         length = count
         for opener in [each for each in reversed(self.openers) if each.mark == mark]:
@@ -626,12 +612,7 @@ class WordWriter:
         self._out = Text()
 
     def begin(self, first_prefix: Text, rest_prefix: Text) -> None:
-        """Begin a paragraph.
-
-        Args:
-            first_prefix: text in front of the first line.
-            rest_prefix: text in front of all following lines.
-        """
+        """Begin a paragraph with prefixes for its first line and for all following lines."""
         self._rest_prefix = rest_prefix
         self._start_line(first_prefix)
 
