@@ -66,7 +66,7 @@ USAGE = {
     ),
     "a file as schema": (
         ["x", "-j", "s.json"],
-        "--json-schema: 's.json' is not JSON but looks like a file; give a file by -jf",
+        "--json-schema: 's.json' is not JSON but looks like a file; pass a file as -jf",
     ),
     "unknown option": (["x", "--tempp", "1"], "gen: there is no flag --tempp; did you mean --temp?\n"),
     "two flags in a word": (
@@ -161,7 +161,7 @@ USAGE = {
         ["batch"],
         "gen: gen batch needs REQUESTS: file with one request per line, or CSV with --template\n",
     ),
-    "no basis": (["recover-basis"], "gen: gen recover-basis needs --output FILE: where the basis goes, an .npz\n"),
+    "no basis": (["recover-basis"], "gen: gen recover-basis needs --output FILE: file of the basis, .npz\n"),
     "no shell": (["completion"], "gen: gen completion needs SHELL: bash, zsh or fish\n"),
     "no model": (
         ["models", "show"],
@@ -293,7 +293,7 @@ NAMES_LIKE_PARAMETERS = {
     "a chat": (["chat", "--resume", "basis_from_rows"], "there is no conversation 'basis_from_rows'"),
     "a schema": (
         ["hi", "-j", "n_ctx.json"],
-        "--json-schema: 'n_ctx.json' is not JSON but looks like a file; give a file by -jf\n",
+        "--json-schema: 'n_ctx.json' is not JSON but looks like a file; pass a file as -jf\n",
     ),
 }
 
@@ -323,7 +323,7 @@ COMMANDS_ELSEWHERE = {
     "show": "use gen models show MODEL",
     "pull": "use gen models pull hf:USER/REPO",
     "create": "use gen presets import FILE",
-    "complete": "use gen run PROMPT, or gen completion SHELL for the completion of a shell",
+    "complete": "use gen run PROMPT, or gen completion SHELL to set up completion in a shell",
     "perplexity": "use gen score TEXT",
     "run-batch": "use gen batch FILE",
     "templates": "use gen presets",
@@ -332,7 +332,7 @@ COMMANDS_ELSEWHERE = {
     "quit": "gen ends after each run, and /quit leaves gen chat",
     "exit": "gen ends after each run, and /quit leaves gen chat",
     "stop": "gen keeps no model in memory after a run",
-    "rm": "gen deletes no models",
+    "rm": "gen does not delete models",
     "update": "pip installs, updates and removes gen",
 }
 

@@ -344,7 +344,7 @@ USAGE = {
     "parallel": (("--template", "{a}", "--parallel", "0"), "not within 1..256"),
     "length": (("--template", "{a}", "-n", "-3"), "-n: -3"),
     "chain": (("--template", "{a}", "--chain", "top-q"), "top-q"),
-    "two grammars": (("--template", "{a}", "--grammar", "json", "--regex", "a"), "one at a time"),
+    "two grammars": (("--template", "{a}", "--grammar", "json", "--regex", "a"), "give only one"),
     "rows in openai": (("--template", "{a}", "--logprobs", "-1"), "--logprobs"),
     "over the requests": (("--template", "{a}", "-o", "in.csv"), "is the file of the requests"),
 }
@@ -412,7 +412,7 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
     _, said = once.communicate(timeout=100)
     assert once.returncode == 130
     assert b"requests that have started are being finished" in said
-    assert b"--resume goes on" in said
+    assert b"--resume continues from here" in said
     first = len(read(work / "out.jsonl"))
     assert 2 <= first < 14
     twice = start(work, environment, "--resume")

@@ -83,7 +83,7 @@ def test_an_absent_flag_has_its_default_in_each_call():
 REFUSED = {
     "no flag": (["--zyx"], "there is no flag --zyx; gen run --help lists the flags"),
     "one letter": (["-x"], "there is no flag -x; to use text that begins with a dash: gen run [FLAGS] -- TEXT"),
-    "bundled letters": (["-vs"], "there is no flag -vs; for a text"),
+    "bundled letters": (["-vs"], "there is no flag -vs; to use text"),
     "a sign after one letter": (["-n=5"], "-n=5: write -n 5"),
     "one dash too few": (["-temp", "1"], "there is no flag -temp; write --temp"),
     "a switch with a value": (["--chat=1"], "--chat takes no value; use --chat alone"),

@@ -156,9 +156,9 @@ def chats(home, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     store = ChatStore.open()
     named, other = (Conversation.new(store, print) for _ in range(2))
-    named.add_user("Hello")
+    named.add_user_message("Hello")
     named.rename("my sea's story")
-    other.add_user("About whales")
+    other.add_user_message("About whales")
     store.close()
     return named.id, other.id
 

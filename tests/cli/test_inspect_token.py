@@ -101,7 +101,7 @@ def test_what_is_not_there(gen, run_file, home):
 
 
 REFUSED = {
-    "both": (["--token", "1", "--text", "a"], "--token and --text each name a token"),
+    "both": (["--token", "1", "--text", "a"], "--token and --text both choose a token"),
     "a table of all": (["--token", "1", "--top", "3"], "where --top has no effect"),
     "a page": (["--text", "a", "--html", "x.html"], "where --html has no effect"),
     "nothing": (["--text", ""], "the text must not be empty"),

@@ -154,7 +154,7 @@ REFUSED = {
     "--color always --format jsonl": "--color always is for --format text; jsonl is never colored",
     "--keep -2": "--keep: -2 is not ≥ 0, nor -1 for all",
     "-ts a,b": "-ts: 'a,b' is not a comma-separated list of numbers ≥ 0, such as 3,1",
-    "-ts 0,0": "-ts: '0,0' is not a list of numbers",
+    "-ts 0,0": "-ts: '0,0' is not a comma-separated list of numbers",
     "-mg -2": "-mg: -2 is not within -1..",
     "-sm both": "-sm: 'both' is not none, layer, row or tensor",
     "-fa 2": "-fa: '2' is not on, off or auto",
@@ -382,7 +382,9 @@ def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
 
 
 OTHER_WAYS = {
-    "server -n 3": "gen: 'server' is not a command: gen has no server; to use the word as a prompt: gen run",
+    "server -n 3": (
+        "gen: 'server' is not a command: gen has no server; to use the word as a prompt: gen run server"
+    ),
     "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model on this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
     "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",

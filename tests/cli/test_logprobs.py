@@ -135,18 +135,18 @@ def test_the_end_token_of_a_chat_is_not_in_its_logprobs(gen):
 WRONG = {
     "below -1": (["--format", "jsonl", "--logprobs", "-2"], "--logprobs: -2 is not ≥ 0"),
     "more than there are": (["--format", "jsonl", "--logprobs", "50000"], "more than the 49,152 tokens"),
-    "without a format": (["--logprobs", "3"], "--logprobs needs a --format with room"),
-    "named without a format": (["--logprob-of", "a"], "--logprob-of needs a --format with room"),
+    "without a format": (["--logprobs", "3"], "--logprobs needs a --format with logprobs"),
+    "named without a format": (["--logprob-of", "a"], "--logprob-of needs a --format with logprobs"),
     "rows in openai": (["--format", "openai", "--logprobs", "-1"], "not supported by --format openai"),
     "both in together": (
         ["--format", "together", "--logprobs", "1", "--logprobs-from", "both"],
-        "--logprobs-from both: --format together has no room",
+        "--logprobs-from both: not supported by --format together",
     ),
     "a source without logprobs": (["--format", "openai", "--logprobs-from", "chain"], "needs --logprobs"),
     "echo in a chat": (["--format", "openai-chat", "--echo"], "--echo: not supported by --format openai-chat"),
     "echo with the chain's": (
         ["--format", "openai", "--logprobs", "1", "--logprobs-from", "chain", "--echo"],
-        "a prompt's logprobs are the model's",
+        "--echo with --logprobs-from chain: not supported by --format openai",
     ),
     "a stream of text": (["--stream"], "--format text always streams"),
     "a stream of one object": (["--format", "together", "--stream"], "--format together writes one object"),

@@ -162,7 +162,11 @@ REFUSALS = {
     "two models": (["-m", "maker"], 1, "gen: maker fits 3 models: lmstudio:maker/Adapter-GGUF, lmst"),
     "a broken one": (["-m", "broken"], 1, "Broken-Q8_0.gguf: damaged GGUF file"),
     "-m and -hf": (["-m", "x", "-hf", "a/b"], 2, "-m and -hf both name a model; give only one"),
-    "-hff alone": (["-hff", "x.gguf"], 2, "-hff names a file of a repository; give that with -hf USER/REPO"),
+    "-hff alone": (
+        ["-hff", "x.gguf"],
+        2,
+        "-hff names a file in a repository; name the repository with -hf USER/REPO",
+    ),
     "no repository": (["-hf", "x"], 1, "'hf:x' is not hf:USER/REPO"),
 }
 
@@ -203,7 +207,7 @@ def test_pull_and_run(gen, online, user):
     result = gen("models", "pull", "hf:me/SmolLM2-GGUF", **variables)
     assert result.out.rstrip().endswith("SmolLM2-135M-Instruct.Q4_1.gguf")
     assert Path(result.out.strip()).samefile(next((user / "hf").rglob("*.gguf")))
-    assert "hf:me/SmolLM2-GGUF is here" in result.err
+    assert "hf:me/SmolLM2-GGUF is downloaded" in result.err
     expected = gen(*SEA).out
     repository.requests.clear()
     names = {"-m": "hf:me/SmolLM2-GGUF:Q4_1", "-hf": "me/SmolLM2-GGUF", "--hf-repo": "me/SmolLM2-GGUF:q4_1"}

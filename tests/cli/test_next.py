@@ -104,7 +104,7 @@ REFUSED = {
         [*NEXT, "--regex", "a+", "--grammar-complete"],
         "--grammar-complete has no effect",
     ),
-    "a template twice": ([*NEXT, "--chat", "--in-prefix", "x"], "takes the place of the chat template"),
+    "a template twice": ([*NEXT, "--chat", "--in-prefix", "x"], "replaces the chat template"),
     "a length": ([*NEXT, "-n", "5"], "there is no flag -n"),
 }
 

@@ -182,11 +182,15 @@ WRONG = {
     "tokens of choices": (["score", "a", "--choices", "b", "--tokens"], "--tokens is for a text", 2),
     "lines as a table": (
         ["score", "--jsonl", "-", "--format", "table"],
-        "--format table cannot stand beside it",
+        "--jsonl cannot be combined with --format table",
         2,
     ),
-    "lines and a text": (["score", "a", "--jsonl", "-"], "a text cannot stand beside it", 2),
-    "lines and choices": (["score", "--jsonl", "-", "--choices", "a"], "--choices cannot stand beside it", 2),
+    "lines and a text": (["score", "a", "--jsonl", "-"], "--jsonl cannot be combined with a text", 2),
+    "lines and choices": (
+        ["score", "--jsonl", "-", "--choices", "a"],
+        "--jsonl cannot be combined with --choices",
+        2,
+    ),
     "no such file": (["score", "--jsonl", "none.jsonl"], "none.jsonl: there is no such file", 1),
     "tokens in json": (["score", "a", "--tokens", "--format", "json"], "--tokens is for the table", 2),
 }
