@@ -30,7 +30,7 @@ def completion(options: CompletionOptions) -> None:
     """Print the script that lets your shell complete gen's commands and flags.
 
     Add the script once to a file that your shell reads at start; in zsh, after the line with compinit. Completion
-    works in new terminals. After an update of gen the script need not be replaced.
+    works in new terminals. The script stays valid after updates.
 
       gen completion bash >> ~/.bashrc
       gen completion zsh >> ~/.zshrc

@@ -171,7 +171,9 @@ def _read_length(builder: ImportedChainBuilder) -> None:
         return
     builder.read_max_tokens("num_predict", range(min(limit, 0), 1))
     if limit == -1:
-        builder.notes.append("max_tokens -1: Ollama ends after ten contexts, gen when the context is full")
+        builder.notes.append(
+            "max_tokens -1: Ollama ends after ten contexts, and gen ends when the context is full"
+        )
     elif limit < 1:
         reason = ", since it leaves a 0 out of the request" if limit == 0 else ", like every negative number"
         builder.report_changed("num_predict", f"Ollama reads it as no limit{reason}; written as max_tokens -1")

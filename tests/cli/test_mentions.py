@@ -26,13 +26,13 @@ MENTION = re.compile(r"(?<![\w./-])gen (?=[\w\"'…-])(.*?)(?=[;,:()|`\n\]]|\.(?
 FLAG = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 LONG_FLAG = re.compile(r"(?<![\w<-])--[a-z][a-z-]*[a-z]")
 VERBS = {
-    *("adds", "calls", "cannot", "computes", "copies", "deletes", "does", "downloads", "draws", "ends"),
-    *("finds", "has", "is", "keeps", "lists", "makes", "measures", "needs", "prints", "reads"),
+    *("adds", "always", "calls", "cannot", "computes", "copies", "deletes", "does", "downloads", "draws", "ends"),
+    *("finds", "has", "is", "keeps", "lists", "makes", "measures", "needs", "never", "prints", "reads"),
     *("runs", "samples", "searches", "sets", "was", "writes"),
 }
-"""Words that make ``gen``, or a command before them, the subject of a sentence."""
+"""Verbs and adverbs that make ``gen``, or a command before them, the subject of a sentence."""
 FILTERS = {"pass", "concat", "scan", "check"}
-"""Names of filters that a chat template cannot call: a name with a blank is none in Jinja."""
+"""Names of filters that a chat template cannot call: a name with a space is not a name in Jinja."""
 FLAGS_OF_OTHERS = {"--force-reinstall", "--no-cache-dir", "--head", "--json"}
 """Flags of pip and ray, and one that no program of llama.cpp has."""
 SHELL_SCRIPTS = ROOT / "cli" / "completion" / "shells.py"
@@ -73,7 +73,7 @@ FLAGS = OWN_FLAGS.union(*map(flags_of, COMMANDS.values()))
 
 
 def problem(mention):
-    """The word of a command line that does not exist; None if all do, or if it is no command line."""
+    """The word of a command line that does not exist; None if all do, or if it is not a command line."""
     words = mention.split()
     command = COMMANDS["run"]
     if words[0] in COMMANDS:

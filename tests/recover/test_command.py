@@ -455,7 +455,10 @@ USAGE = {
     "over the basis": (["-o", "b.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
     "over a link to the basis": (["-o", "link.npz", "--basis", "b.npz"], "-o and --basis are the same file"),
     "over the prompt": (["-f", "b.npz", "-o", "b.npz"], "-o and -f are the same file"),
-    "answers over the basis": (["--checkpoint", "b.npz", "--basis", "b.npz"], "--checkpoint and --basis are one"),
+    "answers over the basis": (
+        ["--checkpoint", "b.npz", "--basis", "b.npz"],
+        "--checkpoint and --basis are the same file",
+    ),
     "answers over the model": (
         ["--checkpoint", "m.gguf", "-m", "m.gguf"],
         "--checkpoint and -m are the same file",
