@@ -7,8 +7,12 @@ A redesign must not change outputs by accident. Record before it, record after i
     python -m tests.record_outputs compare BEFORE AFTER
 
 A record has a folder for each invocation, with the stdout, stderr and exit code of each command and the files that
-the commands wrote. What differs from run to run is replaced; `tests/recorded/placeholders.py` lists it. Help texts
-are compared only with ``--help-too``. Compare records of one machine: another processor computes other logits.
+the commands wrote. Parts that differ from run to run are replaced; `tests/recorded/placeholders.py` lists them.
+Help texts are compared only with ``--help-too``. Compare records of one machine, because another processor computes
+other logits.
+
+A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, separated
+by a tab. The old texts are replaced in the record BEFORE, and every line of the table must be used.
 """
 
 import argparse
@@ -48,11 +52,12 @@ def main():
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--help-too", action="store_true", help="compare the help texts as well")
+    comparing.add_argument("--wording", type=Path, metavar="TABLE", help="old and new texts, as above")
     options = parser.parse_args()
     if options.command == "record":
         record(options.folder, shlex.split(options.gen), options.only, options.jobs)
         return 0
-    return compare(options.before, options.after, options.help_too)
+    return compare(options.before, options.after, options.help_too, read_wording(options.wording))
 
 
 def record(folder, gen, pattern="*", jobs=1):
@@ -150,9 +155,33 @@ def _normalized(data, folder):
     return with_placeholders(data.decode(errors="surrogateescape"), folder).encode(errors="surrogateescape")
 
 
-def compare(before, after, help_too=False):
-    """Print a unified diff for each file that differs. Returns 1 if any does, else 0."""
+def read_wording(path):
+    """Return the pairs of old and new texts of a table; longer old texts come first. Without a table, no pairs."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    pairs = [tuple(line.split("\t")) for line in lines if line]
+    return sorted(pairs, key=lambda pair: -len(pair[0]))
+
+
+def _reworded(data, wording, unused):
+    """Replace old texts by new ones, and remove the pairs that were found from ``unused``."""
+    text = data.decode(errors="surrogateescape")
+    for pair in wording:
+        if pair[0] in text:
+            text = text.replace(*pair)
+            unused.discard(pair)
+    return text.encode(errors="surrogateescape")
+
+
+def compare(before, after, help_too=False, wording=()):
+    """Print a unified diff for each file that differs. Returns 1 if any does, else 0.
+
+    ``wording``: pairs of old and new texts. A pair that changes nothing counts as a difference.
+    """
+    unused = set(wording)
     old, new = _files(before), _files(after)
+    for path, data in old.items():
+        if data != new.get(path):
+            old[path] = _reworded(data, wording, unused)
     for folder, files in ((before, old), (after, new)):
         if not files:
             sys.exit(f"{folder}: there is no record")
@@ -166,9 +195,11 @@ def compare(before, after, help_too=False):
         labels = [_label(before, path, old), _label(after, path, new)]
         for line in unified_diff(*texts, *labels):
             print(line if line.endswith("\n") else line + "\n\\ no newline at the end\n", end="")
+    for pair in sorted(unused):
+        print("not needed: {!r} -> {!r}".format(*pair))
     count = len({path.split("/")[0] for path in old.keys() | new.keys()})
     print(f"{len(differing)} of {count} invocations differ")
-    return 1 if differing else 0
+    return 1 if differing or unused else 0
 
 
 def _label(folder, path, files):
