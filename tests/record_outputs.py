@@ -8,17 +8,18 @@ A redesign must not change outputs by accident. Record before it, record after i
 
 A record has a folder for each invocation, with the stdout, stderr and exit code of each command and the files that
 the commands wrote. Parts that differ from run to run are replaced; `tests/recorded/placeholders.py` lists them.
-Help texts are compared only with ``--help-too``. Compare records of one machine, because another processor computes
-other logits.
+Help texts are compared only with ``--help-too``. Compare records of one machine: another processor computes other
+logits.
 
-A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, separated
-by a tab. The old texts are replaced in the record BEFORE, and every line of the table must be used.
+A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, with a
+tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used.
 """
 
 import argparse
 import hashlib
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -156,31 +157,32 @@ def _normalized(data, folder):
 
 
 def read_wording(path):
-    """Return the pairs of old and new texts of a table; longer old texts come first. Without a table, no pairs."""
+    """Return the new text of each old text in a table; longer old texts come first. Without a table, no texts."""
     lines = path.read_text(encoding="utf-8").splitlines() if path else []
-    pairs = [tuple(line.split("\t")) for line in lines if line]
-    return sorted(pairs, key=lambda pair: -len(pair[0]))
+    pairs = (line.split("\t") for line in lines if line)
+    return dict(sorted(pairs, key=lambda pair: -len(pair[0])))
 
 
 def _reworded(data, wording, unused):
-    """Replace old texts by new ones, and remove the pairs that were found from ``unused``."""
+    """Replace the old texts in one pass, and remove those that were found from ``unused``."""
+
+    def new_text(found):
+        unused.discard(found[0])
+        return wording[found[0]]
+
     text = data.decode(errors="surrogateescape")
-    for pair in wording:
-        if pair[0] in text:
-            text = text.replace(*pair)
-            unused.discard(pair)
-    return text.encode(errors="surrogateescape")
+    return re.sub("|".join(map(re.escape, wording)), new_text, text).encode(errors="surrogateescape")
 
 
-def compare(before, after, help_too=False, wording=()):
+def compare(before, after, help_too=False, wording=None):
     """Print a unified diff for each file that differs. Returns 1 if any does, else 0.
 
-    ``wording``: pairs of old and new texts. A pair that changes nothing counts as a difference.
+    ``wording``: new texts by old ones. An old text that is not found counts as a difference.
     """
-    unused = set(wording)
+    unused = set(wording or ())
     old, new = _files(before), _files(after)
     for path, data in old.items():
-        if data != new.get(path):
+        if wording and data != new.get(path):
             old[path] = _reworded(data, wording, unused)
     for folder, files in ((before, old), (after, new)):
         if not files:
@@ -195,8 +197,8 @@ def compare(before, after, help_too=False, wording=()):
         labels = [_label(before, path, old), _label(after, path, new)]
         for line in unified_diff(*texts, *labels):
             print(line if line.endswith("\n") else line + "\n\\ no newline at the end\n", end="")
-    for pair in sorted(unused):
-        print("not needed: {!r} -> {!r}".format(*pair))
+    for text in sorted(unused):
+        print(f"not needed: {text!r}")
     count = len({path.split("/")[0] for path in old.keys() | new.keys()})
     print(f"{len(differing)} of {count} invocations differ")
     return 1 if differing or unused else 0
