@@ -291,7 +291,7 @@ _EQUAL_NATS = 1e-5
 
 
 def response_change(
-    stored: Sequence[EndpointResponse],
+    stored_responses: Sequence[EndpointResponse],
     query_again: Callable[[int], Sequence[EndpointResponse]],
     relative_error: float,
 ) -> float | None:
@@ -301,37 +301,41 @@ def response_change(
     None if rounding and noise explain the difference.
 
     Args:
-        stored: the responses in the journal.
+        stored_responses: the responses in the journal.
         query_again: returns the given number of new responses, from concurrent calls.
         relative_error: relative error of a shown probability.
     """
-    new: list[EndpointResponse] = []
+    new_responses: list[EndpointResponse] = []
     change_nats: float | None = None
-    for count in _NEW_CALL_COUNTS if stored else ():
-        new += query_again(count)
-        change_nats = _unexplained_difference_nats(stored, new, relative_error)
+    for count in _NEW_CALL_COUNTS if stored_responses else ():
+        new_responses += query_again(count)
+        change_nats = _unexplained_difference_nats(stored_responses, new_responses, relative_error)
         if change_nats is None:
             return None
     return change_nats
 
 
 def _unexplained_difference_nats(
-    stored: Sequence[EndpointResponse], new: Sequence[EndpointResponse], relative_error: float
+    stored_responses: Sequence[EndpointResponse], new_responses: Sequence[EndpointResponse], relative_error: float
 ) -> float | None:
     """Return the smallest difference of a saved and a new response, nats.
 
     Return None if rounding or spread explains the difference.
 
     Args:
-        stored: the responses in the journal.
-        new: the new responses.
+        stored_responses: the responses in the journal.
+        new_responses: the new responses.
         relative_error: relative error of a shown probability.
     """
     spread_nats = max(
-        (_difference_nats(*pair) for responses in (stored, new) for pair in combinations(responses, 2)),
+        (
+            _difference_nats(*pair)
+            for responses in (stored_responses, new_responses)
+            for pair in combinations(responses, 2)
+        ),
         default=0.0,
     )
-    min_difference_nats = min(_difference_nats(*pair) for pair in product(stored, new))
+    min_difference_nats = min(_difference_nats(*pair) for pair in product(stored_responses, new_responses))
     max_explained_nats = max(_EQUAL_NATS, _ROUNDING_FACTOR * relative_error, _SPREAD_FACTOR * spread_nats)
     return min_difference_nats if min_difference_nats > max_explained_nats else None
 

@@ -216,6 +216,7 @@ class QuerySession:
         )
 
     def _count_calls(self, response: EndpointResponse) -> EndpointResponse:
+        """Add the calls of a response to the total, and keep its token bytes; return the response."""
         self.total_call_count += response.calls
         self.token_bytes.update(response.token_bytes)
         return response

@@ -123,14 +123,14 @@ class _UnbiasedResponses:
 def _mean_window(session: QuerySession, unbiased_responses: _UnbiasedResponses) -> UnbiasedWindow:
     """Return the unbiased window as the mean of the responses."""
     (first, second), averaged_responses = unbiased_responses.responses[:2], unbiased_responses.averaged_responses
-    common = set.intersection(*(set(response.logprobs) for response in averaged_responses))
-    if not common:
+    shared_tokens = set.intersection(*(set(response.logprobs) for response in averaged_responses))
+    if not shared_tokens:
         raise RecoverError(
             "without a bias, each response shows other tokens; the endpoint draws them, so none can be compared"
         )
     spread_nats, noise_nats = _difference(first, second), 0.0
     if unbiased_responses.is_noisy:
-        rows = [[response.logprobs[token] for response in averaged_responses] for token in common]
+        rows = [[response.logprobs[token] for response in averaged_responses] for token in shared_tokens]
         noise_nats = float(np.sqrt(2 * np.mean(np.var(rows, axis=1, ddof=1))))
         spread_nats = float(np.ptp(rows, axis=1).max())
     relative_error = max(session.endpoint.limits.relative_error, _rounding_error(first))
@@ -138,14 +138,14 @@ def _mean_window(session: QuerySession, unbiased_responses: _UnbiasedResponses) 
         token: mean_logprob(
             [response.logprobs[token] for response in averaged_responses], relative_error, noise_nats
         )
-        for token in common
+        for token in shared_tokens
     }
     logprobs = {token: mean.logprob for token, mean in means.items()}
     partly_shown_logprobs = [
         value
         for response in averaged_responses
         for token, value in response.logprobs.items()
-        if token not in common
+        if token not in shared_tokens
     ]
     unbiased_window = UnbiasedWindow(
         first_two_tokens=(first.token, second.token),
@@ -180,8 +180,8 @@ def _check_shows_token(response: EndpointResponse) -> None:
 
 def _difference(first: EndpointResponse, second: EndpointResponse) -> float:
     """Return the largest difference of two responses to the same query, nats."""
-    common = first.logprobs.keys() & second.logprobs.keys()
-    return max((abs(first.logprobs[token] - second.logprobs[token]) for token in common), default=0.0)
+    shared_tokens = first.logprobs.keys() & second.logprobs.keys()
+    return max((abs(first.logprobs[token] - second.logprobs[token]) for token in shared_tokens), default=0.0)
 
 
 _MAX_DECIMALS = 8
@@ -282,6 +282,8 @@ class DriftMonitor:
         """Query without a bias; return the change that rounding and noise do not explain, nats."""
         ((response,),) = self._session.send_queries([{}], drift_check=check_number)
         unbiased_window = self._unbiased_window.logprobs
-        common = response.logprobs.keys() & unbiased_window.keys()
-        change = max((abs(response.logprobs[token] - unbiased_window[token]) for token in common), default=0.0)
+        shared_tokens = response.logprobs.keys() & unbiased_window.keys()
+        change = max(
+            (abs(response.logprobs[token] - unbiased_window[token]) for token in shared_tokens), default=0.0
+        )
         return change if change > self._max_explained_nats else 0.0

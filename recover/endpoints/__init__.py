@@ -1,1 +1,1 @@
-"""The endpoints that can be asked: the base class, a local model, llama.cpp's server, OpenAI's API."""
+"""The endpoints: the base class, a local model, llama.cpp's server, OpenAI's API."""

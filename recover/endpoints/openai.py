@@ -162,17 +162,17 @@ class OpenAIEndpoint(HttpEndpoint):
 
         The API also shows the drawn token, even if it is unlikely.
         """
-        named = {entry.token: entry.logprob for entry in entries if entry.token is not None}
+        logprob_by_token = {entry.token: entry.logprob for entry in entries if entry.token is not None}
         unmatched_logprobs = [entry.logprob for entry in entries if entry.token is None]
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
         if (
             unmatched_logprobs
-            and drawn.token in named
-            and len(named) > 1
-            and named[drawn.token] <= min([*named.values(), *unmatched_logprobs])
+            and drawn.token in logprob_by_token
+            and len(logprob_by_token) > 1
+            and logprob_by_token[drawn.token] <= min([*logprob_by_token.values(), *unmatched_logprobs])
         ):
-            del named[drawn.token]
-        window = keep_top_entries(named, unmatched_logprobs, self.limits.window)
+            del logprob_by_token[drawn.token]
+        window = keep_top_entries(logprob_by_token, unmatched_logprobs, self.limits.window)
         return EndpointResponse(
             drawn.token, drawn.logprob, window.logprobs, unmatched_logprobs=window.unmatched_logprobs
         )

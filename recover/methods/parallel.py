@@ -164,9 +164,11 @@ class _ParallelRounds:
         )
 
     def _search(self, token: int) -> _AnchoredBiasSearch:
+        """Return the search for a token's bias, or a new one."""
         return self.searches.get(token) or _AnchoredBiasSearch(self.first_bias)
 
     def _queries(self, batches: Sequence[Sequence[int]], reduction: float = 0.0) -> Iterator[Bias]:
+        """Return the biases of each batch, each token's bias reduced by ``reduction``, nats."""
         anchor = {self.task.anchor: self.anchor_bias}
         return (
             self.suppressing_biases | anchor | {token: self._search(token).bias - reduction for token in batch}

@@ -1,4 +1,4 @@
-"""What `gen recover` reads: checkpoints, its .npz files, and what endpoints answer."""
+"""The input of `gen recover`: checkpoints, its .npz files, and what endpoints answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VOCABULARY = 20
 
 
 def checkpoint(data: bytes) -> None:
-    """A checkpoint to go on with. Nothing is lost but a torn last line."""
+    """A checkpoint to resume. Nothing is lost except an incomplete last line."""
     path = file("checkpoint.jsonl", data)
     try:
         journal = QueryJournal(path, _RUN, resume=True)
@@ -111,7 +111,7 @@ def _matrix_seed() -> bytes:
 
 
 def server_model(data: bytes) -> None:
-    """What llama.cpp's server says about its model."""
+    """The model facts that llama.cpp's server reports."""
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=data))
     endpoint = LlamaServerEndpoint("http://api.test/", transport=transport)
     endpoint.stop_retries()
