@@ -14,8 +14,9 @@ import pytest
 
 from tools.man_pages import man_pages
 
+from .test_layering import ROOMS
+
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
 
 pytestmark = pytest.mark.slow
 

@@ -279,7 +279,8 @@ def test_an_abort_loses_nothing(model):
                 engine.add(asked)
             events = []
             for step in range(40):
-                if step == aborted_at or (step == 0 and aborted_at == 1):
+                # An abort after the last decode would wait for the next one, which is not part of this engine.
+                if not engine.is_idle and (step == aborted_at or (step == 0 and aborted_at == 1)):
                     model.abort()
                 try:
                     events += engine.step()

@@ -1,6 +1,7 @@
 """The same seed gives llama.cpp's own tokens, on the real model, token for token; see `compare` for ties."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -78,6 +79,16 @@ def model() -> Iterator[Model]:
         yield loaded
 
 
+def is_tie(chain, row, first, second):
+    """Return whether two tokens have exactly the same logit, before or after the steps of the chain.
+
+    A temperature above 1 can make one float32 of two adjacent ones.
+    """
+    left = deepcopy(chain).apply(row)  # a copy, since some steps draw random numbers
+    logit_of = dict(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
+    return row[first] == row[second] or (first in logit_of and logit_of[first] == logit_of.get(second))
+
+
 def compare(model, steps, seed, count):
     """Draw ``count`` tokens with our chain and with llama.cpp's, on the same logits and history.
 
@@ -97,7 +108,8 @@ def compare(model, steps, seed, count):
         for step in range(count):
             row = model.context.logits()
             mine, theirs = ours.sample(row), native.apply(row).token
-            assert row[mine] == row[theirs], f"token {step}: {mine}, and llama.cpp has {theirs}"
+            is_equal = mine == theirs or is_tie(ours, row, mine, theirs)
+            assert is_equal, f"token {step}: {mine}, and llama.cpp has {theirs}"
             ties += mine != theirs
             ours.accept(theirs)
             native.accept(theirs)
