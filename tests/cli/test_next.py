@@ -9,12 +9,19 @@ pytestmark = pytest.mark.usefixtures("with_pruned_model")
 NEXT = ["next", "The sea was", "-s", "3"]
 
 
+def bar_of(probability):
+    """A bar of ten blocks for probability 1, in eighths of a block."""
+    blocks, eighths = divmod(round(80 * probability), 8)
+    return "█" * blocks + " ▏▎▍▌▋▊▉"[eighths].strip()
+
+
 @pytest.mark.bundled_model
 def test_the_table(gen):
     lines = gen(*NEXT).out.splitlines()
     assert lines[0].split() == ["model", "top_k", "top_p", "min_p", "temperature"]
     assert lines[1].startswith("' a'")
-    assert lines[1].endswith("████▎")
+    probability, bar = lines[1].split()[-2:]
+    assert bar == bar_of(float(probability))
     foot = next(number for number, line in enumerate(lines) if line.startswith("kept"))
     assert lines[foot].split()[:3] == ["kept", "49,152", "40"]
     assert lines[foot + 1].startswith("nats")
