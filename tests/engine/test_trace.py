@@ -155,7 +155,7 @@ def test_under_a_grammar(model, options):
 
 
 def test_with_a_lookup(model):
-    options = {"prompt": LIST, "chain": "temp0.8 > top-k40", "max_tokens": 40}
+    options = {"prompt": LIST, "chain": "temp0.1 > top-k40", "max_tokens": 40}
     _, plain, _ = run(model, trace=3, **options)
     _, guessed, done = run(model, trace=3, lookup=8, **options)
     assert guessed == plain
