@@ -11,8 +11,8 @@ PATTERNS = (
     (r'(?<=_ms": )[\d.e-]+', "MS", "timings"),
     (r'(?<=_per_second": )(?:[\d.e+-]+|null)', "SPEED", "timings"),
     (r" +(?:[\d.,]+|-)(?: tokens/s)", " SPEED tokens/s", "timings of --stats"),
-    (r" +[\d.,]+ (?:µs|ms) a token, [\d.,]+% of", " TIME a token, SHARE of", "timings of --stats"),
-    (r" +[\d.,]+ (?:µs|ms) a token", " TIME a token", "timings of --stats, of a grammar"),
+    (r" +[\d.,]+ (?:µs|ms) per token, [\d.,]+% of", " TIME per token, SHARE of", "timings of --stats"),
+    (r" +[\d.,]+ (?:µs|ms) per token", " TIME per token", "timings of --stats, of a grammar"),
     (
         r"(?<=by single, )[\d,]+ calls: largest difference \S+ nats \(token \d+\)",
         "CALLS: largest difference E nats (token ID)",
