@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 OnFull = Literal["stop", "drop"]
-"""How to handle a conversation that does not fit: raise an error, or leave out its oldest turns."""
+"""Handling of a conversation that does not fit: raise an error, or leave out its oldest turns."""
 
 
 class PromptMaker:

@@ -23,7 +23,9 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
         if not module_of and not name.startswith("__"):
             module_of.update(_imports_for_type_checkers(package))
         if name not in module_of:
-            return _find_by_old_name(package, name)
+            from .renamed import find_by_old_name  # noqa: PLC0415 - most runs use no old name
+
+            return find_by_old_name(package, name)
         module, defined_name = module_of[name]
         value: object = getattr(import_module(module, package), defined_name)
         setattr(sys.modules[package], name, value)
@@ -33,16 +35,6 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
         return sorted({*vars(sys.modules[package]), *sys.modules[package].__all__})
 
     return import_name, list_names
-
-
-def _find_by_old_name(package: str, name: str) -> object:
-    from .renamed import RENAMED, warn_of_old_name  # noqa: PLC0415 - most runs use no old name
-
-    new_name = RENAMED.get(package, {}).get(name)
-    if new_name is None:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    warn_of_old_name(package, name, new_name, stack_level=4)
-    return getattr(sys.modules[package], new_name)
 
 
 def _imports_for_type_checkers(package: str) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -1,13 +1,14 @@
 """Public names of version 0.1 that have a new name: the old one works for one release, and warns.
 
-`RENAMED` lists them all. A package finds its old names there, see `lazy_exports`. A class, function or method is
-decorated with `supports_old_names`.
+`RENAMED` lists them all. A module or package finds its old names with `find_by_old_name`. A class, function or
+method is decorated with `supports_old_names`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -215,6 +216,18 @@ def supports_old_names(decorated: _Decorated) -> _Decorated:
     setattr(decorated, constructor, _with_old_arguments(getattr(decorated, constructor), full_name, new_names))
     _rename_in_subclasses(decorated, new_names)
     return decorated
+
+
+def find_by_old_name(module: str, name: str) -> object:
+    """Return the object of a module that had this name in version 0.1, with a warning. For a ``__getattr__``.
+
+    Raises ``AttributeError`` for a name that is not an old one.
+    """
+    new_name = RENAMED.get(module, {}).get(name)
+    if new_name is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warn_of_old_name(module, name, new_name, stack_level=4)
+    return getattr(sys.modules[module], new_name)
 
 
 def warn_of_old_name(owner: str, old_name: str, new_name: str, *, stack_level: int = 3) -> None:

@@ -71,7 +71,7 @@ class Context:
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False
-        """Whether `discard` was called: the keys and values differ from those of a new reading."""
+        """True if `discard` was called: the keys and values differ from those of a new reading."""
         self._exact_token_count = 0
         """Number of tokens at the beginning whose keys and values are those that an empty context computes."""
         self._prompt_logits: Logits | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.renamed import RENAMED, supports_old_names, warn_of_old_name
+from ..common.renamed import find_by_old_name, supports_old_names, warn_of_old_name
 
 
 class Constraint(Protocol):
@@ -58,27 +58,28 @@ def as_forcing(constraint: Constraint | None) -> ForcingConstraint | None:
     object's ``is_complete``, which may wait for a grammar that is still being compiled. ``issubclass`` rejects
     Protocols that have a property.
     """
-    kind = type(constraint)
-    if not hasattr(kind, "is_complete"):
+    if not hasattr(type(constraint), "is_complete"):
         return None
-    if hasattr(kind, "forced_tokens"):
-        return cast(ForcingConstraint, constraint)
-    if hasattr(kind, "forced"):
-        warn_of_old_name(kind.__qualname__, "forced", "forced_tokens")
-        return _OldConstraint(constraint)
-    return None
+    return _find_by_method(constraint, "forced_tokens", "forced")
 
 
 def as_completable(constraint: Constraint | None) -> CompletableConstraint | None:
     """Return the constraint if it is a `CompletableConstraint`, otherwise None."""
-    kind = type(constraint)
     forcing = as_forcing(constraint)
     if forcing is None:
         return None
-    if hasattr(kind, "completion_tokens"):
-        return cast(CompletableConstraint, forcing)
-    if hasattr(kind, "closing"):
-        warn_of_old_name(kind.__qualname__, "closing", "completion_tokens")
+    completable = _find_by_method(constraint, "completion_tokens", "closing")
+    # A constraint that has the new name of this method may still need the adapter for the other method.
+    return cast(CompletableConstraint, forcing) if completable is constraint else completable
+
+
+def _find_by_method(constraint: object, new_name: str, old_name: str) -> CompletableConstraint | None:
+    """Return the constraint if its class has the method; an adapter if only by its old name; otherwise None."""
+    kind = type(constraint)
+    if hasattr(kind, new_name):
+        return cast(CompletableConstraint, constraint)
+    if hasattr(kind, old_name):
+        warn_of_old_name(kind.__qualname__, old_name, new_name)
         return _OldConstraint(constraint)
     return None
 
@@ -164,8 +165,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Return the object that had this name in version 0.1, with a warning."""
-        new_name = RENAMED[__name__].get(name)
-        if new_name is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warn_of_old_name(__name__, name, new_name)
-        return globals()[new_name]
+        return find_by_old_name(__name__, name)

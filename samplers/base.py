@@ -61,7 +61,7 @@ class SamplerInfo:
     reference: str
     """The paper or program that the sampler comes from."""
     llama_cpp: str
-    """Whether the sampler equals llama.cpp's sampler of that name, and the differences."""
+    """Equality with llama.cpp's sampler of that name, and the differences."""
     main_parameter: str | None = None
     """The parameter that ``name: value`` and ``name0.5`` set; None if every parameter must be named."""
     off_values: Mapping[str, Any] = field(default_factory=dict)

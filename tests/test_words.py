@@ -47,6 +47,7 @@ def test_exceptions_are_few_and_needed():
         pytest.param('f"{name} is\' and {value!r} came"\n', ["and X came"], id="f-string"),
         pytest.param("def f(some, *, stop_text):\n    pass\n", ["stop text", "parameter names"], id="names"),
         pytest.param("_MOST_TOKENS = 3\n", ["_MOST_"], id="constant"),
+        pytest.param('size = 3\n"""How many there are."""\n', ['"""What'], id="docstring of an attribute"),
         pytest.param('"""The colour of a token."""\n', ["-ise, colour"], id="spelling"),
         pytest.param('"""Return the color. Keep on going at 1 is no longer wrong."""\n', [], id="clean"),
     ],

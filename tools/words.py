@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import io
 import re
 import sys
@@ -179,18 +180,17 @@ def _of_python(source: str) -> Iterator[Passage]:
     tree = ast.parse(source)
     in_f_strings = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield Passage(node.body[0].lineno, "docstring", docstring)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            yield from (Passage(argument.lineno, "parameter", argument.arg) for argument in arguments)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in in_f_strings:
-            yield Passage(node.lineno, "prose", _joined(node.value))
-        elif isinstance(node, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else "{x}" for part in node.values)
-            yield Passage(node.lineno, "prose", _joined("".join(map(str, parts))))
+        match node:
+            case ast.Expr(ast.Constant(str(docstring))):  # of a module, class, function or attribute
+                yield Passage(node.lineno, "docstring", inspect.cleandoc(docstring))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                yield from (Passage(argument.lineno, "parameter", argument.arg) for argument in arguments)
+            case ast.Constant(str(text)) if id(node) not in in_f_strings:
+                yield Passage(node.lineno, "prose", _joined(text))
+            case ast.JoinedStr():
+                parts = (part.value if isinstance(part, ast.Constant) else "{x}" for part in node.values)
+                yield Passage(node.lineno, "prose", _joined("".join(map(str, parts))))
 
 
 def _comments_and_names(source: str) -> Iterator[Passage]:

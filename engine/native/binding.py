@@ -153,7 +153,7 @@ _log_sink: Callable[[str], object] | None = None
 _last_lines: list[str] = []
 """The last warnings and errors. A message of several calls, or of several lines, is one item."""
 _is_kept = False
-"""Whether the previous call's message is the last one that is kept."""
+"""True if the previous call's message is the last one that is kept."""
 
 
 @lib.llama_log_callback  # type: ignore[untyped-decorator]

@@ -155,7 +155,7 @@ class TokenCounts(NamedTuple):
     ids: Ints
     """The token of each entry, (n,)."""
     in_input: Mask
-    """Whether the token occurs in the row's `all_input_ids`, (n,)."""
+    """True if the token occurs in the row's `all_input_ids`, (n,)."""
     output_count: NDArray[np.int32]
     """Number of occurrences of the token in the row's `output_ids`, (n,)."""
 

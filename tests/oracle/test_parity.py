@@ -84,9 +84,11 @@ def is_tie(chain, row, first, second):
 
     A temperature above 1 can make one float32 of two adjacent ones.
     """
+    if row[first] == row[second]:
+        return True
     left = deepcopy(chain).apply(row)  # a copy, since some steps draw random numbers
     logit_of = dict(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
-    return row[first] == row[second] or (first in logit_of and logit_of[first] == logit_of.get(second))
+    return first in logit_of and logit_of[first] == logit_of.get(second)
 
 
 def compare(model, steps, seed, count):
