@@ -12,7 +12,8 @@ Help texts are compared only with ``--help-too``. Compare records of one machine
 logits.
 
 A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, with a
-tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used.
+tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used. Several
+spaces or rules (─) in a row then count as one, since the columns of a screen are as wide as their longest text.
 """
 
 import argparse
@@ -163,6 +164,12 @@ def read_wording(path):
     return dict(sorted(pairs, key=lambda pair: -len(pair[0])))
 
 
+def _narrowed(data):
+    """Replace several spaces or rules in a row by one."""
+    text = data.decode(errors="surrogateescape")
+    return re.sub(r"(?<=\S) {2,}|(?<=─)─+", lambda found: found[0][:1].strip("─"), text).encode(errors="surrogateescape")
+
+
 def _reworded(data, wording, unused):
     """Replace the old texts in one pass, and remove those that were found from ``unused``."""
 
@@ -181,6 +188,8 @@ def compare(before, after, help_too=False, wording=None):
     """
     unused = set(wording or ())
     old, new = _files(before), _files(after)
+    if wording:
+        old, new = ({path: _narrowed(data) for path, data in files.items()} for files in (old, new))
     for path, data in old.items():
         if wording and data != new.get(path):
             old[path] = _reworded(data, wording, unused)

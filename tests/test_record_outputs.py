@@ -26,6 +26,7 @@ def table(tmp_path, text):
     ("after", "wording", "code", "printed"),
     [
         pytest.param("12 is no token", "", 0, "0 of 1", id="equal"),
+        pytest.param("12  is no token", "", 1, "1 of 1", id="layout counts without a table"),
         pytest.param("12 is not a token", "is no token\tis not a token\n", 0, "0 of 1", id="excused"),
         pytest.param("12 is not a token", "", 1, "1 of 1", id="no table"),
         pytest.param("13 is not a token", "is no token\tis not a token\n", 1, "1 of 1", id="a value differs, too"),
@@ -39,3 +40,8 @@ def test_compare(tmp_path, records, capsys, after, wording, code, printed):
     before, after = records("12 is no token", after)
     assert compare(before, after, wording=table(tmp_path, wording)) == code
     assert printed in capsys.readouterr().out
+
+
+def test_the_width_of_columns_does_not_count(tmp_path, records):
+    before, after = records("what    by\n──────────\nmade    it\n", "what         by\n───────────────\ngenerated    it\n")
+    assert compare(before, after, wording=table(tmp_path, "made\tgenerated\n")) == 0
