@@ -84,7 +84,7 @@ class ConversationOptions(Options):
     store: StoreOptions
     prompt_cache: Path | None = _chat(
         "--prompt-cache",
-        help="Load the state of the model from this file, and save it for the next session.",
+        help="Load the model's state from this file, and save the new state there for the next session.",
         completion_kind=CompletionKind.FILE,
     )
     on_full: OnFull = _chat(

@@ -170,7 +170,7 @@ def batch(options: BatchOptions) -> None:
     """Answer a file of requests, several at a time, each as if it ran alone.
 
     A line has OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
-    "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "trace", "chat_template",
+    "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "logprobs_from", "trace", "chat_template",
     "chat_template_kwargs"}. A flag applies to all lines that do not set the value themselves.
     """
     from ...jobs.journal import closing_results

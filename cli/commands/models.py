@@ -125,7 +125,7 @@ def show(options: ModelShowOptions) -> None:
 def pull_(options: ModelPullOptions) -> None:
     """Download a model from Hugging Face into the cache, continuing an earlier download.
 
-    Private repositories need a token in HF_TOKEN or from `hf auth login`.
+    Private repositories need an access token in HF_TOKEN or from `hf auth login`.
     """
     from ...models.resolve import parse_hub_reference
 

@@ -91,7 +91,7 @@ class EndpointOptions(Options):
     )
     window: int | None = _endpoint(
         "--window",
-        help="Number of logprobs that a call shows; 0 = only the token. [20; completions, -m: 5]",
+        help="Number of logprobs that a call shows; 0 = only the token. [5 for completions and -m, otherwise 20]",
         limit=at_least(0),
     )
     pre_sampling: bool = _endpoint(
@@ -138,7 +138,7 @@ class CallOptions(Options):
     )
     wait: bool = _calls(
         "--wait",
-        help="Retry also if no connection is possible, because the server is starting.",
+        help="Retry also if no connection is possible, for example while the server starts.",
         default=False,
         required_companions=ENDPOINT,
     )
@@ -229,7 +229,7 @@ class MethodOptions(Options):
     )
     repeats: int | None = _method(
         "--repeats",
-        help="Send each query this many times, and average. [1; 4 if responses differ]",
+        help="Send each query this many times, and average the responses. [1; 4 if responses differ]",
         limit=at_least(1),
     )
 
@@ -264,7 +264,9 @@ class RecoverOutputOptions(Options):
         help="File of the result: .npz, .json or .jsonl; - prints JSONL. [a table]",
     )
     checkpoint: Path | None = _output(
-        "--checkpoint", metavar="FILE", help="File that saves each response during the run. [FILE.checkpoint]"
+        "--checkpoint",
+        metavar="FILE",
+        help="File that saves each response during the run. [the file of -o, plus .checkpoint]",
     )
     resume: bool = _output(
         "--resume", help="Continue from the checkpoint, without repeating calls.", default=False

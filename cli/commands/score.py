@@ -50,6 +50,14 @@ class ScoredTextOptions(PromptOptions):
         display_name="the prompt",
         has_escapes=True,
     )
+    prompt_option: str | None = flag(
+        "-p",
+        "--prompt",
+        panel="Prompt",
+        help="The text to score, or the prompt before --choices, as an option.",
+        display_name="the prompt",
+        has_escapes=True,
+    )
     file: Path | None = _score("-f", "--file", help="Read the text from a file; - reads stdin.")
 
 
@@ -72,12 +80,12 @@ class ScoreOptions(Options):
     )
     stride: int | None = _score(
         "--stride",
-        help="Tokens from window to window in a text longer than the context. [half of the context]",
+        help="Tokens from one scoring window to the next, if the text exceeds the context. [half of the context]",
         limit=at_least(1),
     )
     strict: bool = _score(
         "--strict",
-        help="Reject a prompt that is too long for the context together with a choice. [cut off its beginning]",
+        help="Reject a prompt that exceeds the context together with a choice. [cut off the prompt's beginning]",
         default=False,
     )
     tokens: bool = _score("--tokens", help="Also show each token in the table.", default=False)

@@ -122,7 +122,7 @@ class OutputOptions(Options):
     )
     stream: bool = output_flag(
         "--stream",
-        help=f"Write server-sent chunks while the text is generated; only for {', '.join(_STREAMED)}.",
+        help=f"Write server-sent events while the text is generated; only for {', '.join(_STREAMED)}.",
         default=False,
     )
     logprobs: int | None = output_flag(
@@ -138,7 +138,7 @@ class OutputOptions(Options):
     logprob_of: str | None = output_flag(
         "--logprob-of",
         metavar="TEXTS",
-        help="Write logprobs of these tokens at every step (jsonl only): 'yes, \" no\"'.",
+        help="Write logprobs of these tokens at every position (jsonl only): 'yes, \" no\"'.",
     )
     color: Color = output_flag(
         "--color",

@@ -33,7 +33,7 @@ class PromptOptions(Options):
     prompt_option: str | None = _prompt(
         "-p",
         "--prompt",
-        help="The text, as an option instead of an argument.",
+        help="The prompt, as an option instead of an argument.",
         display_name="the prompt",
         has_escapes=True,
     )
@@ -47,7 +47,7 @@ class EscapeOptions(Options):
     escape: bool = _prompt(
         "-e",
         "--escape/--no-escape",
-        help=r"Replace \n \r \t \' \" \\ \xHH in prompts, --stop and --dry-sequence-breaker; not in files. [on]",
+        help=r"Replace \n \r \t \' \" \\ \xHH in prompts and flags such as --stop, --choices; not in files. [on]",
         default=True,
     )
 
@@ -117,11 +117,14 @@ class PromptAffixOptions(Options):
     in_prefix: str | None = _prompt(
         "--in-prefix",
         metavar="TEXT",
-        help="Text before the prompt; replaces the chat template.",
+        help="Insert this text before the prompt, in place of the chat template.",
         has_escapes=True,
     )
     in_suffix: str | None = _prompt(
-        "--in-suffix", metavar="TEXT", help="Text after the prompt; replaces the chat template.", has_escapes=True
+        "--in-suffix",
+        metavar="TEXT",
+        help="Insert this text after the prompt, in place of the chat template.",
+        has_escapes=True,
     )
 
     @property
@@ -210,7 +213,7 @@ def lookup_flag() -> Any:
     return length_flag(
         "--lookup",
         metavar="N",
-        help="Guess up to N tokens per step from the text so far, to save time; 0 = off. [0]",
+        help="Guess up to N next tokens from the text so far, to save time; 0 = off. [0]",
         default=0,
         limit=at_least(0),
     )

@@ -160,7 +160,7 @@ class FullSamplingOptions(SamplingOptions):
     )
     adaptive_target: float | None = _more(
         "--adaptive-target",
-        help="Select tokens near this probability (adaptive-p); negative: without a target.",
+        help="Select tokens near this probability (adaptive-p); negative = no target.",
         setting_name="adaptive_p.target",
     )
     adaptive_decay: float | None = _more(
