@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 _PRESETS = """# Built-in presets
 
-`gen -P NAME` runs with a preset, `gen presets show NAME` prints it, and a file `presets/NAME.yaml` of your own
-replaces it. [Presets](../presets.md) explains the keys.
+`gen "PROMPT" -P NAME` uses a preset, and `gen presets show NAME` prints it. Your own file `presets/NAME.yaml`
+takes precedence over the built-in preset of the same name. [Presets](../presets.md) explains the keys.
 
 """
 _GRAMMARS = """# Built-in grammars
 
-`gen --grammar NAME` holds the text to a grammar, `gen grammars show NAME` prints it, `gen grammars sample NAME`
-writes random sentences of it without a model. [Grammars](../grammars.md) explains the rest.
+`gen --grammar NAME` constrains the text with a grammar. `gen grammars show NAME` prints the grammar, and
+`gen grammars sample NAME` prints random texts that match it, without a model. See [Grammars](../grammars.md).
 
 """
 

@@ -12,9 +12,10 @@ from .markdown import block, code, plain, prose, table
 
 _HEAD = """# Samplers
 
-A chain may use any of these, in any order and several times; see [Chains](../chains.md). `gen samplers NAME` shows
-the same facts in the terminal. The column *main parameter* names the parameter that `name: value` in a preset and
-`name0.8` in the notation set.
+To choose the samplers of a run, write them as a chain: `gen "The sea was" --chain "top-k40 > temp0.8"`. A chain
+may use any of these samplers, in any order and several times; see [Chains](../chains.md). `gen samplers NAME`
+shows the same facts in the terminal. The *main parameter* of a sampler is the one that a single value sets:
+`top_k: 40` in a preset, or `top-k40` in a chain.
 
 Where systems compute a sampler differently, a parameter selects the variant: `top_p.boundary`, `tfs.pad`,
 `dry.match` and others. The default is llama.cpp's variant; where llama.cpp lacks the sampler, it is the paper's.

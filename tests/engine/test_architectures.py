@@ -125,7 +125,7 @@ def test_the_manual_names_these_architectures():
 def test_the_manual_says_what_it_does(model):
     row = models_page.ARCHITECTURES[model.metadata["general.architecture"]]
     assert row.runs == "works"
-    assert row.lookup == ("works" if model.can_truncate else "refused")
+    assert row.lookup == ("works" if model.can_truncate else "not supported")
     assert row.common_beginning == ("continues there" if model.can_truncate else "is read again")
     promised = str(model.batch_exactness(3)).split(" (")[0]
     assert row.batch == ("measured" if model.can_truncate else promised)
