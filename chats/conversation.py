@@ -29,7 +29,7 @@ from .store import ChatStore
 if TYPE_CHECKING:
     from ..logprobs.events import Done, Event, Token
 
-Report = Callable[[str], object]
+ReportMessage = Callable[[str], object]
 """Called with a message for the user."""
 
 _SECONDS_BETWEEN_WRITES = 0.1
@@ -53,43 +53,43 @@ class Conversation:
         settings: the settings stored with `save_settings`.
     """
 
-    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
+    def __init__(self, store: ChatStore, identifier: str | None, report: ReportMessage) -> None:
         self._store, self._report = store, report
         self.id = identifier
         self.name: str | None = None
         self.settings: dict[str, Any] = {}
-        self._system: str | None = None
-        """The system message that a new first message of the user will follow; None without one."""
+        self._system_text: str | None = None
+        """Text of the system message that a new first message of the user will follow; or None."""
         self._messages: dict[str, StoredMessage] = {}
         """The messages of all branches by hash, oldest first."""
         self._current_message: StoredMessage | None = None
-        self._answers: dict[int, str] = {}
-        """For each answer that was started, by its number: hash of the message that is answered."""
-        self._unsaved = Changes()
+        self._parent_hash_of_answer: dict[int, str] = {}
+        """For each answer that was started, by its number: the hash of the message that is answered."""
+        self._unsaved_changes = Changes()
         """The changes that have not been written to the store."""
-        self._next_retry = 0.0
+        self._next_retry_time = 0.0
         if identifier is not None:
             self.name, self.settings = store.summary(identifier).name, store.settings(identifier)
             current_hash = store.current_message_hash(identifier)
             self._messages = {message.hash: message for message in store.messages(identifier)}
             self._current_message = None if current_hash is None else self._messages.get(current_hash)
-            self._answers = store.answer_parents(identifier)
+            self._parent_hash_of_answer = store.answer_parents(identifier)
 
     @classmethod
-    def new(cls, store: ChatStore, report: Report) -> Conversation:
+    def new(cls, store: ChatStore, report: ReportMessage) -> Conversation:
         """Return a new conversation, which is stored with its first message."""
         return cls(store, None, report)
 
     @classmethod
-    def resume(cls, store: ChatStore, identifier: str, report: Report) -> Conversation:
+    def resume(cls, store: ChatStore, identifier: str, report: ReportMessage) -> Conversation:
         """Return the conversation with this id. Changes that another process makes later are not seen.
 
         If gen was killed while it generated an answer, the stored part of the answer becomes a message.
         """
         try:
             for message in store.recover_abandoned_answers(identifier):
-                size = f"{len(message.content):,} characters"
-                report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
+                stored_size = f"{len(message.content):,} characters of it are stored"
+                report(f"the answer {message.hash[:8]} was cut off when gen was killed; {stored_size}")
         except StoreWriteError as error:
             report(f"{error}; the answer that was cut off will be shown once the store can be written")
         return cls(store, identifier, report)
@@ -118,13 +118,13 @@ class Conversation:
 
     def last_user_message(self) -> StoredMessage | None:
         """Return the last message of the user on the path to the current message; None if there is none."""
-        return self._last("user")
+        return self._last_message_of("user")
 
     def last_assistant_message(self) -> StoredMessage | None:
         """Return the last message of the assistant on the path to the current message; None if there is none."""
-        return self._last("assistant")
+        return self._last_message_of("assistant")
 
-    def _last(self, role: Role) -> StoredMessage | None:
+    def _last_message_of(self, role: Role) -> StoredMessage | None:
         return next((message for message in reversed(self.messages()) if message.role == role), None)
 
     def unanswered_message(self) -> StoredMessage | None:
@@ -133,7 +133,7 @@ class Conversation:
         return message if message is not None and message.role == "user" else None
 
     def children(self, message: StoredMessage | None) -> list[StoredMessage]:
-        """Return the messages that follow a message, oldest first; None is the place before the first message."""
+        """Return the messages that follow a message, oldest first; None means the place before the first one."""
         parent_hash = None if message is None else message.hash
         return [other for other in self._messages.values() if other.parent_hash == parent_hash]
 
@@ -143,21 +143,22 @@ class Conversation:
 
     def find_message(self, hash_prefix: str) -> StoredMessage:
         """Return the message whose hash begins with this prefix. Raises ``StoreError``."""
-        found = [message for name, message in self._messages.items() if name.startswith(hash_prefix.lower())]
-        if not found or not hash_prefix:
+        prefix = hash_prefix.lower()
+        matching_messages = [message for message in self._messages.values() if message.hash.startswith(prefix)]
+        if not matching_messages or not hash_prefix:
             raise StoreError(f"there is no message {hash_prefix!r} in this conversation")
-        if len(found) > 1:
-            raise StoreError(f"{len(found)} messages begin with {hash_prefix!r}; give more characters")
-        return found[0]
+        if len(matching_messages) > 1:
+            raise StoreError(f"{len(matching_messages)} messages begin with {hash_prefix!r}; give more characters")
+        return matching_messages[0]
 
     def answer_count(self, message: StoredMessage) -> int:
         """Return the number of answers generated for a message, including answers with the same text."""
-        started_count = sum(parent_hash == message.hash for parent_hash in self._answers.values())
+        started_count = sum(parent_hash == message.hash for parent_hash in self._parent_hash_of_answer.values())
         return max(started_count, len(self.children(message)))
 
     def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
         """Return how a message of the assistant was generated; None if a person wrote it."""
-        for answer in reversed(self._unsaved.answers.values()):
+        for answer in reversed(self._unsaved_changes.answers.values()):
             if answer.message_hash == message.hash:
                 return answer
         return None if self.id is None else self._store.answer(message.hash, self.id)
@@ -166,10 +167,10 @@ class Conversation:
 
     @property
     def system(self) -> str | None:
-        """Text of the system message; None without one."""
+        """Text of the system message; None if there is none."""
         messages = self.messages()
         if not messages:
-            return self._system
+            return self._system_text
         return messages[0].content if messages[0].role == "system" else None
 
     @deferred_interrupts()
@@ -179,25 +180,25 @@ class Conversation:
         The branch is copied: the hash of a message depends on all messages before it.
         """
         if self.id is not None:
-            path = [] if text is None else [StoredMessage.new(None, "system", text)]
+            new_branch = [] if text is None else [StoredMessage.new(None, "system", text)]
             for message in self.messages():
                 if message.role != "system":
-                    parent_hash = path[-1].hash if path else None
-                    path.append(StoredMessage.new(parent_hash, message.role, message.content))
-            self._move_to(path)
-        self._system = text
+                    parent_hash = new_branch[-1].hash if new_branch else None
+                    new_branch.append(StoredMessage.new(parent_hash, message.role, message.content))
+            self._make_last_current(new_branch)
+        self._system_text = text
 
     def add_user_message(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
-        """Add a message of the user, which becomes the current message. For the arguments see `messages_with`."""
-        path = self.messages_with("user", text, replaced)
-        self._move_to(path)
-        return path[-1]
+        """Add a message of the user, and make it the current message. For the arguments see `messages_with`."""
+        messages = self.messages_with("user", text, replaced)
+        self._make_last_current(messages)
+        return messages[-1]
 
     def add_assistant_message(self, text: str) -> StoredMessage:
         """Add a message of the assistant that a person wrote. It becomes the current message."""
-        path = self.messages_with("assistant", text)
-        self._move_to(path)
-        return path[-1]
+        messages = self.messages_with("assistant", text)
+        self._make_last_current(messages)
+        return messages[-1]
 
     def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
         """Return the messages from the first one to a new one, which is not added to the conversation.
@@ -208,24 +209,24 @@ class Conversation:
             replaced: message whose sibling the new message is; None puts it after the current message.
         """
         path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
-        if self._current_message is None and self._system is not None:
-            path = [StoredMessage.new(None, "system", self._system)]
+        if self._current_message is None and self._system_text is not None:
+            path = [StoredMessage.new(None, "system", self._system_text)]
         return [*path, StoredMessage.new(path[-1].hash if path else None, role, text)]
 
     @deferred_interrupts()
     def goto(self, hash_prefix: str | None) -> StoredMessage | None:
         """Set the current message by a prefix of its hash, and return it. None moves before the first message."""
         message = None if hash_prefix is None else self.find_message(hash_prefix)
-        self._system = self.system
-        self._move_to([] if message is None else [message])
+        self._system_text = self.system
+        self._make_last_current([] if message is None else [message])
         return message
 
     def undo(self) -> StoredMessage | None:
-        """Move before the last message of the user, and return that message; None if there is none."""
-        last = self.last_user_message()
-        if last is not None:
-            self.goto(last.parent_hash)
-        return last
+        """Move before the last message of the user, and return this message; None if there is none."""
+        user_message = self.last_user_message()
+        if user_message is not None:
+            self.goto(user_message.parent_hash)
+        return user_message
 
     def rename(self, name: str | None) -> None:
         """Set the name, which `ChatStore.find_conversation` finds. Raises ``StoreError`` if the name is in use."""
@@ -262,20 +263,21 @@ class Conversation:
 
         # The store must not choose the number: after a failed write, it would give the number to another answer,
         # too.
-        number, is_finished = time.time_ns(), False
+        answer_number, is_finished = time.time_ns(), False
         content, token_ids = beginning, list[int]()
-        cached_token_count, next_write = 0, 0.0
+        cached_token_count, next_write_time = 0, 0.0
 
         def answer_so_far(message_hash: str | None, result: dict[str, Any] | None) -> StoredAnswer:
+            ids = tuple(token_ids)
             return StoredAnswer(
-                number, message_hash, parent.hash, recipe, prompt_ids, beginning, content, tuple(token_ids), result
+                answer_number, message_hash, parent.hash, recipe, prompt_ids, beginning, content, ids, result
             )
 
         def finish(result: dict[str, Any]) -> None:
             nonlocal is_finished
             if token_ids and not is_finished:
                 message = StoredMessage.new(parent.hash, "assistant", content)
-                self._move_to([message], answer_so_far(message.hash, result))
+                self._make_last_current([message], answer_so_far(message.hash, result))
                 is_finished = True
 
         try:
@@ -283,30 +285,30 @@ class Conversation:
                 if isinstance(event, Token):
                     token_ids.append(event.id)
                     content += text_of(event)
-                    if time.monotonic() >= next_write:
-                        self._change(Changes(answers={number: answer_so_far(None, None)}), is_durable=False)
-                        next_write = time.monotonic() + _SECONDS_BETWEEN_WRITES
+                    if time.monotonic() >= next_write_time:
+                        self._change(Changes(answers={answer_number: answer_so_far(None, None)}), is_durable=False)
+                        next_write_time = time.monotonic() + _SECONDS_BETWEEN_WRITES
                 elif isinstance(event, Done):
                     content += event.rest
-                    finish(_result_of(event, cached_token_count))
+                    finish(_answer_result(event, cached_token_count))
                 elif isinstance(event, Start):
                     cached_token_count = event.cached_tokens
                 yield event
         finally:
             finish({"finish_reason": "interrupted"})
 
-    def _move_to(self, path: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
-        """Make the last message of a path the current message, and add the messages of the path that are new.
+    def _make_last_current(self, messages: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
+        """Make the last of these messages the current message, and add those that the conversation does not have.
 
         Args:
-            path: messages, each of which follows the one before; empty moves before the first message.
+            messages: messages, each of which follows the one before; empty moves before the first message.
             answer: how the last message was generated; None if no answer ended with it.
         """
         self._change(
             Changes(
-                {message.hash: message for message in path},
+                {message.hash: message for message in messages},
                 {} if answer is None else {answer.number: answer},
-                {"current_message": path[-1].hash if path else None},
+                {"current_message": messages[-1].hash if messages else None},
             )
         )
 
@@ -315,38 +317,38 @@ class Conversation:
     @property
     def is_stored(self) -> bool:
         """True if all changes are written to a file; always False for a store in memory."""
-        return self._store.path is not None and not self._unsaved
+        return self._store.path is not None and not self._unsaved_changes
 
     def save_unsaved_changes(self) -> bool:
         """Try to write unsaved changes now. Return whether all changes are written."""
-        if self._unsaved:
-            self._next_retry = 0.0
+        if self._unsaved_changes:
+            self._next_retry_time = 0.0
             self._change(Changes())
-        return not self._unsaved
+        return not self._unsaved_changes
 
     def save_before_exit(self) -> None:
         """Try to write unsaved changes for the last time, and report how much is lost if that fails."""
         if not self.save_unsaved_changes():
-            message_count = len(self._unsaved.messages)
-            lost = count_noun(message_count, "message") if message_count else "the last changes"
-            self._report(f"{self._store.path}: {lost} of this chat could not be stored")
+            message_count = len(self._unsaved_changes.messages)
+            lost_changes = count_noun(message_count, "message") if message_count else "the last changes"
+            self._report(f"{self._store.path}: {lost_changes} of this chat could not be stored")
 
     @deferred_interrupts()
     def _change(self, changes: Changes, *, is_durable: bool = True) -> None:
-        """Apply changes in memory, after writing them to the store if it can be written.
+        """Apply changes in memory, after writing the changes to the store if the store can be written.
 
         If the store rejects the changes, raises ``StoreError`` and applies nothing.
 
         Args:
-            changes: the changes.
+            changes: the changes to apply.
             is_durable: whether the write is forced to disk.
         """
-        added = {name: message for name, message in changes.messages.items() if name not in self._messages}
+        new_messages = {key: message for key, message in changes.messages.items() if key not in self._messages}
         message_for_user = None
-        if added or self.id is not None:  # a conversation is stored with its first message
-            message_for_user = self._write(replace(changes, messages=added), is_durable)
-        self._messages |= added
-        self._answers |= {answer.number: answer.parent_hash for answer in changes.answers.values()}
+        if new_messages or self.id is not None:  # a conversation is stored with its first message
+            message_for_user = self._write(replace(changes, messages=new_messages), is_durable)
+        self._messages |= new_messages
+        self._parent_hash_of_answer |= {answer.number: answer.parent_hash for answer in changes.answers.values()}
         self.name = changes.fields.get("name", self.name)
         self.settings = changes.fields.get("settings", self.settings)
         if "current_message" in changes.fields:
@@ -356,39 +358,41 @@ class Conversation:
             self._report(message_for_user)
 
     def _write(self, changes: Changes, is_durable: bool) -> str | None:
-        """Write changes together with the unsaved ones, or keep them as unsaved. Return a message for the user."""
-        identifier, had_no_unsaved = self.id, not self._unsaved
+        """Write changes and the unsaved changes, or keep all of them as unsaved. Return a message for the user."""
+        identifier, had_no_unsaved_changes = self.id, not self._unsaved_changes
         if identifier is None:
             identifier = secrets.token_hex(6)
             fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
             changes = Changes(fields=fields) | changes
-        unsaved, message_for_user = self._unsaved | changes, None
-        if time.monotonic() >= self._next_retry:
+        unsaved_changes, message_for_user = self._unsaved_changes | changes, None
+        if time.monotonic() >= self._next_retry_time:
             try:
-                self._store.save(identifier, unsaved, is_durable=is_durable or not had_no_unsaved)
+                self._store.save(identifier, unsaved_changes, is_durable=is_durable or not had_no_unsaved_changes)
             except StoreWriteError as error:
                 if self._store.path is None:
                     raise
-                self._next_retry = time.monotonic() + _SECONDS_BETWEEN_RETRIES
-                if had_no_unsaved:
+                self._next_retry_time = time.monotonic() + _SECONDS_BETWEEN_RETRIES
+                if had_no_unsaved_changes:
                     message_for_user = f"{error}; the chat continues, and is saved once that is possible"
             else:
-                unsaved, message_for_user = Changes(), None if had_no_unsaved else "the chat is saved again"
-        self.id, self._unsaved = identifier, unsaved
+                unsaved_changes = Changes()
+                message_for_user = None if had_no_unsaved_changes else "the chat is saved again"
+        self.id, self._unsaved_changes = identifier, unsaved_changes
         return message_for_user
 
 
-def _result_of(done: Done, cached_token_count: int) -> dict[str, Any]:
+def _answer_result(done_event: Done, cached_token_count: int) -> dict[str, Any]:
+    """Return the ``result`` of a `StoredAnswer` from the last event of the generation."""
     return {
-        "finish_reason": done.finish_reason,
-        "stop": done.stop,
-        "complete": done.complete,
+        "finish_reason": done_event.finish_reason,
+        "stop": done_event.stop,
+        "complete": done_event.complete,
         "usage": {
-            "prompt_tokens": done.prompt_tokens,
+            "prompt_tokens": done_event.prompt_tokens,
             "cached_tokens": cached_token_count,
-            "completion_tokens": done.completion_tokens,
+            "completion_tokens": done_event.completion_tokens,
         },
-        "timings": asdict(done.timings),
+        "timings": asdict(done_event.timings),
     }
 
 
@@ -419,16 +423,17 @@ def tree_lines(conversation: Conversation) -> Iterator[TreeLine]:
     for message in conversation.all_messages():
         children.setdefault(message.parent_hash, []).append(message)
     path = [message.hash for message in conversation.messages()]
-    on_path, current_hash = set(path), path[-1] if path else None
+    current_path_hashes, current_hash = set(path), path[-1] if path else None
     stack = _number_siblings(children.get(None, []), 0)
     while stack:  # a recursion would be as deep as the conversation is long
         message, depth, number, count = stack.pop()
-        yield TreeLine(message, depth, number, count, message.hash in on_path, message.hash == current_hash)
+        is_on_path, is_current = message.hash in current_path_hashes, message.hash == current_hash
+        yield TreeLine(message, depth, number, count, is_on_path, is_current)
         stack += _number_siblings(children.get(message.hash, []), depth)
 
 
 def _number_siblings(messages: list[StoredMessage], depth: int) -> list[tuple[StoredMessage, int, int, int]]:
-    """Return siblings, youngest first, each with its depth, its number and the number of siblings."""
+    """Return siblings, youngest first, each with its depth, its sibling number and the sibling count."""
     count = len(messages)
     numbered = [(message, depth + (count > 1), number, count) for number, message in enumerate(messages, 1)]
     return numbered[::-1]

@@ -17,7 +17,7 @@ from .records import StoreError, StoreWriteError
 APPLICATION_ID = 0x67656E63
 """``genc``: marks a SQLite file as a chat store (PRAGMA application_id)."""
 
-_TABLES = """
+_CREATE_TABLES = """
 CREATE TABLE message (
     number INTEGER PRIMARY KEY,
     hash TEXT NOT NULL UNIQUE,
@@ -64,7 +64,7 @@ CREATE INDEX answer_message ON answer (message);
 An answer is what a model generated. While it is in progress, it has no message; ``writer`` is the process that
 generates it."""
 
-_SEARCH = """
+_SEARCH_INDEX = """
 CREATE VIRTUAL TABLE message_text USING fts5 (
     content, content='message', content_rowid='number', tokenize='trigram'
 );
@@ -79,14 +79,14 @@ END;
 """Version 2: the index of `ChatStore.search`. It contains all sequences of three characters, so that it also finds
 words in languages that write no spaces between words."""
 
-_NO_TEMPLATE = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
+_REMOVE_TEMPLATE_FIELD = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
 """Version 3: an unused field of the recipe is removed."""
 
-MIGRATIONS = (_TABLES, _SEARCH, _NO_TEMPLATE)
+MIGRATIONS = (_CREATE_TABLES, _SEARCH_INDEX, _REMOVE_TEMPLATE_FIELD)
 """Script n converts version n to version n + 1 (PRAGMA user_version). Released scripts never change."""
 
 
-_BUSY_SECONDS = 10.0
+_MAX_LOCK_WAIT_SECONDS = 10.0
 """Maximum time that one chat waits for another one that is writing; a write takes milliseconds."""
 _MIN_SQLITE_VERSION = (3, 37)
 """The first version with strict tables; the index of three characters needs version 3.34."""
@@ -107,13 +107,13 @@ class Database:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
-            needed = ".".join(map(str, _MIN_SQLITE_VERSION))
-            raise StoreError(f"chats need SQLite {needed} or later; this Python has {sqlite3.sqlite_version}")
+            min_version = ".".join(map(str, _MIN_SQLITE_VERSION))
+            raise StoreError(f"chats need SQLite {min_version} or later; this Python has {sqlite3.sqlite_version}")
         if path is not None:
             _make_private_file(path)
         with self._sqlite_errors_described():
             self._connection = sqlite3.connect(
-                path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                path or ":memory:", timeout=_MAX_LOCK_WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
         try:
             with self._sqlite_errors_described():
@@ -156,8 +156,8 @@ class Database:
     def _migrate(self) -> None:
         with self.transaction():
             version = self._pragma("user_version")  # another chat may have updated the file meanwhile
-            for number in range(version, len(MIGRATIONS)):
-                for statement in _statements(MIGRATIONS[number]):
+            for script_number in range(version, len(MIGRATIONS)):
+                for statement in _statements(MIGRATIONS[script_number]):
                     self._connection.execute(statement)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._connection.execute(f"PRAGMA user_version = {max(version, len(MIGRATIONS))}")
@@ -193,9 +193,9 @@ class Database:
             return self._connection.execute(query, values).fetchall()
 
     def first_row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query; None if there is none."""
-        found = self.rows(query, values)
-        return found[0] if found else None
+        """Return the first row of a query; None if the query has no rows."""
+        rows = self.rows(query, values)
+        return rows[0] if rows else None
 
     def erase_deleted_data(self) -> None:
         """Remove deleted data from the file, its index and its write-ahead log."""
@@ -209,19 +209,19 @@ class Database:
 
     @contextmanager
     def _sqlite_errors_described(self) -> Iterator[None]:
-        """While inside, turn SQLite's errors into ``StoreError`` with the file's name."""
+        """While inside, turn SQLite's errors into ``StoreError`` with the name of the database."""
         try:
             yield
         except sqlite3.Error as error:
             raise _store_error(error, self.name) from None
 
 
-DELETED = "this chat was deleted meanwhile and cannot be continued; start a new one"
-"""Message for a conversation that another process has deleted."""
+DELETED_CHAT_ERROR = "this chat was deleted meanwhile and cannot be continued; start a new one"
+"""Message of the error for a conversation that another process has deleted."""
 
 _ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
     ((13,), StoreWriteError, "the disk is full"),
-    ((5, 6), StoreWriteError, f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds"),
+    ((5, 6), StoreWriteError, f"another program has locked the chat store for {_MAX_LOCK_WAIT_SECONDS:g} seconds"),
     ((8,), StoreWriteError, "the chat store may not be written"),
     ((10,), StoreWriteError, "the disk could not be written"),
     (
@@ -229,18 +229,18 @@ _ERRORS_BY_CODES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
         StoreError,
         "the chat store is damaged; move it away to start a new one (sqlite3 FILE .recover restores what it can)",
     ),
-    ((19,), StoreError, DELETED),
+    ((19,), StoreError, DELETED_CHAT_ERROR),
 )
 """Codes of SQLite's errors (https://sqlite.org/rescode.html), the exception for these codes, and its message."""
 
 
-def _store_error(error: sqlite3.Error, name: str) -> StoreError:
-    """Return the exception that stands for an error of SQLite."""
+def _store_error(error: sqlite3.Error, database_name: str) -> StoreError:
+    """Return the ``StoreError`` with which this module replaces an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors that Python's module raises itself have no code
     for codes, error_type, message in _ERRORS_BY_CODES:
         if code in codes:
-            return error_type(f"{name}: {message}")
-    return StoreError(f"{name}: the chat store cannot be used ({error})")
+            return error_type(f"{database_name}: {message}")
+    return StoreError(f"{database_name}: the chat store cannot be used ({error})")
 
 
 def _make_private_file(path: Path) -> None:
@@ -253,12 +253,12 @@ def _make_private_file(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if is_folder_new:
             path.parent.chmod(0o700)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if os.fstat(handle).st_mode & 0o077:
-                os.fchmod(handle, 0o600)
+            if os.fstat(descriptor).st_mode & 0o077:
+                os.fchmod(descriptor, 0o600)
         finally:
-            os.close(handle)
+            os.close(descriptor)
     except OSError as error:
         raise StoreError(
             f"{path}: the chat store cannot be opened ({error.strerror}); chat without a store with --no-log"
@@ -284,13 +284,13 @@ def store_path() -> Path:
         home: Path | None = Path.home()
     except RuntimeError:
         home = None
-    data = _data_home(os.environ, home)
-    if data is None:
+    data_folder = _data_home(os.environ, home)
+    if data_folder is None:
         raise StoreError("there is no home folder to store chats in; set XDG_DATA_HOME, or use --no-log")
-    return data / "logitsmith" / "chats.db"
+    return data_folder / "logitsmith" / "chats.db"
 
 
 def _data_home(environment: Mapping[str, str], home: Path | None) -> Path | None:
-    configured = Path(environment.get("XDG_DATA_HOME", ""))
+    configured_folder = Path(environment.get("XDG_DATA_HOME", ""))
     # The XDG specification requires that relative paths are ignored.
-    return configured if configured.is_absolute() else home and home / ".local" / "share"
+    return configured_folder if configured_folder.is_absolute() else home and home / ".local" / "share"

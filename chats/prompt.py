@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..common.text import count_noun
-from .conversation import Report
+from .conversation import ReportMessage
 from .records import ContextFullError, StoredMessage
 
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ class PromptMaker:
     A message about the chat template is reported only once.
     """
 
-    def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: Report) -> None:
+    def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: ReportMessage) -> None:
         """Make prompts for a model.
 
         Args:
-            model: the model.
+            model: the model whose tokens and context the prompts use.
             template: chat template of the model.
             on_full: how to handle messages that do not fit.
             report: called with messages for the user.
         """
         self._model, self._template, self._on_full, self._report = model, template, on_full, report
-        self._reported: set[str] = set()
+        self._reported_messages: set[str] = set()
 
-    def tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
-        """Return the tokens of a prompt that ends with ``beginning``, the given beginning of the answer.
+    def prompt_ids(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
+        """Return the token ids of a prompt that ends with ``beginning``, the given beginning of the answer.
 
         Raises ``ModelError``.
         """
@@ -71,24 +71,24 @@ class PromptMaker:
 
         Raises ``ContextFullError``.
         """
-        length = self._model.context.length
+        context_length = self._model.context.length
         if self._on_full == "drop":
-            reserved_count = reserved_answer_tokens(length, max_tokens)
+            reserved_tokens = reserved_answer_tokens(context_length, max_tokens)
             return fit_messages(
                 messages,
-                lambda kept: len(self.tokens(kept, beginning)),
-                length,
-                reserved_count,
+                lambda kept: len(self.prompt_ids(kept, beginning)),
+                context_length,
+                reserved_tokens,
                 previously_dropped_count,
             )
-        token_count = len(self.tokens(messages, beginning))
-        if token_count >= length:
-            usage = ContextUsage(token_count, length)
-            is_first = sum(message.role == "user" for message in messages) == 1
+        token_count = len(self.prompt_ids(messages, beginning))
+        if token_count >= context_length:
+            usage = ContextUsage(token_count, context_length)
+            is_first_message = sum(message.role == "user" for message in messages) == 1
             raise ContextFullError(
                 _message_too_long_error(usage)
-                if is_first
-                else _context_full_message(usage, _ways_out(is_resumable))
+                if is_first_message
+                else _context_full_message(usage, _full_context_advice(is_resumable))
             )
         return FittedMessages(messages)
 
@@ -101,14 +101,14 @@ class PromptMaker:
         """
         kept = messages
         if self._on_full == "drop":
-            first = 1 if messages and messages[0].role == "system" else 0
-            kept = [*messages[:first], *messages[first + dropped_count :]]
-        return ContextUsage(len(self.tokens(kept)) if kept else 0, self._model.context.length)
+            system_count = 1 if messages and messages[0].role == "system" else 0
+            kept = [*messages[:system_count], *messages[system_count + dropped_count :]]
+        return ContextUsage(len(self.prompt_ids(kept)) if kept else 0, self._model.context.length)
 
-    def _report_once(self, sentence: str) -> None:
-        if sentence not in self._reported:
-            self._reported.add(sentence)
-            self._report(sentence)
+    def _report_once(self, message: str) -> None:
+        if message not in self._reported_messages:
+            self._reported_messages.add(message)
+            self._report(message)
 
 
 def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
@@ -116,7 +116,7 @@ def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate)
     tags = template.reasoning_tags
 
     def content(message: StoredMessage) -> str:
-        return _text_for_template(message.content, tags) if message.role == "assistant" else message.content
+        return _answer_for_template(message.content, tags) if message.role == "assistant" else message.content
 
     return [{"role": message.role, "content": content(message)} for message in messages]
 
@@ -131,8 +131,8 @@ def answer_opening(chat: Sequence[dict[str, str]], template: ChatTemplate) -> st
     Some templates also open the reasoning there.
     """
     # The message itself cannot be searched for: it may contain words of the template.
-    with_placeholder = [*chat[:-1], {**chat[-1], "content": _PLACEHOLDER}]
-    return template.render(with_placeholder).text.rpartition(_PLACEHOLDER)[2]
+    chat_with_placeholder = [*chat[:-1], {**chat[-1], "content": _PLACEHOLDER}]
+    return template.render(chat_with_placeholder).text.rpartition(_PLACEHOLDER)[2]
 
 
 class ContextUsage(NamedTuple):
@@ -160,26 +160,26 @@ class FittedMessages:
     dropped_message_count: int = 0
 
 
-_ANSWER_SHARE = 4
+_ANSWER_CONTEXT_DIVISOR = 4
 """If the answer has no maximum length, the context divided by this number is reserved for it."""
 
 
-def reserved_answer_tokens(length: int, max_tokens: int | None) -> int:
+def reserved_answer_tokens(context_length: int, max_tokens: int | None) -> int:
     """Return how many tokens of the context are reserved for an answer when turns are left out.
 
     Args:
-        length: length of the context, in tokens.
+        context_length: length of the context, in tokens.
         max_tokens: maximum length of the answer; None for no limit.
     """
-    max_reserved = length // _ANSWER_SHARE
+    max_reserved = context_length // _ANSWER_CONTEXT_DIVISOR
     return max(1, max_reserved if max_tokens is None else min(max_tokens, max_reserved))
 
 
 def fit_messages(
     messages: list[StoredMessage],
-    prompt_length: Callable[[Sequence[StoredMessage]], int],
-    length: int,
-    reserved_count: int,
+    count_prompt_tokens: Callable[[Sequence[StoredMessage]], int],
+    context_length: int,
+    reserved_tokens: int,
     previously_dropped_count: int,
 ) -> FittedMessages:
     """Leave out the oldest turns after the system message, until the other turns and an answer fit.
@@ -189,27 +189,27 @@ def fit_messages(
 
     Args:
         messages: the messages from the first one to the one that is to be answered.
-        prompt_length: returns the number of tokens in the prompt of these messages.
-        length: length of the context, in tokens.
-        reserved_count: number of tokens that must be free for the answer if more turns are left out than before.
+        count_prompt_tokens: returns the number of tokens in the prompt of these messages.
+        context_length: length of the context, in tokens.
+        reserved_tokens: number of tokens that must be free for the answer if more turns are left out than before.
         previously_dropped_count: number of messages after the system message that earlier prompts left out; they
             stay left out.
 
     Raises ``ContextFullError`` if the last turn alone does not fit.
     """
-    system = messages[:1] if messages[:1] and messages[0].role == "system" else []
-    others = messages[len(system) :]
-    turn_starts = [number for number, message in enumerate(others) if message.role == "user"]
+    system_messages = messages[:1] if messages[:1] and messages[0].role == "system" else []
+    messages_after_system = messages[len(system_messages) :]
+    turn_starts = [index for index, message in enumerate(messages_after_system) if message.role == "user"]
     last_start = turn_starts[-1:] or [0]
-    starts = [start for start in (turn_starts or [0]) if start >= previously_dropped_count] or last_start
-    for number, start in enumerate(starts):
-        kept = [*system, *others[start:]]
-        is_unchanged = number == 0 and start == previously_dropped_count
-        needed_count = 1 if number == len(starts) - 1 or is_unchanged else reserved_count
-        token_count = prompt_length(kept)
-        if token_count + needed_count <= length:
+    possible_starts = [start for start in (turn_starts or [0]) if start >= previously_dropped_count] or last_start
+    for start_index, start in enumerate(possible_starts):
+        kept = [*system_messages, *messages_after_system[start:]]
+        is_unchanged = start_index == 0 and start == previously_dropped_count
+        required_free_tokens = 1 if start_index == len(possible_starts) - 1 or is_unchanged else reserved_tokens
+        token_count = count_prompt_tokens(kept)
+        if token_count + required_free_tokens <= context_length:
             return FittedMessages(kept, start)
-    raise ContextFullError(_message_too_long_error(ContextUsage(token_count, length)))
+    raise ContextFullError(_message_too_long_error(ContextUsage(token_count, context_length)))
 
 
 def _message_too_long_error(usage: ContextUsage) -> str:
@@ -226,14 +226,14 @@ def _context_full_message(usage: ContextUsage, next_step: str) -> str:
     return f"the context is full: {counts}; {next_step}"
 
 
-def _ways_out(is_resumable: bool) -> str:
-    """Return what the user can do if the context is full. ``is_resumable``: whether the chat is stored."""
+def _full_context_advice(is_resumable: bool) -> str:
+    """Return advice for a user whose context is full. ``is_resumable``: whether the chat is stored."""
     start = "gen chat --resume" if is_resumable else "another chat"
     return f"go back with /undo or /goto, or start {start} with a larger -c or with --on-full drop"
 
 
-_WARNING_SHARE = 0.75
-"""Share of the context from which on a warning is shown."""
+_WARNING_CONTEXT_SHARE = 0.75
+"""A warning is shown once this share of the context is in use."""
 
 
 def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable: bool = True) -> str | None:
@@ -244,11 +244,13 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
         drops_oldest_turns: whether the oldest turns are left out when the context is full.
         is_resumable: whether the chat is stored.
     """
-    if usage.token_count < usage.context_length * _WARNING_SHARE:
+    if usage.token_count < usage.context_length * _WARNING_CONTEXT_SHARE:
         return None
     if usage.token_count >= usage.context_length:
         next_step = "the oldest turns are left out of the next prompt"
-        return _context_full_message(usage, next_step if drops_oldest_turns else _ways_out(is_resumable))
+        return _context_full_message(
+            usage, next_step if drops_oldest_turns else _full_context_advice(is_resumable)
+        )
     consequence = (
         "the oldest turns are left out"
         if drops_oldest_turns
@@ -260,7 +262,7 @@ def context_warning(usage: ContextUsage, drops_oldest_turns: bool, is_resumable:
     )
 
 
-def _text_for_template(content: str, tags: ReasoningTags | None) -> str:
+def _answer_for_template(content: str, tags: ReasoningTags | None) -> str:
     """Return the text of an earlier answer as the chat template expects it.
 
     Most templates remove the reasoning from earlier answers. Templates with ``answer_prefixes`` would reject it,
@@ -277,7 +279,7 @@ class AnswerPart(NamedTuple):
     """A part of an answer's text, without the tags of the reasoning.
 
     Attributes:
-        text: the text.
+        text: text of the part, without tags.
         is_reasoning: whether the text is part of the reasoning.
     """
 
@@ -302,32 +304,34 @@ class ReasoningSplitter:
             prompt: the text before the answer, which may already have opened the reasoning.
         """
         self._tags = tags
-        self._held_back = ""
+        self._held_back_text = ""
         self.is_reasoning = tags is not None and prompt.rfind(tags.start) > prompt.rfind(tags.end)
 
     def append(self, text: str) -> Iterator[AnswerPart]:
         """Append text of the answer, and yield the parts that later text cannot change."""
-        self._held_back += text
-        while found := self._first_tag():
-            start, tag = found
+        self._held_back_text += text
+        while position_and_tag := self._first_tag():
+            start, tag = position_and_tag
             if start:
-                yield AnswerPart(self._held_back[:start], self.is_reasoning)
-            self._held_back = self._held_back[start + len(tag) :]
+                yield AnswerPart(self._held_back_text[:start], self.is_reasoning)
+            self._held_back_text = self._held_back_text[start + len(tag) :]
             self.is_reasoning = self._tags is not None and tag == self._tags.start
-        kept_length = max((_length_of_beginning(self._held_back, tag) for tag in self._next_tags), default=0)
-        released = self._held_back[: len(self._held_back) - kept_length]
-        self._held_back = self._held_back[len(released) :]
-        if released:
-            yield AnswerPart(released, self.is_reasoning)
+        held_back_length = max(
+            (_partial_tag_length(self._held_back_text, tag) for tag in self._possible_tags), default=0
+        )
+        released_text = self._held_back_text[: len(self._held_back_text) - held_back_length]
+        self._held_back_text = self._held_back_text[len(released_text) :]
+        if released_text:
+            yield AnswerPart(released_text, self.is_reasoning)
 
     def finish(self) -> Iterator[AnswerPart]:
         """Yield the text that is still held back, at the end of the answer."""
-        held_back, self._held_back = self._held_back, ""
-        if held_back:
-            yield AnswerPart(held_back, self.is_reasoning)
+        held_back_text, self._held_back_text = self._held_back_text, ""
+        if held_back_text:
+            yield AnswerPart(held_back_text, self.is_reasoning)
 
     @property
-    def _next_tags(self) -> tuple[str, ...]:
+    def _possible_tags(self) -> tuple[str, ...]:
         """The tags that may follow at this point."""
         if self._tags is None:
             return ()
@@ -335,21 +339,23 @@ class ReasoningSplitter:
 
     def _first_tag(self) -> tuple[int, str] | None:
         """Return position and text of the first tag in the text that is held back; None if there is none."""
-        found = [(start, tag) for tag in self._next_tags if (start := self._held_back.find(tag)) >= 0]
-        return min(found, default=None)
+        positions_and_tags = [
+            (start, tag) for tag in self._possible_tags if (start := self._held_back_text.find(tag)) >= 0
+        ]
+        return min(positions_and_tags, default=None)
 
 
-def _length_of_beginning(text: str, tag: str) -> int:
+def _partial_tag_length(text: str, tag: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a tag."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
 
 
-_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
+_ROLE_TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
 def markdown_of(messages: Sequence[StoredMessage]) -> str:
     """Return the messages as Markdown, each with its role as a heading."""
-    return "\n".join(f"## {_TITLES[message.role]}\n\n{message.content.strip()}\n" for message in messages)
+    return "\n".join(f"## {_ROLE_TITLES[message.role]}\n\n{message.content.strip()}\n" for message in messages)
 
 
 def jsonl_of(messages: Sequence[StoredMessage], template: ChatTemplate) -> str:

@@ -145,7 +145,7 @@ class Changes:
     fields: ConversationFields = field(default_factory=ConversationFields)
 
     def __bool__(self) -> bool:
-        """Return whether anything changed."""
+        """Return whether there is any change."""
         return bool(self.messages or self.answers or self.fields)
 
     def __or__(self, later: Changes) -> Changes:
@@ -157,22 +157,22 @@ class Changes:
 
 def pack_tokens(ids: Iterable[int]) -> bytes:
     """Return token ids as compressed little-endian 32-bit integers."""
-    numbers = array("I", ids)
+    id_array = array("I", ids)
     if sys.byteorder == "big":
-        numbers.byteswap()
-    return zlib.compress(numbers.tobytes(), 1)
+        id_array.byteswap()
+    return zlib.compress(id_array.tobytes(), 1)
 
 
 def unpack_tokens(data: bytes) -> tuple[int, ...]:
     """Return the token ids that `pack_tokens` has packed. Raises ``ValueError`` for other bytes."""
-    numbers = array("I")
+    id_array = array("I")
     try:
-        numbers.frombytes(zlib.decompress(data))
+        id_array.frombytes(zlib.decompress(data))
     except zlib.error as error:
         raise ValueError(str(error)) from None
     if sys.byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)
+        id_array.byteswap()
+    return tuple(id_array)
 
 
 @dataclass(frozen=True)
@@ -204,8 +204,8 @@ class SearchHit:
 
     Attributes:
         conversation: a conversation that contains the message.
-        message: the message.
-        excerpt: the text around the first of the words, on one line.
+        message: the message that contains the words.
+        excerpt: the text of the message around the first of the words, on one line.
     """
 
     conversation: ConversationSummary

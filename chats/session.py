@@ -1,5 +1,5 @@
-"""Answers in a conversation: new ones, alternatives, continuations, and replays. Answers are stored while
-generated.
+"""Answers in a conversation: new ones, alternatives, continuations, and replays. An answer is stored while
+it is generated.
 
 A `ChatStore` contains the conversations of a user. A `Conversation` is a tree of messages with a current message.
 A `ChatSession` generates an answer to the current message, as an iterator of the engine's events::
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.text import count_noun
-from .conversation import Conversation, Report
+from .conversation import Conversation, ReportMessage
 from .prompt import (
     ContextUsage,
     FittedMessages,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..samplers.chain import Chain
 
 
-_NOTHING_TO_ANSWER = "there is no message of yours to answer"
+_NO_USER_MESSAGE_ERROR = "there is no message of yours to answer"
 
 
 class ChatSession:
@@ -66,7 +66,7 @@ class ChatSession:
         self,
         model: Model,
         conversation: Conversation,
-        report: Report,
+        report: ReportMessage,
         template: ChatTemplate | None = None,
         on_full: OnFull = "stop",
     ) -> None:
@@ -115,7 +115,7 @@ class ChatSession:
         """
         message = self.conversation.current_message
         if message is None or message.role != "user":
-            raise ChatError(_NOTHING_TO_ANSWER)
+            raise ChatError(_NO_USER_MESSAGE_ERROR)
         return self._generate(message, "", request, is_interrupted, progress)
 
     def regenerate(
@@ -166,7 +166,9 @@ class ChatSession:
 
         ``beginning``: the answer so far. Raises ``ChatError``, ``ContextFullError``.
         """
-        return self._prompts.tokens(self._fit(self._last_user_message(), beginning, None).messages, beginning)
+        return self._prompts.prompt_ids(
+            self._fit_messages(self._last_user_message(), beginning, None).messages, beginning
+        )
 
     def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
         """Raise ``ContextFullError`` if a message of the user would not fit into the context.
@@ -182,7 +184,7 @@ class ChatSession:
         self._prompts.fit(path, self._previously_dropped_count(path), max_tokens, is_resumable=self._is_resumable)
 
     def usage(self) -> ContextUsage:
-        """Return how much of the context the messages up to the current one take, without those left out."""
+        """Return how much of the context the messages up to the current one take, except left-out ones."""
         messages = self.conversation.messages()
         return self._prompts.usage(messages, self._previously_dropped_count(messages))
 
@@ -199,7 +201,7 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Iterator[Event]:
-        """Regenerate a stored answer and yield the same events. Nothing is stored.
+        """Regenerate a stored answer and yield the same events. The replay itself is not stored.
 
         Args:
             answer: the answer, see `Conversation.answer_record`.
@@ -221,17 +223,19 @@ class ChatSession:
                 f"{model_record.get('name')} generated this answer, but {self._model_record['name']} is loaded;"
                 f" start gen chat with -m {model_record.get('path')}"
             )
-        spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
-        length = len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
-        # Tokens after `max_tokens` completed a sentence of the grammar.
-        has_completion = recipe.max_tokens is not None and length > recipe.max_tokens
+        grammar = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
+        replayed_token_count = (
+            len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
+        )
+        # The answer exceeds `max_tokens` only if these tokens completed a sentence of the grammar.
+        completes_sentence = recipe.max_tokens is not None and replayed_token_count > recipe.max_tokens
         request = GenerationRequest(
             answer.prompt_ids,
             build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
-            spec,
+            grammar,
             stop=recipe.stop,
-            max_tokens=recipe.max_tokens if has_completion else length,
-            complete_sentence=has_completion,
+            max_tokens=recipe.max_tokens if completes_sentence else replayed_token_count,
+            complete_sentence=completes_sentence,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
             trace=trace_top_count,
@@ -248,7 +252,7 @@ class ChatSession:
     def _last_user_message(self) -> StoredMessage:
         message = self.conversation.last_user_message()
         if message is None:
-            raise ChatError(_NOTHING_TO_ANSWER)
+            raise ChatError(_NO_USER_MESSAGE_ERROR)
         return message
 
     def _generate(
@@ -271,25 +275,27 @@ class ChatSession:
         from ..engine.generation import build_chain, generate_request
 
         model = self.model
-        fitted = self._fit(parent, beginning, request.max_tokens)
-        prompt_ids = self._prompts.tokens(fitted.messages, beginning)
+        fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
+        prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
         chain = build_chain(model, request)
-        recipe = _recipe_of(request, chain, self._model_record, fitted.dropped_message_count)
+        recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
         request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
 
-    def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
-        """Return the messages of an answer's prompt. Report if more are left out than before."""
+    def _fit_messages(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
+        """Return the messages of an answer's prompt. Report if more messages are left out than before."""
         path = self.conversation.path_to(parent)
-        previous_count = self._previously_dropped_count(path)
-        fitted = self._prompts.fit(path, previous_count, max_tokens, beginning, self._is_resumable)
-        self.dropped_message_count = fitted.dropped_message_count
-        if fitted.dropped_message_count > previous_count:
-            dropped = count_noun(fitted.dropped_message_count, "message")
+        previously_dropped_count = self._previously_dropped_count(path)
+        fitted_messages = self._prompts.fit(
+            path, previously_dropped_count, max_tokens, beginning, self._is_resumable
+        )
+        self.dropped_message_count = fitted_messages.dropped_message_count
+        if fitted_messages.dropped_message_count > previously_dropped_count:
+            dropped = count_noun(fitted_messages.dropped_message_count, "message")
             self._report(f"the context is full: the oldest {dropped} after the system message are left out now")
-        return fitted
+        return fitted_messages
 
     def _previously_dropped_count(self, path: Sequence[StoredMessage]) -> int:
         """Return how many messages were left out of the prompt of the last answer on this path."""
@@ -309,7 +315,7 @@ def visible_text(token: Token, template: ChatTemplate) -> str:
     return token_text if is_tag else token.text
 
 
-def _recipe_of(
+def _answer_recipe(
     request: GenerationRequest, chain: Chain, model_record: dict[str, Any], dropped_count: int
 ) -> AnswerRecipe:
     """Return everything that is needed to regenerate an answer.
@@ -357,23 +363,26 @@ def _check_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -
 
 
 def _describe_changes(model: Model, answer: StoredAnswer) -> str:
-    """Return what has changed since an answer was generated, as far as that is known."""
+    """Return a clause that names the known changes of model and versions since an answer was generated."""
     from ..engine.generation import versions
 
     recipe = answer.recipe
-    old_facts, new_facts = {**recipe.model, **recipe.versions}, {**_model_record(model), **versions()}
-    changed = [
-        name for name in new_facts if name not in ("name", "path") and new_facts[name] != old_facts.get(name)
+    original_environment = {**recipe.model, **recipe.versions}
+    current_environment = {**_model_record(model), **versions()}
+    changed_names = [
+        name
+        for name in current_environment
+        if name not in ("name", "path") and current_environment[name] != original_environment.get(name)
     ]
-    if not changed:
-        return "another build of llama.cpp or another processor generated it"
+    if not changed_names:
+        return "it was generated with a different build of llama.cpp or on a different processor"
     return "it was generated with " + ", ".join(
-        f"{name} {old_facts.get(name)} (now {new_facts[name]})" for name in changed
+        f"{name} {original_environment.get(name)} (now {current_environment[name]})" for name in changed_names
     )
 
 
-def read_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
-    """Load the prompt cache of an earlier session, if the file exists.
+def load_prompt_cache_file(model: Model, path: Path, report: ReportMessage) -> None:
+    """Load the prompt cache of an earlier session into the model, if the file exists.
 
     A cache that does not match the model is reported and ignored.
     """
@@ -387,8 +396,8 @@ def read_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
         report(f"the prompt cache is not used: {error}")
 
 
-def write_prompt_cache_file(model: Model, path: Path, report: Report) -> None:
-    """Write the prompt cache for `read_prompt_cache_file`. An error is reported and ignored."""
+def save_prompt_cache_file(model: Model, path: Path, report: ReportMessage) -> None:
+    """Save the prompt cache to a file for `load_prompt_cache_file`. An error is reported and ignored."""
     from ..engine.prompt_cache import PromptCacheError, save_prompt_cache
 
     try:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from .database import DELETED, Database, store_path
+from .database import DELETED_CHAT_ERROR, Database, store_path
 from .records import (
     AnswerRecipe,
     Changes,
@@ -29,7 +29,7 @@ from .records import (
     unpack_tokens,
 )
 
-_SUMMARY = """
+_SUMMARY_QUERY = """
 SELECT id, name, created, updated,
     (SELECT count(*) FROM conversation_message WHERE conversation = id),
     (SELECT substr(content, 1, 200) FROM conversation_message AS link JOIN message ON message.number = link.message
@@ -39,7 +39,7 @@ SELECT id, name, created, updated,
 FROM conversation """
 """Query for the fields of a `ConversationSummary`."""
 _MIN_ID_PREFIX_CHARACTERS = 2
-"""Shorter texts are not searched for as the beginning of an id."""
+"""Minimum length of a text that is accepted as the beginning of an id."""
 
 
 class ChatStore:
@@ -80,15 +80,17 @@ class ChatStore:
 
     def list_conversations(self, limit: int | None = None) -> list[ConversationSummary]:
         """Return conversations, the one that was changed last first; ``limit``: maximum number, None for all."""
-        rows = self.database.rows(f"{_SUMMARY} ORDER BY updated DESC LIMIT ?", (-1 if limit is None else limit,))
-        return [_summary(row) for row in rows]
+        rows = self.database.rows(
+            f"{_SUMMARY_QUERY} ORDER BY updated DESC LIMIT ?", (-1 if limit is None else limit,)
+        )
+        return [_summary_from_row(row) for row in rows]
 
     def summary(self, conversation_id: str) -> ConversationSummary:
         """Return the summary of the conversation with this id."""
-        row = self.database.first_row(f"{_SUMMARY} WHERE id = ?", (conversation_id,))
+        row = self.database.first_row(f"{_SUMMARY_QUERY} WHERE id = ?", (conversation_id,))
         if row is None:
             raise StoreError(f"there is no conversation {conversation_id}")
-        return _summary(row)
+        return _summary_from_row(row)
 
     def find_conversation(self, text: str | None = None) -> ConversationSummary:
         """Return the conversation with this name, id or beginning of an id.
@@ -96,21 +98,23 @@ class ChatStore:
         ``text``: the name, id or beginning; None for the conversation that was changed last.
         """
         if text is None:
-            latest = self.list_conversations(1)
-            if not latest:
+            latest_conversations = self.list_conversations(1)
+            if not latest_conversations:
                 raise StoreError(f"{self.database.name}: there is no conversation yet")
-            return latest[0]
-        named = self.database.rows(f"{_SUMMARY} WHERE name = ? OR id = ?", (text, text.lower()))
-        if not named and len(text) >= _MIN_ID_PREFIX_CHARACTERS:
-            named = self.database.rows(
-                f"{_SUMMARY} WHERE substr(id, 1, ?) = ? ORDER BY updated DESC", (len(text), text.lower())
+            return latest_conversations[0]
+        matching_rows = self.database.rows(f"{_SUMMARY_QUERY} WHERE name = ? OR id = ?", (text, text.lower()))
+        if not matching_rows and len(text) >= _MIN_ID_PREFIX_CHARACTERS:
+            matching_rows = self.database.rows(
+                f"{_SUMMARY_QUERY} WHERE substr(id, 1, ?) = ? ORDER BY updated DESC", (len(text), text.lower())
             )
-        if not named:
+        if not matching_rows:
             raise StoreError(f"there is no conversation {text!r}; gen chat --list shows all")
-        if len(named) > 1:
-            ids = ", ".join(str(row[0]) for row in named[:5])
-            raise StoreError(f"{text!r} begins the ids of {len(named)} conversations: {ids}; give more characters")
-        return _summary(named[0])
+        if len(matching_rows) > 1:
+            ids = ", ".join(str(row[0]) for row in matching_rows[:5])
+            raise StoreError(
+                f"{text!r} begins the ids of {len(matching_rows)} conversations: {ids}; give more characters"
+            )
+        return _summary_from_row(matching_rows[0])
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """Return messages that contain all words of a text, newest first. Case is ignored.
@@ -134,7 +138,7 @@ class ChatStore:
         hits = []
         for *fields, conversation_id in rows:
             message = StoredMessage(*fields)
-            hits.append(SearchHit(self.summary(conversation_id), message, _excerpt(message.content, terms)))
+            hits.append(SearchHit(self.summary(conversation_id), message, _make_excerpt(message.content, terms)))
         return hits
 
     def settings(self, conversation_id: str) -> dict[str, Any]:
@@ -181,7 +185,7 @@ class ChatStore:
             " ORDER BY answer.conversation = ? DESC, answer.number DESC LIMIT 1",
             (message_hash, conversation_id),
         )
-        return None if row is None else _answer(row)
+        return None if row is None else _answer_from_row(row)
 
     # Writing
 
@@ -190,7 +194,7 @@ class ChatStore:
 
         Args:
             conversation_id: id of the conversation.
-            changes: the changes.
+            changes: the changes to write.
             is_durable: whether the transaction is forced to disk, so that a power failure cannot undo it.
         """
         fields = changes.fields
@@ -198,7 +202,7 @@ class ChatStore:
             if "created" in fields:
                 self.add_conversation(conversation_id, fields["created"])
             elif self.database.first_row("SELECT 1 FROM conversation WHERE id = ?", (conversation_id,)) is None:
-                raise StoreError(DELETED)
+                raise StoreError(DELETED_CHAT_ERROR)
             for message in changes.messages.values():
                 self.add_message(conversation_id, message)
             for answer in changes.answers.values():
@@ -206,11 +210,11 @@ class ChatStore:
             if "current_message" in fields:
                 self.set_current_message(conversation_id, fields["current_message"])
             if "name" in fields:  # IGNORE: another process may have used the name since `check_name`
-                row = (fields["name"], conversation_id)
-                self.database.run("UPDATE OR IGNORE conversation SET name = ? WHERE id = ?", row)
+                values = (fields["name"], conversation_id)
+                self.database.run("UPDATE OR IGNORE conversation SET name = ? WHERE id = ?", values)
             if "settings" in fields:
-                row = (json.dumps(fields["settings"]), conversation_id)
-                self.database.run("UPDATE conversation SET settings = ? WHERE id = ?", row)
+                values = (json.dumps(fields["settings"]), conversation_id)
+                self.database.run("UPDATE conversation SET settings = ? WHERE id = ?", values)
 
     def check_name(self, conversation_id: str | None, name: str | None) -> None:
         """Raise ``StoreError`` if another conversation has this name.
@@ -219,13 +223,13 @@ class ChatStore:
             conversation_id: id of the conversation that gets the name; None if it is not stored yet.
             name: the name; None for no name.
         """
-        taken = (
+        owner_row = (
             None
             if name is None
             else self.database.first_row("SELECT id FROM conversation WHERE name = ?", (name,))
         )
-        if taken is not None and taken[0] != conversation_id:
-            raise StoreError(f"the conversation {taken[0]} has the name {name!r}; choose another one")
+        if owner_row is not None and owner_row[0] != conversation_id:
+            raise StoreError(f"the conversation {owner_row[0]} has the name {name!r}; choose another one")
 
     def add_conversation(self, conversation_id: str, created: float) -> None:
         """Add a conversation. Called inside `Database.transaction`."""
@@ -270,7 +274,7 @@ class ChatStore:
                 " beginning, content, token_ids, result) SELECT ?, ?, number,"
                 " (SELECT number FROM message WHERE hash = ?), ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE hash = ?",
                 (
-                    answer.number, conversation_id, answer.message_hash, _this_process(), time.time(),
+                    answer.number, conversation_id, answer.message_hash, _process_name(), time.time(),
                     json.dumps(asdict(answer.recipe)), pack_tokens(answer.prompt_ids), answer.beginning,
                     answer.content, token_ids, result, answer.parent_hash,
                 ),
@@ -293,7 +297,7 @@ class ChatStore:
             current_hash = self.current_message_hash(conversation_id)
             rows = self.database.rows(query, (conversation_id,))
             for number, writer, updated, content, token_ids, parent_hash in rows:
-                if _is_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS:
+                if _is_process_alive(writer) and time.time() - updated < _ABANDONED_AFTER_SECONDS:
                     continue
                 if not unpack_tokens(token_ids):
                     run("DELETE FROM answer WHERE number = ?", (number,))
@@ -324,23 +328,23 @@ class ChatStore:
         database.erase_deleted_data()
 
 
-def _summary(row: tuple[Any, ...]) -> ConversationSummary:
+def _summary_from_row(row: tuple[Any, ...]) -> ConversationSummary:
     conversation_id, name, created, updated, message_count, text, model = row
     title = " ".join(str(text or "").split())
     return ConversationSummary(conversation_id, name, title, created, updated, message_count, model)
 
 
 _MIN_INDEXED_CHARACTERS = 3
-"""Minimum length of words that the index finds. For shorter words, every message is read."""
+"""Minimum length of words that the search index finds. For shorter words, every message is read."""
 
 
 def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
     """Return an SQL condition for messages that contain all words, and the values of its placeholders."""
     conditions, values = [], []
-    indexed = [term for term in terms if len(term) >= _MIN_INDEXED_CHARACTERS]
-    if indexed:
+    indexed_terms = [term for term in terms if len(term) >= _MIN_INDEXED_CHARACTERS]
+    if indexed_terms:
         conditions.append("message.number IN (SELECT rowid FROM message_text WHERE message_text MATCH ?)")
-        values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed))
+        values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed_terms))
     for term in terms:
         if len(term) < _MIN_INDEXED_CHARACTERS:
             conditions.append("message.content LIKE ? ESCAPE '\\'")
@@ -351,16 +355,16 @@ def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
 _MAX_EXCERPT_CHARACTERS = 80
 
 
-def _excerpt(content: str, terms: Sequence[str]) -> str:
+def _make_excerpt(content: str, terms: Sequence[str]) -> str:
     """Return the text around the first of the words, on one line."""
     line = " ".join(content.split())
-    found = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
-    start = max(0, min(found, default=0) - _MAX_EXCERPT_CHARACTERS // 2)
+    match_starts = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
+    start = max(0, min(match_starts, default=0) - _MAX_EXCERPT_CHARACTERS // 2)
     end = start + _MAX_EXCERPT_CHARACTERS
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
-def _answer(row: tuple[Any, ...]) -> StoredAnswer:
+def _answer_from_row(row: tuple[Any, ...]) -> StoredAnswer:
     number, message_hash, parent_hash, recipe, prompt_ids, beginning, content, token_ids, result = row
     try:
         return StoredAnswer(
@@ -382,20 +386,20 @@ _ABANDONED_AFTER_SECONDS = 600.0
 """After this time without a new token, an answer counts as abandoned, even if its process seems to run."""
 
 
-def _this_process() -> str:
+def _process_name() -> str:
     """Return the name of this process in the store."""
     return f"{platform.node()}:{os.getpid()}"
 
 
-def _is_alive(writer: str) -> bool:
+def _is_process_alive(writer: str) -> bool:
     """Return whether the process with this name may still be running. This is assumed for other machines."""
-    machine, _, number = writer.rpartition(":")
+    machine, _, process_id = writer.rpartition(":")
     if machine != platform.node():
         return True
-    if writer == _this_process():
+    if writer == _process_name():
         return False  # an exception ended the answer: a process generates only one answer at a time
     try:
-        os.kill(int(number), 0)
+        os.kill(int(process_id), 0)
     except (ProcessLookupError, ValueError):
         return False
     except OSError:

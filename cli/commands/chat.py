@@ -135,7 +135,7 @@ def _load(options: ConversationOptions) -> Model:
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Run the chat until the user leaves, and return the exit code."""
-    from ...chats.session import read_prompt_cache_file, write_prompt_cache_file
+    from ...chats.session import load_prompt_cache_file, save_prompt_cache_file
     from ..chat.loop import run_loop
 
     system = chat.settings.settings.system
@@ -143,11 +143,11 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.set_system(system.value)
     chat.save_settings()
     if options.prompt_cache is not None:
-        read_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)
+        load_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)
     chat.greet()
     try:
         return run_loop(chat)
     finally:
         chat.conversation.save_before_exit()
         if options.prompt_cache is not None:
-            write_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)
+            save_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)

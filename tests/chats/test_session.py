@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.records import ChatError, ReplayError
-from logitsmith.chats.session import ChatSession, read_prompt_cache_file, write_prompt_cache_file
+from logitsmith.chats.session import ChatSession, load_prompt_cache_file, save_prompt_cache_file
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import build
@@ -122,7 +122,7 @@ def test_an_answer_of_another_model_is_not_regenerated(session, conversation, tm
     ):
         list(ChatSession(model, conversation, report=notes.append).replay(record))
     changed = replace(record, token_ids=(record.token_ids[0] ^ 1, *record.token_ids[1:]))
-    with pytest.raises(ReplayError, match="token 0 is a different one now: another build"):
+    with pytest.raises(ReplayError, match="token 0 is a different one now: it was generated with a different build"):
         list(session.replay(changed))
     versions = {**record.recipe.versions, "llama-cpp-python": "0.1"}
     changed = replace(changed, recipe=replace(record.recipe, versions=versions))
@@ -185,18 +185,18 @@ def test_there_must_be_something_to_answer(session, conversation):
 def test_a_prompt_cache_is_loaded(session, conversation, model_path, cold_model, notes, tmp_path):
     conversation.add_user_message("Tell me more. " * 20)
     list(session.answer(settings()))
-    write_prompt_cache_file(session.model, tmp_path / "cache", notes.append)
+    save_prompt_cache_file(session.model, tmp_path / "cache", notes.append)
     with Model.load(model_path, **OPTIONS) as model:
         again = Conversation.resume(conversation._store, conversation.id, notes.append)
         other = ChatSession(model, again, report=notes.append)
         for name in ("missing", "cache"):
-            read_prompt_cache_file(model, tmp_path / name, notes.append)
+            load_prompt_cache_file(model, tmp_path / name, notes.append)
         again.add_user_message("Go on")
         assert check(other.answer(settings(2)), again, cold_model, settings(2)) == 256
         assert notes == []
         (tmp_path / "cache").write_text("x")
-        read_prompt_cache_file(model, tmp_path / "cache", notes.append)
-        write_prompt_cache_file(model, tmp_path / "no" / "cache", notes.append)
+        load_prompt_cache_file(model, tmp_path / "cache", notes.append)
+        save_prompt_cache_file(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
         f"{tmp_path / 'cache'}: it is not a prompt cache of gen",
         f"{tmp_path / 'no' / 'cache'}: there is no folder {tmp_path / 'no'}",
