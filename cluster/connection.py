@@ -18,11 +18,11 @@ from .tasks import ClusterError
 
 _HEAD_PORT = 6379
 """Default port of `ray start --head`."""
-_SETTINGS_FRAME = 4
+_SETTINGS_FRAME_TYPE = 4
 """Type of the SETTINGS frame of HTTP/2, RFC 9113."""
-_CHECK_SECONDS = 2.0
+_SECONDS_BETWEEN_CHECKS = 2.0
 """Time between two checks of the head node."""
-_CONNECT_SECONDS = 3.0
+_MAX_CONNECT_SECONDS = 3.0
 """Maximum time that the head node may take to accept a connection."""
 _MAX_FAILED_CHECKS = 4
 """After this many failed checks in a row, the head node counts as unreachable."""
@@ -34,17 +34,17 @@ _QUIET_ENVIRONMENT = {
 }
 """Ray sends no usage statistics, and prints nothing on stdout, where results may go."""
 
-_SHORT_FOLDER = Path("/tmp")  # noqa: S108 - for a folder that only this user enters
+_SOCKETS_PARENT_FOLDER = Path("/tmp")  # noqa: S108 - for a folder that only this user enters
 """Parent of the folder of Ray's sockets, whose paths must be short."""
 
-_AUTH_MODE = "RAY_AUTH_MODE"
+_AUTH_MODE_VARIABLE = "RAY_AUTH_MODE"
 """Environment variable without which Ray sends no token to an address that was typed."""
 
 
 class HeadMonitor:
     """Checks in a thread whether the head node of a cluster can be reached.
 
-    Without it, the process would end without a message: Ray exits when the head node is unreachable.
+    Without this check, the process would end without a message: Ray exits when the head node is unreachable.
 
     Args:
         address: address of the head node, as HOST:PORT.
@@ -62,20 +62,20 @@ class HeadMonitor:
         return self._unreachable.is_set()
 
     def close(self) -> None:
-        """Stop checking."""
+        """Stop checking the head node."""
         self._closed.set()
 
     def _watch(self) -> None:
-        failures = 0
-        while not self._closed.wait(_CHECK_SECONDS):
-            failures = 0 if self._accepts_connection() else failures + 1
-            if failures >= _MAX_FAILED_CHECKS:
+        failure_count = 0
+        while not self._closed.wait(_SECONDS_BETWEEN_CHECKS):
+            failure_count = 0 if self._accepts_connection() else failure_count + 1
+            if failure_count >= _MAX_FAILED_CHECKS:
                 self._unreachable.set()
                 return
 
     def _accepts_connection(self) -> bool:
         try:
-            with closing(socket.create_connection(self._host_and_port, _CONNECT_SECONDS)):
+            with closing(socket.create_connection(self._host_and_port, _MAX_CONNECT_SECONDS)):
                 return True
         except OSError:
             return False
@@ -111,7 +111,8 @@ def connect(address: str | None) -> Iterator[HeadMonitor]:
 @contextmanager
 def _session_folder() -> Iterator[str]:
     """Yield a folder for the files of a cluster on this machine, and remove the folder after the block."""
-    folder = tempfile.mkdtemp(prefix="gen-ray-", dir=_SHORT_FOLDER if _SHORT_FOLDER.is_dir() else None)
+    parent = _SOCKETS_PARENT_FOLDER if _SOCKETS_PARENT_FOLDER.is_dir() else None
+    folder = tempfile.mkdtemp(prefix="gen-ray-", dir=parent)
     try:
         yield folder
     finally:
@@ -122,13 +123,13 @@ def _init_ray(ray: Any, address: str | None, folder: str | None) -> None:
     """Connect Ray to a cluster, or start one.
 
     Args:
-        ray: the module.
+        ray: the module ``ray``.
         address: HOST:PORT of the head node; None starts a cluster on this machine.
         folder: folder for the files of a cluster that is started; None if an existing cluster is used.
 
     Raises ``ClusterError``.
     """
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(
             address=address or "local",
@@ -142,8 +143,8 @@ def _init_ray(ray: Any, address: str | None, folder: str | None) -> None:
     except SystemExit:  # raised by the SIGTERM handler that Ray installs
         raise SystemExit(128 + signal.SIGTERM) from None
     finally:
-        for number, handler in handlers.items():  # `ray.init` replaces the handlers
-            signal.signal(number, handler)
+        for signal_number, handler in signal_handlers.items():  # `ray.init` replaces the handlers
+            signal.signal(signal_number, handler)
 
 
 def import_ray() -> Any:
@@ -165,7 +166,7 @@ def _check_reachable(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)) as connection:
+        with closing(socket.create_connection((host.strip("[]"), int(port)), _MAX_CONNECT_SECONDS)) as connection:
             is_head = os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(connection)
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -180,19 +181,20 @@ def _check_reachable(address: str) -> None:
 
 def _speaks_http2(connection: socket.socket) -> bool:
     """Return whether a server replies to HTTP/2's greeting with a SETTINGS frame, as Ray's head (gRPC) does."""
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([_SETTINGS_FRAME]) + bytes(5))
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([_SETTINGS_FRAME_TYPE]) + bytes(5))
     frame_start = b""  # three bytes of length, then the type
     while len(frame_start) < 4 and (data := connection.recv(4 - len(frame_start))):
         frame_start += data
-    return frame_start[3:] == bytes([_SETTINGS_FRAME])
+    return frame_start[3:] == bytes([_SETTINGS_FRAME_TYPE])
 
 
 def _connection_failure_message(error: Exception, address: str | None) -> str:
     """Return the message for an error of `ray.init`; ``address``: HOST:PORT of the head node."""
-    text = " ".join(str(error).split())
-    if "ersion mismatch" in text:
-        return f"{address}: the cluster runs another version of Ray or Python: {text}"
+    ray_message = " ".join(str(error).split())
+    if "ersion mismatch" in ray_message:  # Ray writes both "Version" and "version"
+        return f"{address}: the cluster runs another version of Ray or Python: {ray_message}"
     if address is None:
-        return f"Ray cannot be started on this machine: {text}"
+        return f"Ray cannot be started on this machine: {ray_message}"
     hint = "; a head that requires a token needs RAY_AUTH_MODE=token and its file ~/.ray/auth_token here"
-    return f"cannot join the Ray cluster at {address}: {text}" + ("" if _AUTH_MODE in os.environ else hint)
+    token_hint = "" if _AUTH_MODE_VARIABLE in os.environ else hint
+    return f"cannot join the Ray cluster at {address}: {ray_message}{token_hint}"

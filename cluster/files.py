@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from .connection import import_ray
-from .tasks import ClusterError, first_line
+from .tasks import ClusterError, first_error_line
 
 _CHUNK_BYTES = 64 * 2**20
 _SAMPLE_COUNT, _SAMPLE_BYTES = 64, 2**14
 """Number and size of the samples of a file that identify it. They are spread evenly over the file."""
 _PARTIAL_SUFFIX = ".partial"
-"""Ending of the name of a folder that is still being written."""
+"""Ending of the name of a cache folder that is still being written."""
 
 
 class MissingFileError(Exception):
@@ -46,12 +46,12 @@ class NeededFiles:
     """The files that services need.
 
     Attributes:
-        samples: by the path on the driver's machine, the `_sample_digest` of each file.
-        published: the same files in the object store; None if they have not been put there.
+        sample_digests: the `_sample_digest` of each file, by its path on the driver's machine.
+        published_files: the same files in the object store; None before they are put there.
     """
 
-    samples: dict[Path, str]
-    published: tuple[PublishedFile, ...] | None = None
+    sample_digests: dict[Path, str]
+    published_files: tuple[PublishedFile, ...] | None = None
 
     def find(self, path: Path) -> Path:
         """Return the path of a file on this node, after copying the file from the object store if necessary.
@@ -59,12 +59,12 @@ class NeededFiles:
         Raises ``MissingFileError`` if the file exists neither on this node nor in the object store, and
         ``ClusterError`` if it cannot be written.
         """
-        if self.published is None:
+        if self.published_files is None:
             with suppress(OSError):
-                if _sample_digest(path) == self.samples[path]:
+                if _sample_digest(path) == self.sample_digests[path]:
                     return path
             raise MissingFileError
-        return _write_to_cache(self.published) / _relative_path(path, self.published)
+        return _write_to_cache(self.published_files) / _relative_path(path, self.published_files)
 
 
 def needed_files(paths: Sequence[Path]) -> NeededFiles:
@@ -82,25 +82,25 @@ def _sample_digest(path: Path) -> str:
     for gigabytes. Copies that are sent to a node are checked by the digest of all bytes. Raises ``OSError``.
     """
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        digest = hashlib.sha256(str(size).encode())
-        for sample in range(_SAMPLE_COUNT):
-            file.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLE_COUNT - 1))
+        size_bytes = file.seek(0, os.SEEK_END)
+        digest = hashlib.sha256(str(size_bytes).encode())
+        for sample_number in range(_SAMPLE_COUNT):
+            file.seek(max(0, size_bytes - _SAMPLE_BYTES) * sample_number // (_SAMPLE_COUNT - 1))
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 
 
-def publish(files: NeededFiles) -> NeededFiles:
+def publish_files(files: NeededFiles) -> NeededFiles:
     """Put the files into the object store, and return their description. Raises ``ClusterError``."""
     try:
-        return NeededFiles(files.samples, tuple(_publish(path) for path in files.samples))
+        return NeededFiles(files.sample_digests, tuple(_publish_file(path) for path in files.sample_digests))
     except OSError as error:
         raise ClusterError(f"{error.filename}: {error.strerror}") from None
     except import_ray().exceptions.RayError as error:
-        raise ClusterError(f"the model cannot be put into Ray's object store: {first_line(error)}") from None
+        raise ClusterError(f"the model cannot be put into Ray's object store: {first_error_line(error)}") from None
 
 
-def _publish(path: Path) -> PublishedFile:
+def _publish_file(path: Path) -> PublishedFile:
     ray = import_ray()
     digest, chunks = hashlib.sha256(), []
     with path.open("rb") as file:
@@ -124,23 +124,24 @@ def _write_to_cache(files: Sequence[PublishedFile]) -> Path:
 
     The name of the folder is a digest of the files' digests.
     """
-    names = "\n".join(f"{_relative_path(file.path, files)} {file.digest}" for file in files)
-    folder = _cache_folder() / hashlib.sha256(names.encode()).hexdigest()
-    partial = folder.with_name(folder.name + _PARTIAL_SUFFIX)
+    file_list = "\n".join(f"{_relative_path(file.path, files)} {file.digest}" for file in files)
+    folder = _cache_folder() / hashlib.sha256(file_list.encode()).hexdigest()
+    partial_folder = folder.with_name(folder.name + _PARTIAL_SUFFIX)
     try:
-        with _locked(folder):
+        with _folder_lock(folder):
             if not folder.is_dir():
-                shutil.rmtree(partial, ignore_errors=True)  # from a worker that crashed while it wrote the folder
+                # A worker may have crashed while it wrote the folder.
+                shutil.rmtree(partial_folder, ignore_errors=True)
                 for file in files:
-                    _write(file, partial / _relative_path(file.path, files))
-                partial.rename(folder)
+                    _write_file(file, partial_folder / _relative_path(file.path, files))
+                partial_folder.rename(folder)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial_folder, ignore_errors=True)
         raise ClusterError(f"the model cannot be written on a node: {folder}: {error.strerror}") from None
     return folder
 
 
-def _write(file: PublishedFile, path: Path) -> None:
+def _write_file(file: PublishedFile, path: Path) -> None:
     """Write a file from the object store and check its digest. Raises ``ClusterError`` and ``OSError``."""
     ray = import_ray()
     digest = hashlib.sha256()
@@ -157,12 +158,12 @@ def _write(file: PublishedFile, path: Path) -> None:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "logitsmith" / "cluster"
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_home) / "logitsmith" / "cluster"
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _folder_lock(folder: Path) -> Iterator[None]:
     """Hold a lock while inside, so that only one process of this node writes the folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("wb") as lock:

@@ -1,6 +1,6 @@
 """A run on a cluster, which turns tasks into results. Lost workers are replaced, and no task is lost.
 
-A pool starts the requested number of workers. Workers that do not fit on the cluster wait until they do.
+A pool starts the requested number of workers. Workers that do not fit on the cluster wait until they fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from .connection import HeadMonitor, import_ray
-from .files import MissingFileError, needed_files, publish
+from .files import MissingFileError, needed_files, publish_files
 from .tasks import ClusterError, ServicePlan, ShardQueue, Task, TaskResult
 from .worker import Worker, WorkerLostError, WorkerNeeds, WorkerStatus, no_capacity_error, workers_that_fit
 
@@ -33,12 +33,12 @@ class ClusterRunOptions:
     max_stall_seconds: float
 
 
-_POLL_SECONDS = 0.5
-"""Maximum time that the driver waits for results before it checks all workers."""
-_MAX_WORKERS_WITHOUT_GATHERING = 16
-_GATHER_SECONDS = 0.1
-"""With more workers than `_MAX_WORKERS_WITHOUT_GATHERING`, the driver waits this long after the first result, so
-that it receives the results of many workers in one round."""
+_MAX_POLL_SECONDS = 0.5
+"""Maximum time that the driver waits for results before it checks all workers for stalls."""
+_MAX_WORKERS_WITHOUT_BATCHING = 16
+_RESULT_BATCHING_SECONDS = 0.1
+"""With more workers than `_MAX_WORKERS_WITHOUT_BATCHING`, the driver waits this long after the first result, so
+that one poll collects the results of many workers."""
 
 
 class ClusterRun:
@@ -110,12 +110,12 @@ class ClusterRun:
 
     def _assign_shards(self, queue: ShardQueue) -> None:
         """Assign a shard to each worker without tasks, then a second one to each worker that can take it."""
-        size, now = self._options.shard_size, self._pool.clock.now
-        ready = [worker for worker in self._pool if worker.can_take_shard(size)]
+        shard_size, now = self._options.shard_size, self._pool.clock.now
+        available_workers = [worker for worker in self._pool if worker.can_take_shard(shard_size)]
         for is_idle in (True, False):
-            for worker in ready:
+            for worker in available_workers:
                 if is_idle == (worker.task_count == 0):
-                    shard = queue.next(allows_crashed=is_idle)
+                    shard = queue.next(may_have_crashed_worker=is_idle)
                     if shard is None:
                         break
                     worker.assign(shard, now)
@@ -128,40 +128,40 @@ class ClusterRun:
         """
         if self._head_monitor.is_unreachable:
             raise ClusterError("the head of the cluster cannot be reached; all results so far are kept")
-        self._pool.start_due()
-        ready = self._wait()
+        self._pool.start_due_workers()
+        finished_calls = self._wait_for_calls()
         self._pool.clock.tick()
         for worker in self._pool:
             try:
-                if worker.reference in ready:
-                    yield from self._receive(worker)
+                if worker.reference in finished_calls:
+                    yield from self._receive_results(worker)
                 if worker.seconds_without_progress(self._pool.clock.now) > self._options.max_stall_seconds:
                     raise WorkerLostError(
                         f"it made no progress for {self._options.max_stall_seconds:g} s, and was killed"
                     )
             except WorkerLostError as loss:
-                yield from self._replace(worker, loss, queue)
+                yield from self._replace_worker(worker, loss, queue)
 
-    def _wait(self) -> set[Any]:
-        """Wait briefly for the pending calls of the workers, and return the references of those that are done."""
+    def _wait_for_calls(self) -> set[Any]:
+        """Wait briefly for the pending calls of the workers, and return the references of the finished calls."""
         references = [worker.reference for worker in self._pool]
         if not references:  # ray.wait([]) returns immediately, and the caller's loop would spin
-            sleep(_POLL_SECONDS)
+            sleep(_MAX_POLL_SECONDS)
             return set()
-        count = len(references)
-        self._ray.wait(references, timeout=_POLL_SECONDS)
-        # With many workers, more results arrive soon. A round for each would check all workers, which takes time.
-        pause = _GATHER_SECONDS if count > _MAX_WORKERS_WITHOUT_GATHERING else 0
-        return set(self._ray.wait(references, num_returns=count, timeout=pause)[0])
+        call_count = len(references)
+        self._ray.wait(references, timeout=_MAX_POLL_SECONDS)
+        # With many workers, more results arrive soon. A poll for each result would check all workers every time.
+        batching_seconds = _RESULT_BATCHING_SECONDS if call_count > _MAX_WORKERS_WITHOUT_BATCHING else 0
+        return set(self._ray.wait(references, num_returns=call_count, timeout=batching_seconds)[0])
 
-    def _receive(self, worker: Worker) -> list[TaskResult]:
+    def _receive_results(self, worker: Worker) -> list[TaskResult]:
         """Return the results that a worker has sent. A worker that cannot start or may not join is removed."""
         was_ready = worker.facts is not None
         try:
             results = self._pool.receive(worker)
             if not was_ready and worker.facts is not None:
                 self._raise_if_rejected(worker.facts)
-                self._pool.note_ready()
+                self._pool.record_ready_worker()
         except WorkerLostError:
             raise
         except Exception as error:
@@ -176,7 +176,9 @@ class ClusterRun:
         if reason is not None:
             raise ClusterError(reason)
 
-    def _replace(self, worker: Worker, loss: WorkerLostError, queue: ShardQueue | None) -> Iterator[TaskResult]:
+    def _replace_worker(
+        self, worker: Worker, loss: WorkerLostError, queue: ShardQueue | None
+    ) -> Iterator[TaskResult]:
         """Replace a lost worker, requeue its shards, and yield failures of tasks that crashed too many workers."""
         self._report(f"{worker.name} was lost ({loss}); its tasks are reassigned to other workers")
         self._pool.replace(worker, loss)
@@ -199,7 +201,7 @@ the task in a shard of eight that crashes workers."""
 _MAX_RESTART_DELAY_SECONDS = 60.0
 """Maximum time between a crash during the start and the next start. The first delay is one second, and it doubles
 with each crash."""
-_CAPACITY_SECONDS = 10.0
+_SECONDS_BETWEEN_CAPACITY_CHECKS = 10.0
 """Time between two checks whether the cluster has resources for the workers that are not ready."""
 
 
@@ -224,20 +226,21 @@ class _WorkerPool:
         self._ray = import_ray()
         self.clock = PollClock()
         self._needs, self._report = needs, report
-        self._service, self._files = self._ray.put(service.make_service), needed_files(service.files)
-        fitting_count = workers_that_fit(self._nodes(), needs)
+        self._service_reference = self._ray.put(service.make_service)
+        self._needed_files = needed_files(service.files)
+        fitting_count = workers_that_fit(self._node_resources(), needs)
         if not fitting_count:
-            raise no_capacity_error(self._nodes(), needs)
+            raise no_capacity_error(self._node_resources(), needs)
         self._worker_count = self._fitting_worker_count = worker_count or fitting_count
         self._started_count = self._failed_start_count = self._crashes_without_result = 0
         self._units_of_removed_workers = self._unplaced_count = 0
-        self._was_ready = False
-        self._rejections: list[str] = []
+        self._was_any_ready = False
+        self._rejection_messages: list[str] = []
         self._workers: list[Worker] = []
         self._start_times = [self.clock.now] * self._worker_count
-        self._checked_at = self.clock.now
+        self._capacity_checked_at = self.clock.now
         self._report_fitting_count(fitting_count)
-        self.start_due()
+        self.start_due_workers()
 
     def __iter__(self) -> Iterator[Worker]:
         """Iterate over the workers, ready or not. The caller may remove workers during the iteration."""
@@ -248,16 +251,16 @@ class _WorkerPool:
         """Number of units, such as tokens, that all workers generated, including lost workers."""
         return self._units_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
 
-    def start_due(self) -> None:
+    def start_due_workers(self) -> None:
         """Start the workers whose start time has been reached. Periodically report workers that do not fit."""
         now = self.clock.now
-        due = [time for time in self._start_times if time <= now]
-        self._start_times = [time for time in self._start_times if time > now]
-        for _ in due:
+        due_times = [start_time for start_time in self._start_times if start_time <= now]
+        self._start_times = [start_time for start_time in self._start_times if start_time > now]
+        for _ in due_times:
             self._started_count += 1
-            self._workers.append(Worker(self._started_count, self._service, self._needs, now))
-        if now - self._checked_at >= _CAPACITY_SECONDS:
-            self._checked_at = now
+            self._workers.append(Worker(self._started_count, self._service_reference, self._needs, now))
+        if now - self._capacity_checked_at >= _SECONDS_BETWEEN_CAPACITY_CHECKS:
+            self._capacity_checked_at = now
             self._report_rejections()
             self._check_capacity()
 
@@ -272,33 +275,33 @@ class _WorkerPool:
         try:
             results = worker.receive(now)
         except MissingFileError:
-            if self._files.published is None:
+            if self._needed_files.published_files is None:
                 self._report("the model is sent to the nodes that do not have it")
-                self._files = publish(self._files)
-            worker.start(self._files, now)
+                self._needed_files = publish_files(self._needed_files)
+            worker.start(self._needed_files, now)
             return []
         if not was_placed:
-            worker.start(self._files, now)
+            worker.start(self._needed_files, now)
         if results:
             self._crashes_without_result = 0
         return results
 
-    def note_ready(self) -> None:
+    def record_ready_worker(self) -> None:
         """Record that a worker has joined the run, and report rejected workers."""
-        self._failed_start_count, self._was_ready = 0, True
+        self._failed_start_count, self._was_any_ready = 0, True
         self._report_rejections()
 
-    def reject(self, worker: Worker, reason: Exception) -> None:
+    def reject(self, worker: Worker, error: Exception) -> None:
         """Remove a worker that cannot start or may not join. A replacement would fail in the same way.
 
-        If no worker is left, raises the reason, with the worker's name if the reason is a ``ClusterError``.
+        If no worker is left, raises the error, with the worker's name if the error is a ``ClusterError``.
         """
         self._remove(worker)
         if not self._workers and not self._start_times:
-            if isinstance(reason, ClusterError):
-                raise ClusterError(f"{worker.name} cannot join, and no other worker is left: {reason}") from None
-            raise reason
-        self._rejections.append(f"{worker.name} cannot join: {reason}")
+            if isinstance(error, ClusterError):
+                raise ClusterError(f"{worker.name} cannot join, and no other worker is left: {error}") from None
+            raise error
+        self._rejection_messages.append(f"{worker.name} cannot join: {error}")
         if any(other.facts is not None for other in self._workers):
             self._report_rejections()
 
@@ -323,10 +326,10 @@ class _WorkerPool:
         self._units_of_removed_workers += worker.status.unit_count
 
     def _report_rejections(self) -> None:
-        """Report workers that cannot join. Called once a worker is ready: otherwise the run ends with a reason."""
-        for rejection in self._rejections:
-            self._report(rejection)
-        self._rejections.clear()
+        """Report workers that cannot join. Called once a worker is ready: otherwise the run ends with an error."""
+        for message in self._rejection_messages:
+            self._report(message)
+        self._rejection_messages.clear()
 
     def _count_crash(self, worker: Worker, loss: WorkerLostError) -> None:
         """Count a crash. Raises ``ClusterError`` after too many crashes in a row."""
@@ -335,7 +338,7 @@ class _WorkerPool:
             raise ClusterError(f"{self._crashes_without_result} workers in a row crashed without a result: {loss}")
         if worker.facts is None:
             self._failed_start_count += 1
-            if self._failed_start_count >= _MAX_FAILED_STARTS and not self._was_ready:
+            if self._failed_start_count >= _MAX_FAILED_STARTS and not self._was_any_ready:
                 raise ClusterError(
                     f"{self._failed_start_count} workers in a row crashed while they started: {loss}"
                 )
@@ -344,9 +347,11 @@ class _WorkerPool:
         """Report if workers wait for resources of the cluster."""
         if all(worker.facts is not None for worker in self._workers):
             return
-        self._report_fitting_count(workers_that_fit(self._nodes(), self._needs))
+        self._report_fitting_count(workers_that_fit(self._node_resources(), self._needs))
         now = self.clock.now
-        unplaced_count = sum(worker.seconds_without_host(now) >= _CAPACITY_SECONDS for worker in self._workers)
+        unplaced_count = sum(
+            worker.seconds_without_host(now) >= _SECONDS_BETWEEN_CAPACITY_CHECKS for worker in self._workers
+        )
         if unplaced_count > max(self._unplaced_count, self._worker_count - self._fitting_worker_count):
             verb = "waits" if unplaced_count == 1 else "wait"
             self._report(
@@ -354,7 +359,7 @@ class _WorkerPool:
             )
         self._unplaced_count = unplaced_count
 
-    def _nodes(self) -> list[dict[str, float]]:
+    def _node_resources(self) -> list[dict[str, float]]:
         """Return the resources of each node that is alive, under Ray's names."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
@@ -369,7 +374,7 @@ class _WorkerPool:
         self._fitting_worker_count = fitting_count
 
 
-_MAX_STEP_SECONDS = 2.0
+_MAX_TICK_SECONDS = 2.0
 """Maximum time by which one check of the workers advances the clock; longer than the usual time between checks."""
 
 
@@ -380,19 +385,19 @@ class PollClock:
     must not count as time in which a worker made no progress.
 
     Args:
-        time: clock that is followed, in seconds.
+        time: returns the time of the clock that is followed, in seconds.
 
     Attributes:
         now: time since the start, in seconds, without the time in which no workers were checked.
     """
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
-        self._time = time
-        self._checked_at = time()
+        self._read_time = time
+        self._last_tick_time = time()
         self.now = 0.0
 
     def tick(self) -> None:
         """Advance the clock; called at each check of the workers."""
-        time = self._time()
-        self.now += min(time - self._checked_at, _MAX_STEP_SECONDS)
-        self._checked_at = time
+        current_time = self._read_time()
+        self.now += min(current_time - self._last_tick_time, _MAX_TICK_SECONDS)
+        self._last_tick_time = current_time

@@ -1,6 +1,6 @@
 """Tasks, the services that answer tasks on workers, and the shards in which tasks are assigned to workers.
 
-A shard whose worker crashed returns to the queue, which finds out which of its tasks crashes the workers.
+A shard whose worker crashed is put back into the queue, and split until the task that crashes workers is found.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Service(Protocol):
         """Answer tasks while more of them arrive. The results may have another order.
 
         Args:
-            tasks: the tasks. None means that no further task has arrived yet: the service continues with the tasks
-                that it has, and asks for the next one later.
+            tasks: the tasks to answer. None means that no further task has arrived yet: the service continues with
+                the tasks that it has, and asks for the next task later.
             send_result: called with each result.
             add_progress: called with the number of units, such as tokens, generated since the last call.
         """
@@ -95,7 +95,7 @@ class Shard:
     """Tasks that are assigned to a worker together.
 
     Attributes:
-        tasks: the tasks.
+        tasks: the tasks of the shard.
         crash_count: number of workers that crashed while they had this shard.
     """
 
@@ -112,7 +112,7 @@ class Shard:
 
 
 class ShardQueue:
-    """A queue of shards: those that were returned by lost workers precede new ones.
+    """A queue of shards. Shards that lost workers had precede new shards.
 
     Args:
         tasks: the tasks, read when a shard is needed. None means that no further task has arrived yet.
@@ -121,52 +121,52 @@ class ShardQueue:
 
     def __init__(self, tasks: Iterator[Task | None], max_shard_size: int) -> None:
         self._tasks, self._max_shard_size = tasks, max_shard_size
-        self._returned: deque[Shard] = deque()
-        self._is_read = False
+        self._returned_shards: deque[Shard] = deque()
+        self._are_tasks_read = False
 
     @property
     def is_exhausted(self) -> bool:
         """True if the queue will give no more shards, unless a worker that has one is lost."""
-        return self._is_read and not self._returned
+        return self._are_tasks_read and not self._returned_shards
 
-    def next(self, *, allows_crashed: bool) -> Shard | None:
+    def next(self, *, may_have_crashed_worker: bool) -> Shard | None:
         """Return a shard; None if there is no shard now.
 
         Args:
-            allows_crashed: whether the shard may be one that has crashed a worker.
+            may_have_crashed_worker: whether a shard that has crashed a worker may be returned.
         """
-        for index, shard in enumerate(self._returned):
-            if allows_crashed or not shard.has_crashed_worker:
-                del self._returned[index]
+        for index, shard in enumerate(self._returned_shards):
+            if may_have_crashed_worker or not shard.has_crashed_worker:
+                del self._returned_shards[index]
                 return shard
         return self._new_shard()
 
     def requeue(self, shard: Shard) -> None:
-        """Return a shard to the queue that did not cause the loss of its worker."""
-        self._returned.append(shard)
+        """Put back a shard that did not cause the loss of its worker."""
+        self._returned_shards.append(shard)
 
     def requeue_after_crash(self, shard: Shard) -> Task | None:
-        """Return a shard to the queue during which its worker crashed.
+        """Put back a shard whose worker crashed. Return a task that has crashed too many workers, or None.
 
-        From the second crash on, the shard is split. If the shard is a single task that has crashed too many
-        workers, the task is returned to the caller, and not to the queue.
+        From the second crash on, the shard is split. A shard of a single task that has crashed too many workers is
+        not put back: its task is returned.
         """
         tasks, crash_count = shard.tasks, shard.crash_count + 1
         if len(tasks) == 1 and crash_count > _MAX_CRASHES:
             return tasks[0]
-        half = len(tasks) // 2
-        if crash_count < _MAX_CRASHES or not half:
-            self._returned.append(Shard(tasks, crash_count))
+        middle = len(tasks) // 2
+        if crash_count < _MAX_CRASHES or not middle:
+            self._returned_shards.append(Shard(tasks, crash_count))
         else:  # only one half may contain the task that crashes workers
-            self._returned.extend((Shard(tasks[:half], crash_count), Shard(tasks[half:], crash_count)))
+            self._returned_shards.extend((Shard(tasks[:middle], crash_count), Shard(tasks[middle:], crash_count)))
         return None
 
     def stop(self) -> None:
-        """Read no more tasks."""
-        self._is_read = True
+        """Make no new shards: read no more tasks."""
+        self._are_tasks_read = True
 
     def _new_shard(self) -> Shard | None:
-        if self._is_read:
+        if self._are_tasks_read:
             return None
         tasks = []
         for task in islice(self._tasks, self._max_shard_size):
@@ -174,7 +174,7 @@ class ShardQueue:
                 break
             tasks.append(task)
         else:
-            self._is_read = len(tasks) < self._max_shard_size
+            self._are_tasks_read = len(tasks) < self._max_shard_size
         return Shard(tuple(tasks)) if tasks else None
 
 
@@ -182,6 +182,6 @@ class ClusterError(LogitsmithError, RuntimeError):
     """A cluster cannot be joined, or cannot do the work. The message says what failed, where, and what to do."""
 
 
-def first_line(error: Exception) -> str:
-    """Return the type and the first line of an error of Ray, whose message may fill a page."""
+def first_error_line(error: Exception) -> str:
+    """Return the type and the first line of one of Ray's errors, whose message may fill a page."""
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")

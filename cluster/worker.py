@@ -1,6 +1,6 @@
 """Workers of a cluster, in the driver and in Ray, and how many of them fit on the cluster's nodes.
 
-`Worker` is the driver's side: it knows the worker's tasks, receives its results, and notices when it is lost.
+`Worker` is the driver's side: it knows the worker's tasks, receives the results, and notices the worker's loss.
 `WorkerActor` is the Ray actor that runs a service: it gets tasks, and returns results as soon as they are ready.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from .connection import import_ray
 from .files import NeededFiles
-from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResult, first_line
+from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResult, first_error_line
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class WorkerNeeds:
     Attributes:
         cpus: number of processors.
         gpus: number of GPUs, which may be a fraction.
-        memory_bytes: memory.
+        memory_bytes: amount of memory.
     """
 
     cpus: int
@@ -42,21 +42,21 @@ class WorkerNeeds:
 
 def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> int:
     """Return how many workers fit on these nodes; each node is given by its resources, under Ray's names."""
-    return sum(_fit_on(node, needs) for node in nodes)
+    return sum(_fitting_worker_count(node, needs) for node in nodes)
 
 
-def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
-    counts = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
+def _fitting_worker_count(node: Mapping[str, float], needs: WorkerNeeds) -> int:
+    counts_by_resource = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
     if needs.gpus:
-        counts.append(node.get("GPU", 0) // needs.gpus)
-    return int(min(counts))
+        counts_by_resource.append(node.get("GPU", 0) // needs.gpus)
+    return int(min(counts_by_resource))
 
 
 def no_capacity_error(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
     """Return the error for a cluster on which no worker fits."""
-    largest = max((_describe_resources(node) for node in nodes), default="none")
+    largest_node = max((_describe_resources(node) for node in nodes), default="none")
     return ClusterError(
-        f"a worker needs {needs}, and no node of the cluster has that (the largest has {largest}); "
+        f"a worker needs {needs}, and no node of the cluster has that (the largest has {largest_node}); "
         f"see --cpus-per-worker, --parallel and -c"
     )
 
@@ -114,7 +114,7 @@ class Worker:
         number: number of the worker in this run, counted from 1.
         service: reference of the `ServiceFactory` in Ray's object store.
         needs: resources that the worker needs.
-        now: present time.
+        now: present time of the clock.
 
     Attributes:
         reference: Ray's reference of the pending call.
@@ -125,12 +125,12 @@ class Worker:
     def __init__(self, number: int, service: Any, needs: WorkerNeeds, now: float) -> None:
         self._ray = import_ray()
         actor = self._ray.remote(WorkerActor).options(
-            num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=_THREADS
+            num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=_ACTOR_THREADS
         )
         self._actor = actor.remote()
         self._service = service
         self.reference = self._actor.host.remote()
-        self._changed_at, self._ready_at = now, monotonic()
+        self._last_progress_time, self._ready_time = now, monotonic()
         self._number, self._answered_count, self._failed_count, self._unit_count = number, 0, 0, 0
         self._shards: list[_AssignedShard] = []
         self._shard_of_task: dict[str, _AssignedShard] = {}
@@ -146,7 +146,7 @@ class Worker:
     def status(self) -> WorkerStatus:
         """The worker's progress."""
         is_ready = self.facts is not None
-        ready_seconds = monotonic() - self._ready_at if is_ready else 0.0
+        ready_seconds = monotonic() - self._ready_time if is_ready else 0.0
         return WorkerStatus(
             self.name, is_ready, self._answered_count, self._failed_count, self._unit_count, ready_seconds
         )
@@ -164,53 +164,53 @@ class Worker:
     def can_take_shard(self, shard_size: int) -> bool:
         """Return whether the worker should get one more shard.
 
-        It gets the next shard before it has finished the last one, so that its slots stay full. A shard that has
-        crashed a worker is computed alone.
+        A worker gets the next shard before it has finished the last one, so that its slots stay full. A shard
+        that has crashed a worker is computed alone.
         """
         has_crashed_shard = any(shard.crash_count for shard in self._shards)
         return self.facts is not None and not has_crashed_shard and self.task_count <= shard_size
 
     def seconds_without_host(self, now: float) -> float:
-        """Return how long Ray has not found a node for the worker; 0 once it has."""
-        return now - self._changed_at if self.host is None else 0.0
+        """Return how long Ray has searched for a node for the worker; 0 once Ray has found one."""
+        return now - self._last_progress_time if self.host is None else 0.0
 
     def seconds_without_progress(self, now: float) -> float:
         """Return how long the worker, while it starts or has tasks, has made no progress; 0 if it is idle."""
         is_busy = self.task_count > 0 if self.facts is not None else self.host is not None
-        return now - self._changed_at if is_busy else 0.0
+        return now - self._last_progress_time if is_busy else 0.0
 
     def start(self, files: NeededFiles, now: float) -> None:
         """Make the worker load its service."""
-        self.reference, self._changed_at = self._actor.start.remote(self._service, files), now
+        self.reference, self._last_progress_time = self._actor.start.remote(self._service, files), now
 
     def assign(self, shard: Shard, now: float) -> None:
         """Assign a shard to the worker."""
         if not self.task_count:
-            self._changed_at = now
+            self._last_progress_time = now
         assigned = _AssignedShard({task.key: task for task in shard.tasks}, shard.crash_count)
         self._shards.append(assigned)
         self._shard_of_task.update(dict.fromkeys(assigned.tasks, assigned))
         self._actor.add_tasks.remote(shard.tasks)
 
     def receive(self, now: float) -> list[TaskResult]:
-        """Fetch the result of the pending call, and return the results of tasks in it. Begins the next call.
+        """Fetch the result of the pending call, and return the task results in it. Then begin the next call.
 
         The first call returns the worker's host; the caller then calls `start`.
 
         Raises ``WorkerLostError``, ``ClusterError``, the exception that ended the service, and, after `start`,
         ``MissingFileError``.
         """
-        value = self._fetch(self.reference)
+        call_result = self._fetch_result(self.reference)
         if self.host is None:
-            self.host = value
+            self.host = call_result
             return []
         results: list[TaskResult] = []
         if self.facts is None:
-            self.facts, self._ready_at, self._changed_at = value, monotonic(), now
+            self.facts, self._ready_time, self._last_progress_time = call_result, monotonic(), now
         else:
-            results, units = value
-            if results or units > self._unit_count:
-                self._unit_count, self._changed_at = units, now
+            results, unit_count = call_result
+            if results or unit_count > self._unit_count:
+                self._unit_count, self._last_progress_time = unit_count, now
             self._record_results(results)
         self.reference = self._actor.collect.remote()
         return results
@@ -229,8 +229,8 @@ class Worker:
         with suppress(Exception):  # the process or its node may not exist any more
             self._ray.kill(self._actor)
 
-    def _fetch(self, reference: Any) -> Any:
-        """Return the result of a call, or raise the exception that stands for Ray's error."""
+    def _fetch_result(self, reference: Any) -> Any:
+        """Return the result of a call. Raises ``WorkerLostError``, ``ClusterError`` or what the method raised."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -243,15 +243,17 @@ class Worker:
         except (errors.ObjectLostError, errors.NodeDiedError):
             raise WorkerLostError("its node failed", is_node_failure=True) from None
         except (errors.RayActorError, errors.WorkerCrashedError) as error:
-            missing = _MISSING_MODULE.search(str(error))
-            if missing is not None:
-                reason = f"the node lacks the Python package {missing[1]}; install the same version there as here"
-                raise ClusterError(reason) from None
+            missing_module = _MISSING_MODULE.search(str(error))
+            if missing_module is not None:
+                package = missing_module[1]
+                raise ClusterError(
+                    f"the node lacks the Python package {package}; install the same version there as here"
+                ) from None
             if _NODE_DIED_MESSAGE in str(error):
                 raise WorkerLostError("its node failed", is_node_failure=True) from None
             raise WorkerLostError("its process ended") from None
         except errors.RayError as error:
-            raise WorkerLostError(first_line(error)) from None
+            raise WorkerLostError(first_error_line(error)) from None
 
 
 @dataclass
@@ -259,7 +261,7 @@ class _AssignedShard:
     """A shard that a worker has.
 
     Attributes:
-        tasks: the tasks without a result, by their keys.
+        tasks: the unfinished tasks by their keys.
         crash_count: number of workers that crashed while they had this shard.
     """
 
@@ -268,22 +270,22 @@ class _AssignedShard:
 
 
 def _cause_of_task_error(error: Any, errors: Any) -> Exception:
-    """Return the exception that an actor's method raised. If it is an error of Ray, the worker is lost."""
+    """Return the exception that an actor's method raised; ``WorkerLostError`` for one of Ray's own errors."""
     cause = error.cause
     if isinstance(cause, errors.RayError):
-        return WorkerLostError(first_line(cause))
-    return cause if isinstance(cause, Exception) else ClusterError(first_line(error))
+        return WorkerLostError(first_error_line(cause))
+    return cause if isinstance(cause, Exception) else ClusterError(first_error_line(error))
 
 
-_THREADS = 2
+_ACTOR_THREADS = 2
 """Threads of an actor: one waits in `collect`, and one accepts tasks meanwhile."""
-_WAIT_SECONDS = 0.05
+_MAX_TASK_WAIT_SECONDS = 0.05
 """Maximum time that a service without tasks waits for one before it gets None."""
-_COLLECT_SECONDS = 2.0
+_MAX_FIRST_RESULT_SECONDS = 2.0
 """Maximum time that `collect` waits for a first result."""
-_GATHER_SECONDS = 0.01
+_MAX_NEXT_RESULT_SECONDS = 0.01
 """Maximum time that `collect` waits for each result after the first."""
-_MAX_RESULTS = 256
+_MAX_RESULTS_PER_CALL = 256
 """Maximum number of results that one call of `collect` returns."""
 
 
@@ -293,9 +295,9 @@ class WorkerActor:
     def __init__(self) -> None:
         self._queued_tasks: Queue[Task] = Queue()
         self._results: Queue[TaskResult | None] = Queue()
-        self._unanswered: set[str] = set()
+        self._unanswered_keys: set[str] = set()
         self._unit_count = 0
-        self._failure: BaseException | None = None
+        self._service_error: BaseException | None = None
 
     def host(self) -> str:
         """Return the name of the node. Ray runs this as soon as it has placed the worker."""
@@ -310,7 +312,7 @@ class WorkerActor:
 
     def add_tasks(self, tasks: Sequence[Task]) -> None:
         """Queue tasks; `collect` returns their results."""
-        self._unanswered.update(task.key for task in tasks)
+        self._unanswered_keys.update(task.key for task in tasks)
         for task in tasks:
             self._queued_tasks.put(task)
 
@@ -321,34 +323,34 @@ class WorkerActor:
         """
         results: list[TaskResult] = []
         with suppress(Empty):
-            result = self._results.get(timeout=_COLLECT_SECONDS)
+            result = self._results.get(timeout=_MAX_FIRST_RESULT_SECONDS)
             while result is not None:
                 results.append(result)
-                if len(results) == _MAX_RESULTS:
+                if len(results) == _MAX_RESULTS_PER_CALL:
                     break
-                result = self._results.get(timeout=_GATHER_SECONDS)
-        if not results and self._failure is not None:
-            raise self._failure
+                result = self._results.get(timeout=_MAX_NEXT_RESULT_SECONDS)
+        if not results and self._service_error is not None:
+            raise self._service_error
         return results, self._unit_count
 
     def _serve(self, service: Service) -> None:
         try:
             service.serve(self._iterate_tasks(), self._send_result, self._add_progress)
         except BaseException as error:
-            self._failure = error
+            self._service_error = error
             self._results.put(None)
 
     def _iterate_tasks(self) -> Iterator[Task | None]:
         while True:
             try:
                 # Wait only if every task was answered; otherwise waiting would delay the tasks at work.
-                is_idle = len(self._unanswered) == self._queued_tasks.qsize()
-                yield self._queued_tasks.get(block=is_idle, timeout=_WAIT_SECONDS)
+                is_idle = len(self._unanswered_keys) == self._queued_tasks.qsize()
+                yield self._queued_tasks.get(block=is_idle, timeout=_MAX_TASK_WAIT_SECONDS)
             except Empty:
                 yield None
 
     def _send_result(self, result: TaskResult) -> None:
-        self._unanswered.discard(result.key)
+        self._unanswered_keys.discard(result.key)
         self._results.put(result)
 
     def _add_progress(self, unit_count: int) -> None:

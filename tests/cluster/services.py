@@ -41,7 +41,7 @@ class EchoFactory:
             time.sleep(1000)
         if self.file is None:
             return Echo(self.seconds)
-        if find_file.__self__.published is None:
+        if find_file.__self__.published_files is None:
             raise MissingFileError
         return Echo(self.seconds, find_file(self.file).read_text())
 

@@ -44,7 +44,7 @@ def test_without_ray_the_error_names_the_package():
 
 
 def test_an_unreachable_head_is_noticed(monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.connection._CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("logitsmith.cluster.connection._SECONDS_BETWEEN_CHECKS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as server:
         head_monitor = HeadMonitor(f"127.0.0.1:{server.getsockname()[1]}")
         assert not head_monitor._unreachable.wait(0.2)

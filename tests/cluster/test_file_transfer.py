@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from logitsmith.cluster import files as file_transfer
-from logitsmith.cluster.files import MissingFileError, NeededFiles, PublishedFile, needed_files, publish
+from logitsmith.cluster.files import MissingFileError, NeededFiles, PublishedFile, needed_files, publish_files
 from logitsmith.cluster.tasks import ClusterError
 
 
@@ -65,7 +65,7 @@ def test_an_absent_or_different_file_is_missing(paths, content):
 
 
 def test_published_files_are_written_once_and_the_parts_of_a_model_stay_together(store, paths):
-    files = publish(needed_files(paths))
+    files = publish_files(needed_files(paths))
     contents = [path.read_bytes() for path in paths]
     for path in paths:
         path.unlink()
@@ -79,7 +79,7 @@ def test_published_files_are_written_once_and_the_parts_of_a_model_stay_together
 
 
 def test_workers_of_a_node_write_one_copy(store, paths):
-    files = publish(needed_files(paths))
+    files = publish_files(needed_files(paths))
     found = []
     threads = [threading.Thread(target=lambda: found.append(files.find(paths[0]))) for _ in range(8)]
     for thread in threads:
@@ -91,7 +91,7 @@ def test_workers_of_a_node_write_one_copy(store, paths):
 
 
 def test_files_of_a_crashed_worker_are_removed(store, paths, tmp_path):
-    files = publish(needed_files(paths))
+    files = publish_files(needed_files(paths))
     found = files.find(paths[0])
     partial = found.parent.parent.with_name(found.parent.parent.name + ".partial")
     found.parent.parent.rename(partial)
@@ -101,7 +101,7 @@ def test_files_of_a_crashed_worker_are_removed(store, paths, tmp_path):
 
 
 def test_damaged_bytes_are_rejected(store, paths):
-    files = publish(needed_files(paths))
+    files = publish_files(needed_files(paths))
     store.objects[0] = b"evil"
     with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf arrived damaged on a node"):
         files.find(paths[0])

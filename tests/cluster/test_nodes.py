@@ -45,7 +45,7 @@ def test_a_node_that_fails_and_one_that_is_added(nodes):
 
 
 def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.run._CAPACITY_SECONDS", 1.0)
+    monkeypatch.setattr("logitsmith.cluster.run._SECONDS_BETWEEN_CAPACITY_CHECKS", 1.0)
     cluster, members = nodes
     with connect(cluster.address) as head_monitor:
         driver = Driver(head_monitor, EchoFactory(0.005), workers=None)

@@ -18,17 +18,17 @@ def keys(shard):
 
 def test_new_shards_are_as_large_as_they_may_be():
     queue = ShardQueue(iter(tasks(5)), 2)
-    assert [keys(queue.next(allows_crashed=True)) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
-    assert queue.next(allows_crashed=True) is None
+    assert [keys(queue.next(may_have_crashed_worker=True)) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
+    assert queue.next(may_have_crashed_worker=True) is None
     assert queue.is_exhausted
 
 
 def test_the_queue_does_not_wait_for_tasks_that_have_not_arrived():
     arriving = chain(tasks(1), [None], tasks(3)[1:], repeat(None))
     queue = ShardQueue(arriving, 4)
-    assert keys(queue.next(allows_crashed=True)) == ["0"]
-    assert keys(queue.next(allows_crashed=True)) == ["1", "2"]
-    assert queue.next(allows_crashed=True) is None
+    assert keys(queue.next(may_have_crashed_worker=True)) == ["0"]
+    assert keys(queue.next(may_have_crashed_worker=True)) == ["1", "2"]
+    assert queue.next(may_have_crashed_worker=True) is None
     assert not queue.is_exhausted
     queue.stop()
     assert queue.is_exhausted
@@ -36,20 +36,20 @@ def test_the_queue_does_not_wait_for_tasks_that_have_not_arrived():
 
 def test_returned_shards_precede_new_ones_and_crashed_ones_need_an_idle_worker():
     queue = ShardQueue(iter(tasks(6)), 2)
-    first, second = (queue.next(allows_crashed=True) for _ in range(2))
+    first, second = (queue.next(may_have_crashed_worker=True) for _ in range(2))
     assert queue.requeue_after_crash(first) is None
     queue.requeue(second)
-    assert keys(queue.next(allows_crashed=False)) == ["2", "3"]
-    assert keys(queue.next(allows_crashed=False)) == ["4", "5"]
-    assert queue.next(allows_crashed=False) is None
-    crashed = queue.next(allows_crashed=True)
+    assert keys(queue.next(may_have_crashed_worker=False)) == ["2", "3"]
+    assert keys(queue.next(may_have_crashed_worker=False)) == ["4", "5"]
+    assert queue.next(may_have_crashed_worker=False) is None
+    crashed = queue.next(may_have_crashed_worker=True)
     assert (keys(crashed), crashed.crash_count) == (["0", "1"], 1)
 
 
 def test_the_second_crash_splits_a_shard_and_the_third_gives_up_a_single_task():
     queue = ShardQueue(iter(()), 1)
     assert queue.requeue_after_crash(Shard(tuple(tasks(3)), crash_count=1)) is None
-    halves = [queue.next(allows_crashed=True) for _ in range(2)]
+    halves = [queue.next(may_have_crashed_worker=True) for _ in range(2)]
     assert [(keys(half), half.crash_count) for half in halves] == [(["0"], 2), (["1", "2"], 2)]
     assert queue.requeue_after_crash(halves[0]).key == "0"
 
@@ -57,8 +57,8 @@ def test_the_second_crash_splits_a_shard_and_the_third_gives_up_a_single_task():
 def test_a_single_task_is_given_up_after_three_crashes():
     queue = ShardQueue(iter(tasks(1)), 1)
     for _ in range(2):
-        assert queue.requeue_after_crash(queue.next(allows_crashed=True)) is None
-    assert queue.requeue_after_crash(queue.next(allows_crashed=True)).key == "0"
+        assert queue.requeue_after_crash(queue.next(may_have_crashed_worker=True)) is None
+    assert queue.requeue_after_crash(queue.next(may_have_crashed_worker=True)).key == "0"
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8])
@@ -74,7 +74,7 @@ def test_each_task_has_one_result_and_only_a_poisoned_one_is_given_up(size, coun
     for _ in range(1000):
         held = []
         while len(held) < 2 and not any(shard.has_crashed_worker for shard in held):
-            shard = queue.next(allows_crashed=not held)
+            shard = queue.next(may_have_crashed_worker=not held)
             if shard is None:
                 break
             held.append(shard)
