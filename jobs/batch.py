@@ -83,7 +83,7 @@ class BatchRun:
     Args:
         resolver: makes the requests.
         results: gets the results, and knows those of earlier runs.
-        counts: is updated with each line.
+        counts: counts of the batch, which are updated after each line.
         settings_digest: digest of all settings, except those in the lines, that answers depend on.
         is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
         keeps_mismatched_results: whether an existing result is kept although its line's text, the model or the
@@ -106,8 +106,8 @@ class BatchRun:
         self._settings_digest, self._is_openai = settings_digest, is_openai
         self._keeps_mismatched_results = keeps_mismatched_results
         self._describe_error = describe_error
-        self._line_of_id: dict[str, int] = {}
-        self._pending: dict[object, AcceptedLine] = {}
+        self._line_number_of_id: dict[str, int] = {}
+        self._pending_lines: dict[object, AcceptedLine] = {}
 
     def run(
         self,
@@ -143,7 +143,7 @@ class BatchRun:
             note=note,
         ):
             if isinstance(outcome, BatchAnswer):
-                line = answer_line(outcome, self._pending[outcome.id], is_openai=self._is_openai)
+                line = answer_line(outcome, self._pending_lines[outcome.id], is_openai=self._is_openai)
                 self.write_answer(outcome.id, line, str(outcome.exactness))
             else:
                 self.write_failure(outcome.id, failure_code(outcome), self._describe_error(outcome.error))
@@ -156,10 +156,10 @@ class BatchRun:
         The caller passes each request's outcome to `write_answer` or `write_failure`. The failure of an invalid
         line is written here.
         """
-        for line in iterate_available(lines, is_idle=lambda: not self._pending):
-            accepted = None if line is None else self._accept(line)
+        for line in iterate_available(lines, is_idle=lambda: not self._pending_lines):
+            accepted = None if line is None else self._accept_line(line)
             if accepted is not None:
-                self._pending[accepted[0].id] = accepted[1]
+                self._pending_lines[accepted[0].id] = accepted[1]
             if line is None or accepted is not None:
                 yield accepted
 
@@ -171,7 +171,7 @@ class BatchRun:
             line: the result, as `answer_line` returns it.
             exactness: description of the answer's exactness.
         """
-        del self._pending[request_id]
+        del self._pending_lines[request_id]
         self._results.add(line)
         self._counts.answered_count += 1
         self._counts.exactness.add(exactness)
@@ -184,59 +184,63 @@ class BatchRun:
             code: code of the error.
             message: message of the error.
         """
-        line = self._pending.pop(request_id)
+        line = self._pending_lines.pop(request_id)
         self._write_failure(str(request_id), line.number, line.digest, code, message)
 
     def check_results(self, lines: Iterable[InputLine]) -> None:
         """Raise ``JournalError`` if an existing result was made from another text, or with other settings."""
-        first, count = None, 0
-        checked: set[str] = set()
+        first_mismatched, mismatched_count = None, 0
+        checked_ids: set[str] = set()
         for line in lines:
-            name = _id_of(line)
-            if name not in checked and self._is_result_mismatched(line):
-                first, count = first or line, count + 1
-            checked.add(name)  # a later line with the same id is invalid, and has no result under this id
-        if first is not None:
-            _reject_mismatched_results(first, count)
+            request_id = _request_id_of(line)
+            if request_id not in checked_ids and self._is_result_mismatched(line):
+                first_mismatched, mismatched_count = first_mismatched or line, mismatched_count + 1
+            # A later line with the same id is invalid, and has no result under this id.
+            checked_ids.add(request_id)
+        if first_mismatched is not None:
+            _reject_mismatched_results(first_mismatched, mismatched_count)
 
     @property
     def unmatched_result_count(self) -> int:
         """Number of existing results that belong to no line of this input."""
-        return len(self._results.existing) - self._counts.existing_count
+        return len(self._results.existing_results) - self._counts.existing_count
 
     def _is_result_mismatched(self, line: InputLine) -> bool:
         """Return whether a line's existing result has another text, model or flags."""
-        name = _id_of(line)
-        result_id = self._results.existing.get(name)
-        return result_id is not None and result_id != batch_id(name, line.digest, self._settings_digest)
+        request_id = _request_id_of(line)
+        result_id = self._results.existing_results.get(request_id)
+        return result_id is not None and result_id != batch_id(request_id, line.digest, self._settings_digest)
 
-    def _accept(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
+    def _accept_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
         """Return the request of a line; None if the line has a result. An invalid line gets its failure here."""
-        name = _id_of(line)
-        if (line.number, line.digest) in self._results.existing:
-            self._line_of_id.setdefault(name, line.number)
+        request_id = _request_id_of(line)
+        if (line.number, line.digest) in self._results.existing_results:
+            self._line_number_of_id.setdefault(request_id, line.number)
             self._counts.existing_count += 1
             self._counts.existing_failure_count += 1
             return None
         try:
-            return self._accept_valid(line)
+            return self._accept_valid_line(line)
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
-            if self._line_of_id.setdefault(name, line.number) != line.number:
-                name = _id_of_number(
-                    line
-                )  # otherwise the failure would replace the result of the line with this id
-            self._write_failure(name, line.number, line.digest, "invalid_request", self._describe_error(error))
+            if self._line_number_of_id.setdefault(request_id, line.number) != line.number:
+                # Under its own id, the failure would replace the result of the earlier line with this id.
+                request_id = _default_request_id(line)
+            self._write_failure(
+                request_id, line.number, line.digest, "invalid_request", self._describe_error(error)
+            )
             return None
 
-    def _accept_valid(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
-        """Return the request of a line; None if the line has a result. Raises what `_accept` catches."""
+    def _accept_valid_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
+        """Return the request of a line; None if the line has a result. Raises what `_accept_line` catches."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
         parsed = parse_request(line.content, line.number)
-        first_line = self._line_of_id.setdefault(parsed.id, line.number)
-        if first_line != line.number:
-            raise InvalidLineError(f"the id {parsed.id!r} is already used on line {first_line}; give another one")
-        if parsed.id in self._results.existing:
+        first_line_number = self._line_number_of_id.setdefault(parsed.id, line.number)
+        if first_line_number != line.number:
+            raise InvalidLineError(
+                f"the id {parsed.id!r} is already used on line {first_line_number}; give another one"
+            )
+        if parsed.id in self._results.existing_results:
             if not self._keeps_mismatched_results and self._is_result_mismatched(line):
                 _reject_mismatched_results(line, 1)
             self._counts.existing_count += 1
@@ -247,9 +251,10 @@ class BatchRun:
         accepted = AcceptedLine(line.number, line.digest, result_id, parsed.messages is not None)
         return self._resolver.resolve(parsed), accepted
 
-    def _write_failure(self, name: str, number: int, digest: str, code: str, message: str) -> None:
+    def _write_failure(self, request_id: str, number: int, digest: str, code: str, message: str) -> None:
         error = batch_error(code, message, number, digest)
-        self._results.add(encode_json((openai_failure_line if self._is_openai else failure_line)(name, error)))
+        make_line = openai_failure_line if self._is_openai else failure_line
+        self._results.add(encode_json(make_line(request_id, error)))
         self._counts.failed_count += 1
 
 
@@ -260,15 +265,15 @@ def answer_line(
 
     Args:
         answer: the answer.
-        line: the facts about its line.
+        line: the facts about the request's line.
         is_openai: whether the result has OpenAI's batch format; otherwise it has logitsmith's.
         worker: on a cluster, the ``cpu``, ``build`` and ``threads`` of the worker that computed the answer.
     """
-    name = str(answer.id)
+    request_id = str(answer.id)
     if not is_openai:
         return result_line(
             answer.events,
-            name,
+            request_id,
             line.number,
             answer_id=line.result_id,
             exactness=str(answer.exactness),
@@ -277,7 +282,7 @@ def answer_line(
     body = (chat_completion if line.is_chat else text_completion)(answer.events, line.result_id)
     if worker is not None:
         body["worker"] = worker
-    return encode_json(openai_result_line(name, line.result_id, body))
+    return encode_json(openai_result_line(request_id, line.result_id, body))
 
 
 def failure_code(failure: BatchFailure) -> str:
@@ -295,26 +300,27 @@ def _check_openai(parsed: ParsedRequest) -> None:
         raise InvalidLineError("trace: not supported by OpenAI's format; use --format jsonl")
 
 
-def _reject_mismatched_results(line: InputLine, count: int) -> NoReturn:
+def _reject_mismatched_results(first_line: InputLine, mismatched_count: int) -> NoReturn:
     """Raise ``JournalError`` for existing results that do not match the input.
 
     Args:
-        line: the first line whose result does not match.
-        count: number of such lines.
+        first_line: the first line whose result does not match.
+        mismatched_count: number of such lines.
     """
-    place = f"{_id_of(line)!r} (line {line.number})"
-    subject = f"the result of {place} was" if count == 1 else f"{count:,} results, such as that of {place}, were"
+    place = f"{_request_id_of(first_line)!r} (line {first_line.number})"
+    results = f"{mismatched_count:,} results, such as the result of {place}, were"
+    subject = f"the result of {place} was" if mismatched_count == 1 else results
     raise JournalError(
         f"{subject} made from another text, with another model or with other flags; "
         "--force keeps the existing results and continues"
     )
 
 
-def _id_of(line: InputLine) -> str:
+def _request_id_of(line: InputLine) -> str:
     """Return the id of a line's request, even if the request is invalid."""
-    return find_request_id(line.content) or _id_of_number(line)
+    return find_request_id(line.content) or _default_request_id(line)
 
 
-def _id_of_number(line: InputLine) -> str:
-    """Return the id of a line that has no id, or the id of another line."""
+def _default_request_id(line: InputLine) -> str:
+    """Return the id for a line that has no id, or has the id of another line."""
     return f"line-{line.number}"

@@ -54,14 +54,14 @@ class ParsedRequest:
 
 
 def parse_request(record: Json, line_number: int) -> ParsedRequest:
-    """Return the request of a line, which is JSON's object ``record``. Raises ``InvalidLineError``."""
+    """Return the request of a line; ``record``: the line's JSON object. Raises ``InvalidLineError``."""
     try:
         if "custom_id" in record or "body" in record or "url" in record:
-            return _parse_openai(OpenAILine.model_validate(record), line_number)
-        return _parse_short(_ShortLine.model_validate(record), line_number)
+            return _parse_openai_line(OpenAILine.model_validate(record), line_number)
+        return _parse_short_line(_ShortLine.model_validate(record), line_number)
     except ValidationError as error:
-        fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
-        raise InvalidLineError(_first_problem(error, fields)) from None
+        line_model = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
+        raise InvalidLineError(_first_problem(error, line_model)) from None
 
 
 def find_request_id(record: object) -> str | None:
@@ -103,7 +103,7 @@ class ChatMessage(StrictModel):
     name: str | None = None
 
     @model_validator(mode="after")
-    def _has_content(self) -> ChatMessage:
+    def _check_content(self) -> ChatMessage:
         if self.role != "assistant" and "content" not in self.model_fields_set:
             raise ValueError("there is no content")
         return self
@@ -142,7 +142,7 @@ class _ShortLine(StrictModel):
         return value
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> _ShortLine:
+    def _check_consistency(self) -> _ShortLine:
         for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ValueError(f"{first} and {second} exclude each other")
@@ -158,7 +158,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
-def _parse_short(line: _ShortLine, number: int) -> ParsedRequest:
+def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
     overrides = [
         Override(name, name, getattr(line, name))
         for name in ("seed", "max_tokens", "stop", "grammar")
@@ -172,8 +172,8 @@ def _parse_short(line: _ShortLine, number: int) -> ParsedRequest:
     if not isinstance(set_arguments, list):
         set_arguments = [f"{name}={json.dumps(value)}" for name, value in set_arguments.items()]
     return ParsedRequest(
-        id=f"line-{number}" if line.id is None else str(line.id),
-        line_number=number,
+        id=f"line-{line_number}" if line.id is None else str(line.id),
+        line_number=line_number,
         prompt=line.prompt,
         messages=None if line.messages is None else [message.template_message() for message in line.messages],
         overrides=tuple(overrides),
@@ -200,7 +200,7 @@ class _ResponseFormat(StrictModel):
     json_schema: _SchemaFormat | None = None
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> _ResponseFormat:
+    def _check_consistency(self) -> _ResponseFormat:
         if (self.type == "json_schema") != (self.json_schema is not None):
             raise ValueError('"type": "json_schema" and the field json_schema need each other')
         return self
@@ -326,20 +326,20 @@ class OpenAILine(StrictModel):
         return value
 
 
-def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
+def _parse_openai_line(line: OpenAILine, line_number: int) -> ParsedRequest:
     try:
         body: CompletionBody | ChatBody
         if line.url == "/v1/completions":
             body = CompletionBody.model_validate(line.body)
             overrides = tuple(body.overrides())
             return ParsedRequest(
-                line.custom_id, number, body.prompt, None, overrides, top_logprob_count=body.logprobs
+                line.custom_id, line_number, body.prompt, None, overrides, top_logprob_count=body.logprobs
             )
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
     except ValidationError as error:
-        fields = CompletionBody if line.url == "/v1/completions" else ChatBody
-        raise InvalidLineError(_first_problem(error, fields, "body")) from None
+        body_model = CompletionBody if line.url == "/v1/completions" else ChatBody
+        raise InvalidLineError(_first_problem(error, body_model, "body")) from None
     except ValueError as error:
         raise InvalidLineError(str(error)) from None
     if body.top_logprobs is not None and not body.logprobs:
@@ -350,7 +350,7 @@ def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
     messages = [message.template_message() for message in body.messages]
     return ParsedRequest(
         line.custom_id,
-        number,
+        line_number,
         None,
         messages,
         overrides,
@@ -360,47 +360,49 @@ def _parse_openai(line: OpenAILine, number: int) -> ParsedRequest:
     )
 
 
-def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: str = "") -> str:
-    """Return a sentence on the first invalid field, which begins with the path of the field.
+def _first_problem(error: ValidationError, line_model: type[StrictModel], prefix: str = "") -> str:
+    """Return the error message for the first invalid field. The message begins with the path of the field.
 
     Args:
         error: pydantic's error.
-        fields: the model that was validated. An unknown field may be a misspelled name of one of its fields.
+        line_model: pydantic model of the line. An unknown field may be a misspelled name of one of its fields.
         prefix: name of the field that contains the model; empty if the model is the line itself.
     """
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each type; the intended type has the error with the longest path.
-    same_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
-    first = max(same_field, key=lambda other: len(other["loc"]))
-    is_unknown = first["type"] == "extra_forbidden"
+    errors_of_field = [other for other in errors if other["loc"][:1] == errors[0]["loc"][:1]]
+    first_error = max(errors_of_field, key=lambda other: len(other["loc"]))
+    is_unknown = first_error["type"] == "extra_forbidden"
     # The user chose the name of an unknown field, which may look like a type's name of pydantic.
-    unknown_names = first["loc"][-1:] if is_unknown else ()
-    path = [part for part in first["loc"] if part in unknown_names or not _is_type_name(part)]
-    other_types = [other for other in same_field if [p for p in other["loc"] if not _is_type_name(p)] == path]
-    message = problem_message(first, *other_types)
+    unknown_names = first_error["loc"][-1:] if is_unknown else ()
+    path = [part for part in first_error["loc"] if part in unknown_names or not _is_type_name(part)]
+    errors_of_other_types = [
+        other for other in errors_of_field if [p for p in other["loc"] if not _is_type_name(p)] == path
+    ]
+    message = problem_message(first_error, *errors_of_other_types)
     if is_unknown:
-        message += _unknown_field_hint(str(path[-1]), fields if len(path) == 1 else None)
+        message += _unknown_field_hint(str(path[-1]), line_model if len(path) == 1 else None)
     return problem_sentence([prefix, *path] if prefix else path, message)
 
 
-def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
-    """Return the end of the sentence on an unknown field.
+def _unknown_field_hint(name: str, line_model: type[StrictModel] | None) -> str:
+    """Return the end of the error message for an unknown field.
 
     Args:
         name: name of the unknown field.
-        fields: the model that does not have the field; None for a model inside another one.
+        line_model: the model that does not have the field; None for a model inside another one.
     """
-    names = [] if fields is None else [field.alias or key for key, field in fields.model_fields.items()]
-    if fields is _ShortLine:
-        near = nearest_name(name, [*names, *_SETTING_OF_FIELD])
-        setting = None if near in names else _SETTING_OF_FIELD.get(near or name)
+    names = [] if line_model is None else [field.alias or key for key, field in line_model.model_fields.items()]
+    if line_model is _ShortLine:
+        nearest = nearest_name(name, [*names, *_SETTING_OF_FIELD])
+        setting = None if nearest in names else _SETTING_OF_FIELD.get(nearest or name)
         if setting is not None:
             return f'; write "{setting}": …' if setting in names else f'; write "set": {{"{setting}": …}}'
-        if near is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):
+        if nearest is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):
             return "; it is a field of OpenAI's format, whose lines have custom_id, method, url and body"
     else:
-        near = nearest_name(name, names)
-    return f"; did you mean {near}?" if near else "; logitsmith has no such setting, or cannot change it"
+        nearest = nearest_name(name, names)
+    return f"; did you mean {nearest}?" if nearest else "; logitsmith has no such setting, or cannot change it"
 
 
 def _is_type_name(part: object) -> bool:

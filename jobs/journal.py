@@ -30,11 +30,11 @@ class ResultSink(Protocol):
     """A destination of results.
 
     Attributes:
-        existing: the results that existed before the run.
+        existing_results: the results that existed before the run.
         is_file: whether the results are in a file that can be read again.
     """
 
-    existing: ExistingResults
+    existing_results: ExistingResults
     is_file: bool
 
     def add(self, line: str) -> None:
@@ -59,8 +59,8 @@ def closing_results(results: ResultSink) -> Iterator[None]:
 
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
-"""Results are forced to disk after this many results or seconds: doing so after each result would take longer than
-a short answer."""
+"""Results are forced to disk after this many results or seconds. To force each result to disk would take longer
+than to compute a short answer."""
 
 
 class ResultJournal:
@@ -73,7 +73,7 @@ class ResultJournal:
         is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
 
     Attributes:
-        existing: the results that existed before the run.
+        existing_results: the results that existed before the run.
         is_file: whether the path is a regular file; otherwise it is a device or a pipe.
 
     Raises ``JournalError`` if another run writes to the file, if it exists and ``should_resume`` is False, if it
@@ -82,7 +82,7 @@ class ResultJournal:
 
     def __init__(self, path: Path, should_resume: bool, is_openai: bool) -> None:
         self._path, self._is_openai = path, is_openai
-        self.existing: ExistingResults = {}
+        self.existing_results: ExistingResults = {}
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
@@ -90,13 +90,13 @@ class ResultJournal:
         self.is_file = self._file.is_regular
         try:
             if self.is_file:
-                self._open(should_resume)
+                self._lock_and_read(should_resume)
         except BaseException:
             self._file.close()
             raise
         self._unsynced_count, self._synced_at = 0, monotonic()
 
-    def _open(self, should_resume: bool) -> None:
+    def _lock_and_read(self, should_resume: bool) -> None:
         """Lock the file, read its results, and remove an incomplete last line."""
         if not self._file.lock():
             raise JournalError(f"{self._path}: another run is writing to it")
@@ -105,16 +105,16 @@ class ResultJournal:
                 f"{self._path} already exists; continue it with --resume, or choose another file with -o"
             )
         try:
-            end = self._read_results()
+            end_offset = self._read_results()
         except InputTooLargeError as error:
             raise JournalError(f"{self._path}: {error.strerror}; the file was not changed") from None
-        self._file.truncate(end)
+        self._file.truncate(end_offset)
         self._sync()
         self._file.sync_folder()
 
     def _read_results(self) -> int:
         """Read the existing results, and return the offset in bytes after the last complete line."""
-        end = 0
+        end_offset = 0
         for number, line in enumerate(self._file.lines(), 1):
             is_complete = line.endswith(b"\n")
             if not is_complete and _is_incomplete_result(line):
@@ -127,17 +127,17 @@ class ResultJournal:
                     f"remove this line, or choose another file with -o"
                 ) from None
             if is_complete:  # a result without its newline is removed, and its request is answered again
-                self.existing[answered.key] = answered.request_id
-                end += len(line)
-        return end
+                self.existing_results[answered.key] = answered.request_id
+                end_offset += len(line)
+        return end_offset
 
     def add(self, line: str) -> None:
         """Append a result as one line."""
         try:
             self._file.append((line + "\n").encode())
             self._unsynced_count += 1
-            has_enough = self._unsynced_count >= _SYNC_EVERY_RESULTS
-            if has_enough or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS:
+            has_many_unsynced = self._unsynced_count >= _SYNC_EVERY_RESULTS
+            if has_many_unsynced or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS:
                 self._sync()
         except OSError as error:
             raise JournalError(
@@ -168,13 +168,13 @@ def _line_problem(error: ValueError) -> str:
     return str(error)
 
 
-_LINE_START = b'{"id": '
+_RESULT_LINE_START = b'{"id": '
 """Beginning of each line that a run writes."""
 
 
 def _is_incomplete_result(line: bytes) -> bool:
     """Return whether a last line without a newline is the beginning of a result."""
-    if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
+    if not (line.startswith(_RESULT_LINE_START) or _RESULT_LINE_START.startswith(line)):
         return False
     try:
         parse_strict_json(line)
@@ -227,7 +227,7 @@ class _AnsweredRequest(NamedTuple):
 
 _ANSWER_FIELDS = {"response", "text"}
 """A result without an error has at least one of these fields."""
-_REQUEST_ID = re.compile("[0-9a-f]{24}")
+_REQUEST_ID_PATTERN = re.compile("[0-9a-f]{24}")
 
 
 def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
@@ -251,14 +251,15 @@ def _find_answered_request(record: Any, is_openai: bool) -> _AnsweredRequest:
         raise ValueError(problem_sentence(problem["loc"], message)) from None
     if result.error is not None:
         return _AnsweredRequest((result.error.line, result.error.digest), None)
-    name = result.custom_id if is_openai else result.id
-    if name is None:
+    line_id = result.custom_id if is_openai else result.id
+    if line_id is None:
         raise ValueError("it has no id")
     request_id = result.response.request_id if is_openai and result.response else result.request_id
-    return _AnsweredRequest(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
+    has_digest = request_id is not None and _REQUEST_ID_PATTERN.fullmatch(request_id) is not None
+    return _AnsweredRequest(line_id, request_id if has_digest else None)
 
 
-_SUFFIX = ".settings.json"
+_SETTINGS_SUFFIX = ".settings.json"
 _NAME_KEY = "name"
 """Key of the model's name, which is shown in messages and not compared: a file may be renamed."""
 
@@ -291,13 +292,13 @@ def check_and_write_settings(
 
 def settings_path(results: Path) -> Path:
     """Return the path of the settings of a file of results."""
-    return results.with_name(results.name + _SUFFIX)
+    return results.with_name(results.name + _SETTINGS_SUFFIX)
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """Return SHA-256, in hexadecimal, of all settings except the model's name."""
-    values = {key: value for key, value in settings.items() if key != _NAME_KEY}
-    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    compared_settings = {key: value for key, value in settings.items() if key != _NAME_KEY}
+    return sha256(json.dumps(compared_settings, sort_keys=True).encode()).hexdigest()
 
 
 def read_settings(path: Path) -> dict[str, Any] | None:
@@ -336,7 +337,7 @@ def settings_differences(old_settings: Mapping[str, Any], new_settings: Mapping[
         for name in {**old_settings, **new_settings}
         if name != _NAME_KEY and old_settings.get(name) != new_settings.get(name)
     ]
-    return [_difference(name, old_settings, new_settings) for name in names]
+    return [_describe_difference(name, old_settings, new_settings) for name in names]
 
 
 def _without_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -347,12 +348,12 @@ _MAX_SHOWN_CHARACTERS = 40
 """Longer values are not shown in a message."""
 
 
-def _difference(name: str, old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> str:
+def _describe_difference(name: str, old_settings: Mapping[str, Any], new_settings: Mapping[str, Any]) -> str:
     if name == "model":  # show the models' names, not their fingerprints, if the names differ
         name = _NAME_KEY if old_settings.get(_NAME_KEY) != new_settings.get(_NAME_KEY) else name
     values = [old_settings.get(name), new_settings.get(name)]
-    shown = ["none" if value is None else json.dumps(value, ensure_ascii=False) for value in values]
+    shown_values = ["none" if value is None else json.dumps(value, ensure_ascii=False) for value in values]
     label = "model" if name == _NAME_KEY else name
-    if max(map(len, shown)) > _MAX_SHOWN_CHARACTERS:
+    if max(map(len, shown_values)) > _MAX_SHOWN_CHARACTERS:
         return f"another {label}"
-    return f"{label} {shown[0]}, now {shown[1]}"
+    return f"{label} {shown_values[0]}, now {shown_values[1]}"

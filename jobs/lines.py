@@ -1,6 +1,6 @@
 """Lines of a batch's input: JSON objects, or rows of a CSV file that are inserted into a prompt template.
 
-A pipe may deliver its lines slowly, so a thread reads them in advance.
+A pipe may deliver its lines slowly, so a thread reads the lines in advance.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
 def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
     """Yield each line of a JSONL file; empty lines are skipped."""
     for number, text in number_lines(file):
-        yield InputLine(number, _parse_or_error(text), _digest(text))
+        yield InputLine(number, _parse_or_error(text), _line_digest(text))
 
 
 def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -60,9 +60,9 @@ def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     Spaces around a line and a byte order mark are removed. Raises ``InputTooLargeError``.
     """
     for number, line in enumerate(bounded_lines(file), 1):
-        text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
-        if text:
-            yield number, text
+        stripped_line = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
+        if stripped_line:
+            yield number, stripped_line
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _parse_or_error(text: bytes) -> dict[str, Any] | InvalidLineError:
         return error
 
 
-def _digest(data: bytes) -> str:
+def _line_digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 
 
@@ -119,18 +119,18 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLi
 
 def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Iterator[InputLine]:
     while True:
-        number = rows.line_num + 1
+        line_number = rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
             reason = f"the row that begins here is not CSV: {error}"
-            yield InputLine(number, InvalidLineError(reason), _digest(reason.encode()))
+            yield InputLine(line_number, InvalidLineError(reason), _line_digest(reason.encode()))
             continue
         if row is None:
             return
         if row:
-            digest = _digest(repr(row).encode(errors="surrogateescape"))
-            yield InputLine(number, _fill_template(row, columns, template), digest)
+            digest = _line_digest(repr(row).encode(errors="surrogateescape"))
+            yield InputLine(line_number, _fill_template(row, columns, template), digest)
 
 
 def _fill_template(
@@ -138,17 +138,17 @@ def _fill_template(
 ) -> dict[str, Any] | InvalidLineError:
     if len(row) != len(columns):
         return InvalidLineError(f"it has {len(row)} fields, and the first row names {len(columns)}")
-    values = dict(zip(columns, row, strict=True))
+    field_by_column = dict(zip(columns, row, strict=True))
     try:
-        prompt = template.fill(values)
+        prompt = template.fill(field_by_column)
         "".join(row).encode()
     except UnicodeEncodeError:
         return InvalidLineError("it is not UTF-8")
-    request_id = next((values[name] for name in ("custom_id", "id") if values.get(name)), None)
+    request_id = next((field_by_column[name] for name in ("custom_id", "id") if field_by_column.get(name)), None)
     return {"prompt": prompt} if request_id is None else {"id": request_id, "prompt": prompt}
 
 
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_BRACES_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class PromptTemplate:
@@ -159,10 +159,10 @@ class PromptTemplate:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
-        if any(match[1] is None for match in fields):
+        brace_matches = [match for match in _BRACES_PATTERN.finditer(text) if match[0] not in ("{{", "}}")]
+        if any(match[1] is None for match in brace_matches):
             raise InvalidLineError(f"{text!r} has a single brace; write {{{{ or }}}} for a brace in the prompt")
-        self.columns = [match[1] for match in fields]
+        self.columns = [match[1] for match in brace_matches]
         if not self.columns:
             raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
 
@@ -170,17 +170,21 @@ class PromptTemplate:
         """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
         if not header:
             raise InvalidLineError("the file is empty; its first row names the columns")
-        missing = [column for column in self.columns if column not in header]
-        if missing:
-            columns = ", ".join(map(repr, header))
-            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row names the columns {columns}")
+        missing_columns = [column for column in self.columns if column not in header]
+        if missing_columns:
+            column_list = ", ".join(map(repr, header))
+            raise InvalidLineError(
+                f"there is no column {missing_columns[0]!r}; the first row names the columns {column_list}"
+            )
         duplicates = [name for name in header if header.count(name) > 1]
         if duplicates:
             raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
 
-    def fill(self, values: dict[str, str]) -> str:
-        """Return the prompt of a row; ``values``: the row's fields by their columns."""
-        return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)
+    def fill(self, field_by_column: dict[str, str]) -> str:
+        """Return the prompt of a row; ``field_by_column``: the row's fields by their columns."""
+        return _BRACES_PATTERN.sub(
+            lambda match: match[0][0] if match[1] is None else field_by_column[match[1]], self._text
+        )
 
 
 _Item = TypeVar("_Item")
@@ -206,26 +210,26 @@ def iterate_available(
         yield item
 
 
-_WAIT_SECONDS = 0.1
+_MAX_LINE_WAIT_SECONDS = 0.1
 """Maximum time that an idle batch waits for a line; short, so that Ctrl-C is noticed soon."""
 _MAX_BUFFERED_LINES = 1024
-"""Number of lines that are read in advance. After that, the sender waits, so that memory use is limited."""
+"""Maximum number of lines that are read in advance. Then the sender waits, so that memory use is limited."""
 
 
 class BackgroundReader(Generic[_Item]):
     """Reads items in a thread, for input that may arrive slowly. What reading raises, `next` raises."""
 
     def __init__(self, items: Iterator[_Item]) -> None:
-        self._queue: Queue[_Item | _End] = Queue(_MAX_BUFFERED_LINES)
+        self._queue: Queue[_Item | _InputEnd] = Queue(_MAX_BUFFERED_LINES)
         Thread(target=self._read, args=(items,), daemon=True).start()
 
     def _read(self, items: Iterator[_Item]) -> None:
         try:
             for item in items:
                 self._queue.put(item)
-            self._queue.put(_End(None))
+            self._queue.put(_InputEnd(None))
         except BaseException as error:
-            self._queue.put(_End(error))
+            self._queue.put(_InputEnd(error))
 
     def next(self, should_wait: bool) -> _Item | None:
         """Return the next item; None if it has not arrived yet.
@@ -236,16 +240,16 @@ class BackgroundReader(Generic[_Item]):
         Raises ``StopIteration`` at the end of the input.
         """
         try:
-            item = self._queue.get(timeout=_WAIT_SECONDS) if should_wait else self._queue.get_nowait()
+            item = self._queue.get(timeout=_MAX_LINE_WAIT_SECONDS) if should_wait else self._queue.get_nowait()
         except Empty:
             return None
-        if isinstance(item, _End):
+        if isinstance(item, _InputEnd):
             raise item.error or StopIteration
         return item
 
 
 @dataclass(frozen=True)
-class _End:
+class _InputEnd:
     """The end of the input; ``error``: the exception that ended the input early, None if it was read entirely."""
 
     error: BaseException | None

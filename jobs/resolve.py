@@ -106,22 +106,22 @@ class RequestResolver:
     ) -> None:
         self._defaults, self._metadata, self._note = defaults, metadata, note
         self._presets: dict[str, Preset] = {}
-        self._reported = {defaults.ignored_schema_paths, ()}
+        self._reported_schema_paths = {defaults.ignored_schema_paths, ()}
         self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
 
     def resolve(self, parsed: ParsedRequest) -> GenerationRequest:
         """Return the request of a line, with the values of the flags where the line sets nothing."""
         defaults = self._defaults
-        settings = self._settings(parsed)
+        settings = self._resolve_settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
-        if grammar is not None and grammar.ignored_schema_paths not in self._reported:
-            self._reported.add(grammar.ignored_schema_paths)
+        if grammar is not None and grammar.ignored_schema_paths not in self._reported_schema_paths:
+            self._reported_schema_paths.add(grammar.ignored_schema_paths)
             report_ignored_schema_paths(grammar, self._note)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
         top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
-            make_request(settings, self._prompt(parsed, settings.system.value), grammar, seed),
+            make_request(settings, self._make_prompt(parsed, settings.system.value), grammar, seed),
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
@@ -136,13 +136,13 @@ class RequestResolver:
         """Return the grammar in these settings; None if they have none."""
         from ..grammars.spec import resolve_grammar
 
-        value = settings.grammar.value
-        if value is None:
+        grammar_value = settings.grammar.value
+        if grammar_value is None:
             return None
-        value = batch_grammar(value, is_lenient=self._defaults.is_schema_lenient)
-        return resolve_grammar(value, grammar_folders(), settings.grammar_folder)
+        grammar_value = batch_grammar(grammar_value, is_lenient=self._defaults.is_schema_lenient)
+        return resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
 
-    def _settings(self, parsed: ParsedRequest) -> Settings:
+    def _resolve_settings(self, parsed: ParsedRequest) -> Settings:
         sets_chain = parsed.preset is not None or parsed.chain is not None
         try:
             return resolve_settings(
@@ -168,9 +168,9 @@ class RequestResolver:
             self._presets[name] = preset
         return self._presets[name]
 
-    def _prompt(self, parsed: ParsedRequest, system: str | None) -> str | list[int] | ChatMessages:
+    def _make_prompt(self, parsed: ParsedRequest, system: str | None) -> str | list[int] | ChatMessages:
         """Return the prompt, as the message of a chat if the chat template is used."""
-        template, variables = self._chat_template(parsed)
+        template, variables = self._choose_chat_template(parsed)
         if parsed.messages is not None:
             return ChatMessages(parsed.messages, template, variables)
         prompt = parsed.prompt or ""
@@ -182,7 +182,7 @@ class RequestResolver:
         messages = [] if system is None else [{"role": "system", "content": system}]
         return ChatMessages([*messages, {"role": "user", "content": prompt}], template, variables)
 
-    def _chat_template(self, parsed: ParsedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
+    def _choose_chat_template(self, parsed: ParsedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the chat template of a line and its variables, from the line's fields or the flags."""
         defaults = self._defaults
         source, variables = parsed.chat_template, parsed.chat_template_kwargs
@@ -198,13 +198,13 @@ class RequestResolver:
         return source, variables
 
 
-def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
+def batch_grammar(grammar_value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
     """Return the grammar of a line or of the flags; ``is_lenient``: ignore unsupported parts of a JSON Schema."""
     from ..grammars.spec import grammar_table
 
-    table = grammar_table(value)
-    is_schema = "json_schema" in table or "json_schema_file" in table
-    return {"schema_lenient": True, **table} if is_lenient and is_schema else value
+    grammar_fields = grammar_table(grammar_value)
+    is_schema = "json_schema" in grammar_fields or "json_schema_file" in grammar_fields
+    return {"schema_lenient": True, **grammar_fields} if is_lenient and is_schema else grammar_value
 
 
 def _derive_seed(base_seed: int, request_id: str) -> int:
@@ -234,7 +234,7 @@ def describe_model(model: Model) -> ModelDescription:
     return ModelDescription(model.name, model.identity(), model.metadata)
 
 
-_KEYS_NOT_COPIED = frozenset({"fingerprint", "threads"})
+_UNCOPIED_IDENTITY_KEYS = frozenset({"fingerprint", "threads"})
 """Keys of a model's identity that settings do not copy: the fingerprint has another key there, and the number of
 threads may differ between runs."""
 
@@ -255,7 +255,7 @@ def batch_settings(
     return {
         "name": model.name,
         "model": model.identity["fingerprint"],
-        **{name: value for name, value in model.identity.items() if name not in _KEYS_NOT_COPIED},
+        **{name: value for name, value in model.identity.items() if name not in _UNCOPIED_IDENTITY_KEYS},
         **_chain_settings(settings.steps),
         "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
         **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
@@ -272,10 +272,11 @@ def batch_settings(
 def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:
     """Return the names of the steps that are not off, and their parameters as ``name.parameter``."""
     active_steps = [step for step in steps if not step.is_off]
-    counts: Counter[str] = Counter()
+    step_counts: Counter[str] = Counter()
     parameters = {}
     for step in active_steps:
-        counts[step.name] += 1
-        name = step.name if counts[step.name] == 1 else f"{step.name}#{counts[step.name]}"
-        parameters.update({f"{name}.{key}": value for key, value in step.sampler.model_dump(mode="json").items()})
+        step_counts[step.name] += 1
+        numbered_name = step.name if step_counts[step.name] == 1 else f"{step.name}#{step_counts[step.name]}"
+        values = step.sampler.model_dump(mode="json")
+        parameters.update({f"{numbered_name}.{key}": value for key, value in values.items()})
     return {"chain": [step.name for step in active_steps], **parameters}

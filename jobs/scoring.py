@@ -43,7 +43,7 @@ def scored_choices(
     choices: list[str],
     progress: Callable[[int, int], None] | None = None,
     *,
-    is_strict: bool = False,
+    rejects_long_prompts: bool = False,
 ) -> dict[str, Any]:
     """Score choices after a prompt.
 
@@ -54,7 +54,7 @@ def scored_choices(
         prompt: the text before each choice.
         choices: texts that may follow the prompt.
         progress: called with the number of tokens read so far and the number of all tokens.
-        is_strict: whether a prompt that does not fit raises ``ModelError`` instead of losing tokens.
+        rejects_long_prompts: whether a prompt that does not fit raises ``ModelError``.
 
     Returns a table with the scores in ``choices``, and messages for the user, if there are any, in ``notes``.
     """
@@ -64,86 +64,94 @@ def scored_choices(
     from ..logprobs.scores import choice_scores
 
     notes = []
-    fitted_choices: list[_FittedChoice] = []
+    choices_in_context: list[_ChoiceInContext] = []
     for choice in choices:
         prompt_ids, ids, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
-        kept_ids = prompt_ids if is_strict else fit_prompt(model, prompt_ids, ids)
-        dropped_count = len(prompt_ids) - len(kept_ids)
-        fitted_choices.append(_FittedChoice(choice, tuple(kept_ids), ids, dropped_count))
+        kept_ids = prompt_ids if rejects_long_prompts else fit_prompt(model, prompt_ids, ids)
+        dropped_token_count = len(prompt_ids) - len(kept_ids)
+        choices_in_context.append(_ChoiceInContext(choice, tuple(kept_ids), ids, dropped_token_count))
         if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored as separate tokens")
-        longer = [other for other in choices if other != choice and other.startswith(choice)]
-        if longer:
-            notes.append(f"{choice!r} begins {longer[0]!r}, so their probabilities overlap")
-        if dropped_count:
+        longer_choices = [other for other in choices if other != choice and other.startswith(choice)]
+        if longer_choices:
+            notes.append(f"{choice!r} begins {longer_choices[0]!r}, so their probabilities overlap")
+        if dropped_token_count:
             notes.append(
-                f"with {_shortened(choice)} the prompt exceeds the context of {model.context.length:,} tokens; "
-                f"its beginning, {count_noun(dropped_count, 'token')}, was left out"
+                f"with {_short_choice(choice)} the prompt exceeds the context of {model.context.length:,} tokens; "
+                f"its beginning, {count_noun(dropped_token_count, 'token')}, was left out"
             )
-    tokens = _score_fitted_choices(model, fitted_choices, progress)
+    tokens = _score_choices_in_context(model, choices_in_context, progress)
     scores = choice_scores(
-        [(choice.text, tokens[choice.text]) for choice in fitted_choices],
-        [choice.dropped_count for choice in fitted_choices],
+        [(choice.text, tokens[choice.text]) for choice in choices_in_context],
+        [choice.dropped_token_count for choice in choices_in_context],
     )
     return {"choices": scores, **({"notes": notes} if notes else {})}
 
 
-class _FittedChoice(NamedTuple):
+class _ChoiceInContext(NamedTuple):
     """A choice and the part of the prompt that fits into the context before it.
 
     Attributes:
         text: the choice.
-        prompt_ids: tokens of the prompt, without the first ``dropped_count``.
+        prompt_ids: tokens of the prompt, without the first ``dropped_token_count``.
         ids: tokens of the choice.
-        dropped_count: number of tokens at the beginning of the prompt that do not fit.
+        dropped_token_count: number of tokens at the beginning of the prompt that do not fit.
     """
 
     text: str
     prompt_ids: tuple[int, ...]
     ids: list[int]
-    dropped_count: int
+    dropped_token_count: int
 
 
-def _score_fitted_choices(
-    model: Model, choices: Sequence[_FittedChoice], progress: Callable[[int, int], None] | None
+def _score_choices_in_context(
+    model: Model, choices: Sequence[_ChoiceInContext], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
-    """Return the scored tokens of each choice by its text. Choices that share a prompt are scored together."""
+    """Return the scored tokens by the text of the choice. Choices that share a prompt are scored together."""
     from ..engine.scoring import score_choices
     from ..models.errors import ModelError
 
-    groups: dict[tuple[int, ...], list[_FittedChoice]] = {}
+    choices_of_prompt: dict[tuple[int, ...], list[_ChoiceInContext]] = {}
     for choice in choices:
-        groups.setdefault(choice.prompt_ids, []).append(choice)
-    total = sum(map(len, groups)) + sum(len(choice.ids) - 1 for choice in choices)
-    done = 0
+        choices_of_prompt.setdefault(choice.prompt_ids, []).append(choice)
+    total_count = sum(map(len, choices_of_prompt)) + sum(len(choice.ids) - 1 for choice in choices)
+    finished_count = 0
 
-    def report(count: int, _: int) -> None:
+    def report(read_count: int, _: int) -> None:
         if progress is not None:
-            progress(done + count, total)
+            progress(finished_count + read_count, total_count)
 
     tokens_of_choice: dict[str, list[PromptToken]] = {}
-    for prompt_ids, group in groups.items():
+    for prompt_ids, choice_group in choices_of_prompt.items():
         try:
-            scored = score_choices(model, prompt_ids, [choice.ids for choice in group], progress=report)
+            tokens_of_choices = score_choices(
+                model, prompt_ids, [choice.ids for choice in choice_group], progress=report
+            )
         except ModelError as error:
-            problem = _name_choice(error.problem, [choice.text for choice in group])
+            problem = _replace_choice_number(error.problem, [choice.text for choice in choice_group])
             raise ModelError(problem, advice=error.advice) from None
-        tokens_of_choice |= {choice.text: tokens for choice, tokens in zip(group, scored, strict=True)}
-        done += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in group)
+        tokens_of_choice |= {
+            choice.text: tokens for choice, tokens in zip(choice_group, tokens_of_choices, strict=True)
+        }
+        finished_count += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in choice_group)
     return tokens_of_choice
 
 
-def _name_choice(message: str, choices: list[str]) -> str:
+def _replace_choice_number(message: str, choices: list[str]) -> str:
     """Replace the number of a choice, by which the engine's message names it, by the text of the choice."""
     for number, choice in enumerate(choices, 1):
-        name = f"choice {number} "
-        if message.startswith(name):
-            return f"the choice {_shortened(choice)} {message.removeprefix(name)}"
+        numbered_name = f"choice {number} "
+        if message.startswith(numbered_name):
+            return f"the choice {_short_choice(choice)} {message.removeprefix(numbered_name)}"
     return message
 
 
-def _shortened(choice: str) -> str:
-    return repr(choice if len(choice) <= 40 else choice[:40] + "…")
+_MAX_SHOWN_CHARACTERS = 40
+
+
+def _short_choice(choice: str) -> str:
+    is_short = len(choice) <= _MAX_SHOWN_CHARACTERS
+    return repr(choice if is_short else choice[:_MAX_SHOWN_CHARACTERS] + "…")
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,7 @@ def scored_lines(
     lines: Iterable[tuple[int, bytes]],
     stride: int | None,
     *,
-    is_strict: bool = False,
+    rejects_long_prompts: bool = False,
     describe_error: Callable[[Exception], str] = str,
 ) -> Iterator[LineScore]:
     """Yield the scores of lines, each of which has a text, or a prompt and choices. Raises ``AbortedError``.
@@ -176,15 +184,15 @@ def scored_lines(
         lines: numbers, counted from 1, and contents of the lines.
         stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
             half of the context.
-        is_strict: whether a prompt that does not fit into the context with its choices is an error. Otherwise the
-            prompt loses its first tokens.
+        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
+            Otherwise the prompt loses its first tokens.
         describe_error: returns the message of an error as the line's output shows it.
     """
     from ..models.errors import AbortedError, ModelError
 
     for number, line in lines:
         try:
-            yield LineScore(number, scored_line(model, line, number, stride, None, is_strict))
+            yield LineScore(number, scored_line(model, line, number, stride, None, rejects_long_prompts))
         except AbortedError:
             raise
         except (ModelError, InvalidLineError) as error:
@@ -198,7 +206,7 @@ def scored_line(
     number: int,
     stride: int | None,
     progress: Callable[[int], None] | None = None,
-    is_strict: bool = False,
+    rejects_long_prompts: bool = False,
 ) -> str:
     """Return a line with its scores, as JSON; the line's other fields stay.
 
@@ -210,14 +218,14 @@ def scored_line(
             half of the context.
         progress: called with the number of tokens read since the last call. Tokens in two overlapping windows are
             counted twice.
-        is_strict: whether a prompt that does not fit into the context with its choices is an error.
+        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
 
     Raises ``InvalidLineError`` and ``ModelError``.
     """
     from ..common.strict_json import encode_json
 
     record = parse_object(line)
-    scores = _score(model, record, stride, progress, is_strict) | {"line": number, "error": None}
+    scores = _score_record(model, record, stride, progress, rejects_long_prompts) | {"line": number, "error": None}
     duplicates = [name for name in scores if name in record and name != "choices"]
     if duplicates:
         raise InvalidLineError(f'"{duplicates[0]}" is a field of the result; rename this field of the line')
@@ -227,17 +235,17 @@ def scored_line(
         raise InvalidLineError("it contains a number that JSON does not have, or is nested too deeply") from None
 
 
-def _score(
+def _score_record(
     model: Model,
     record: dict[str, Any],
     stride: int | None,
     progress: Callable[[int], None] | None,
-    is_strict: bool,
+    rejects_long_prompts: bool,
 ) -> dict[str, Any]:
     from ..logprobs.scores import text_score
 
     if "choices" not in record:
-        is_interrupted = None if progress is None else _count_each_token(progress)
+        is_interrupted = None if progress is None else _token_counting_check(progress)
         text = _get_text(record, "text")
         return text_score(list(scored_text(model, text, stride, is_interrupted=is_interrupted)))
     prompt = _get_text(record, "prompt")
@@ -246,8 +254,8 @@ def _score(
         raise InvalidLineError('"choices" is not a list of strings, none of them empty')
     if len(set(choices)) < len(choices):
         raise InvalidLineError('"choices" contains a string twice')
-    total_progress = None if progress is None else _count_new_tokens(progress)
-    scores = scored_choices(model, prompt, choices, total_progress, is_strict=is_strict)
+    report_read_count = None if progress is None else _report_new_tokens_to(progress)
+    scores = scored_choices(model, prompt, choices, report_read_count, rejects_long_prompts=rejects_long_prompts)
     return {"logprobs_from": "model"} | scores
 
 
@@ -258,8 +266,8 @@ def _get_text(record: dict[str, Any], key: str) -> str:
     return text
 
 
-def _count_each_token(progress: Callable[[int], None]) -> Callable[[], bool]:
-    """Return a check for interruption that only counts tokens.
+def _token_counting_check(progress: Callable[[int], None]) -> Callable[[], bool]:
+    """Return a check for interruption that never interrupts, and reports one token at each call.
 
     Unlike the progress of `scored_text`, the check is called again for the tokens of overlapping windows.
     """
@@ -271,8 +279,8 @@ def _count_each_token(progress: Callable[[int], None]) -> Callable[[], bool]:
     return is_interrupted
 
 
-def _count_new_tokens(progress: Callable[[int], None]) -> Callable[[int, int], None]:
-    """Return a function that gets the number of all tokens read so far, and reports how many are new."""
+def _report_new_tokens_to(progress: Callable[[int], None]) -> Callable[[int, int], None]:
+    """Return a progress callback that passes on the number of tokens read since its last call."""
     reported_count = 0
 
     def report(read_count: int, _total_count: int) -> None:

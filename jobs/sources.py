@@ -33,9 +33,9 @@ def open_preset(name: str, note: Note | None = None) -> Preset:
     Raises ``PresetError``. If the file is ambiguous, the message contains the command that resolves it.
     """
     from ..presets.preset import load_preset
-    from ..presets.search import names_file, split_section
+    from ..presets.search import is_file_reference, split_section
 
-    if not names_file(name):
+    if not is_file_reference(name):
         return load_preset(name)
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import LoadedPreset, load_any_preset
@@ -65,9 +65,9 @@ def preset_text(name: str, note: Note) -> str:
     """
     from ..presets.errors import PresetError
     from ..presets.foreign.formats import import_text, is_foreign
-    from ..presets.search import find_preset, names_file, split_section
+    from ..presets.search import find_preset, is_file_reference, split_section
 
-    if not names_file(name):
+    if not is_file_reference(name):
         return read_input(find_preset(name).path).decode("utf-8", "replace")
     file, section = split_section(name)
     if _is_gguf(Path(file)):
@@ -181,17 +181,17 @@ def _suggest_commands(file: str) -> Iterator[None]:
     try:
         yield
     except MissingSectionError as error:
-        raise PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
+        raise PresetError(section_choice_message(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
     except AmbiguousFormatError as error:
         raise PresetError(f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME") from None
 
 
-def list_sections(error: MissingSectionError, usage: str) -> str:
+def section_choice_message(error: MissingSectionError, usage: str) -> str:
     """Return a message that lists the presets of a file, one a line.
 
     Args:
         error: the error that lists the presets.
-        usage: flag that chooses one of them.
+        usage: flag that chooses one of the presets.
     """
     names = "".join(f"\n  {name}" for name in error.names)
     return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
@@ -239,26 +239,26 @@ def check_grammar(preset: Preset) -> None:
     from ..grammars.spec import resolve_grammar
     from ..presets.settings import preset_folder
 
-    value = {} if preset.grammar is None else preset.grammar
+    grammar_value = {} if preset.grammar is None else preset.grammar
     try:
-        resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
+        resolve_grammar(grammar_value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
         raise error.within(preset.origin) from None
 
 
-def report_schema(spec: GrammarSpec, note: Note) -> None:
+def report_schema(grammar: GrammarSpec, note: Note) -> None:
     """Report the ignored parts of a JSON Schema, and whether it allows keys that it does not name."""
-    report_ignored_schema_paths(spec, note)
-    pointer = spec.open_object
+    report_ignored_schema_paths(grammar, note)
+    pointer = grammar.open_object
     if pointer is not None:  # allowing keys that a schema does not name is seldom intended
         place = f" at {pointer}" if pointer else ""
         note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
 
 
-def report_ignored_schema_paths(spec: GrammarSpec, note: Note) -> None:
+def report_ignored_schema_paths(grammar: GrammarSpec, note: Note) -> None:
     """Report the ignored parts of a JSON Schema, if there are any."""
-    if spec.ignored_schema_paths:
-        note(f"left out of the JSON Schema: {', '.join(spec.ignored_schema_paths)}")
+    if grammar.ignored_schema_paths:
+        note(f"left out of the JSON Schema: {', '.join(grammar.ignored_schema_paths)}")
 
 
 _MAX_TEMPLATE_BYTES = 1_000_000

@@ -110,7 +110,7 @@ def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescrip
 
     Args:
         run: the run.
-        check: called periodically; may raise to end the waiting.
+        check: called periodically; an exception that it raises ends the waiting.
     """
     while True:
         facts = run.wait_for_worker()
@@ -304,7 +304,7 @@ def scores_on_cluster(
     tasks = _LineTasks(lines)
     for result in run.results(iter(tasks), should_stop):
         if result is not None:
-            yield from tasks.in_order(result)
+            yield from tasks.record_in_order(result)
 
 
 class _LineTasks:
@@ -325,15 +325,15 @@ class _LineTasks:
             if line is None:
                 yield None
                 continue
-            number, text = line
-            self._unfinished_lines[number] = text
+            number, line_text = line
+            self._unfinished_lines[number] = line_text
             yield Task(str(number), line)
 
     def _is_idle(self) -> bool:
         """Return whether no line is being scored."""
         return len(self._unfinished_lines) == len(self._waiting_scores)
 
-    def in_order(self, result: TaskResult) -> Iterator[LineScore]:
+    def record_in_order(self, result: TaskResult) -> Iterator[LineScore]:
         """Record a result, and yield all scores that no longer wait for an earlier line."""
         number = int(result.key)
         score = result.content
@@ -355,13 +355,13 @@ class ScoreServiceSpec:
         model: the model.
         stride: if a text exceeds the context, number of tokens by which the scoring window moves; None moves it by
             half of the context.
-        is_strict: whether a prompt that does not fit into the context with its choices is an error.
+        rejects_long_prompts: whether a prompt that does not fit into the context with its choices is an error.
         describe_error: returns the message of an error as a line's output shows it; can be pickled.
     """
 
     model: ModelSpec
     stride: int | None
-    is_strict: bool = False
+    rejects_long_prompts: bool = False
     describe_error: Callable[[Exception], str] = str
 
     def __call__(self, find_file: FindFile) -> ScoreService:
@@ -394,13 +394,15 @@ class ScoreService:
         for task in tasks:
             if task is None:
                 continue
-            number, text = task.content
+            number, line_text = task.content
             try:
-                output = scored_line(self._model, text, number, spec.stride, add_progress, spec.is_strict)
+                output = scored_line(
+                    self._model, line_text, number, spec.stride, add_progress, spec.rejects_long_prompts
+                )
                 score = LineScore(number, output)
             except (ModelError, InvalidLineError) as error:
                 problem = spec.describe_error(error)
-                score = LineScore(number, failed_line(text, number, problem), problem)
+                score = LineScore(number, failed_line(line_text, number, problem), problem)
             send_result(TaskResult(task.key, score, score.problem is not None))
 
 

@@ -59,7 +59,7 @@ def find_preset(name_or_path: str) -> PresetEntry:
     raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(known))}")
 
 
-def names_file(text: str) -> bool:
+def is_file_reference(text: str) -> bool:
     """Return True if ``-P TEXT`` names a file: a path, or an existing file whose name no preset has."""
     if is_path(text):
         return True

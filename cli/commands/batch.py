@@ -270,7 +270,7 @@ def _make_run(job: _BatchJob, model: ModelDescription) -> BatchRun:
     from ...jobs.resolve import RequestResolver, batch_settings
 
     options, results = job.options, job.results
-    existing = results.existing
+    existing = results.existing_results
     resolver = RequestResolver(job.defaults, model.metadata, print_note)
     settings = batch_settings(model, job.defaults, resolver, options.answer_form)
     run = BatchRun(
@@ -322,7 +322,7 @@ class StdoutSink:
     is_file = False
 
     def __init__(self) -> None:
-        self.existing: ExistingResults = {}
+        self.existing_results: ExistingResults = {}
 
     def add(self, line: str) -> None:
         """Write the line of a result."""

@@ -131,7 +131,7 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
         UsageError: the text is neither a preset nor a chain.
     """
     from ...presets.errors import PresetError
-    from ...presets.search import list_presets, names_file
+    from ...presets.search import is_file_reference, list_presets
     from ...presets.settings import resolve_settings
 
     if text == "model":
@@ -139,7 +139,7 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
         if preset is None:
             raise UsageError("--against model: this model has no sampling settings (general.sampling.*)")
         return NamedChain(text, resolve_settings(preset).steps)
-    if names_file(text) or text in {entry.name for entry in list_presets()}:
+    if is_file_reference(text) or text in {entry.name for entry in list_presets()}:
         return NamedChain(text, resolve_settings(open_preset(text, print_note)).steps)
     try:
         return NamedChain(text, resolve_settings(None, chain=text).steps)

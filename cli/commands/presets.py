@@ -10,7 +10,7 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import is_stdin, write_file_atomically
-from ...jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text
+from ...jobs.sources import check_grammar, import_file, open_preset, preset_text, section_choice_message
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, CompletionKind, Options, argument, flag, options_class
@@ -172,7 +172,7 @@ def import_(options: PresetImportOptions) -> None:
     try:
         imported = import_file(Path(file), options.format, options.section if section is None else section)
     except MissingSectionError as error:
-        raise PresetError(list_sections(error, "--section NAME")) from None
+        raise PresetError(section_choice_message(error, "--section NAME")) from None
     except AmbiguousFormatError as error:
         raise PresetError(f"{error} with --from FORMAT") from None
     if imported.other_format is not None:

@@ -162,7 +162,9 @@ def score(options: ScoreOptions) -> None:
         if options.lines is not None:
             _score_lines(model, options.lines, options, interrupt)
         elif options.choices:
-            _show_choices(text, scored_choices(model, text, options.choices, is_strict=options.strict), options)
+            _show_choices(
+                text, scored_choices(model, text, options.choices, rejects_long_prompts=options.strict), options
+            )
         else:
             _show_text(model, text, options, interrupt)
         if interrupt.requested:
@@ -174,7 +176,9 @@ def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Int
     """Print the score of each line of a file; a line that cannot be scored gets a record with its error."""
     with open_input(path) as file:
         lines = number_lines(file)
-        scores = scored_lines(model, lines, options.stride, is_strict=options.strict, describe_error=flag_sentence)
+        scores = scored_lines(
+            model, lines, options.stride, rejects_long_prompts=options.strict, describe_error=flag_sentence
+        )
         has_failures = _print_scores(scores, path, is_over=lambda: interrupt.requested)
     if has_failures and not interrupt.requested:
         raise typer.Exit(FAILED)

@@ -15,7 +15,7 @@ from ...samplers.errors import SamplingError
 from ..errors import PresetError, preset_hint
 from ..overrides import SETTING_NAMES
 from ..preset import Preset, load_preset
-from ..search import is_path, names_file, split_section
+from ..search import is_file_reference, is_path, split_section
 from ..yaml_reader import check_table, parse_yaml, read_text
 from . import (
     EXPORT_FORMATS,
@@ -497,7 +497,7 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
 
     Raises ``PresetError`` as `load_preset` and `import_preset` do.
     """
-    if not names_file(name_or_path):
+    if not is_file_reference(name_or_path):
         return LoadedPreset(load_preset(name_or_path))
     file, section = split_section(name_or_path)
     text = read_text(Path(file), file)

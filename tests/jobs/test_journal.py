@@ -50,6 +50,6 @@ def test_keys_of_answers_and_failures(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_text(OURS + GOOD + FAILED + '{"id": "c", "te')
     journal = ResultJournal(path, should_resume=True, is_openai=False)
-    assert journal.existing == {"o": "178036a8a003f4879a67c8d7", "a": None, (2, "d"): None}
+    assert journal.existing_results == {"o": "178036a8a003f4879a67c8d7", "a": None, (2, "d"): None}
     journal.close()
     assert path.read_text() == OURS + GOOD + FAILED
