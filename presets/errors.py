@@ -33,8 +33,8 @@ Users choose these names, so a merely similar name is less likely to be meant th
 def name_hint(name: str, known_names: Iterable[str]) -> str:
     """Return ``did you mean X?`` if a known name is similar, otherwise ``known: A, B``."""
     names = list(known_names)
-    near = nearest_name(name.lower(), names, _MIN_KEY_SIMILARITY)
-    return f"did you mean {near}?" if near else f"known: {', '.join(names) or 'none'}"
+    nearest = nearest_name(name.lower(), names, _MIN_KEY_SIMILARITY)
+    return f"did you mean {nearest}?" if nearest else f"known: {', '.join(names) or 'none'}"
 
 
 def preset_hint(name: str, known_names: Iterable[str]) -> str:
@@ -44,6 +44,6 @@ def preset_hint(name: str, known_names: Iterable[str]) -> str:
     """
     names = list(known_names)
     by_folded_name = {known.casefold(): known for known in reversed(names)}
-    near = nearest_name(name.casefold(), by_folded_name, _MIN_NAME_SIMILARITY)
-    listed = f"known: {', '.join(names) or 'none'}"
-    return f"did you mean {by_folded_name[near]}? ({listed})" if near else listed
+    nearest = nearest_name(name.casefold(), by_folded_name, _MIN_NAME_SIMILARITY)
+    name_list = f"known: {', '.join(names) or 'none'}"
+    return f"did you mean {by_folded_name[nearest]}? ({name_list})" if nearest else name_list

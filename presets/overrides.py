@@ -24,7 +24,7 @@ from .yaml_reader import parse_yaml_scalar
 SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
 """The names of all settings other than parameters of samplers."""
 
-_TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
+_TARGET_PATTERN = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Override:
         origin: the flag that the user typed, such as ``--top-k``.
         target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
             the second step of that name; or one of `SETTING_NAMES`.
-        value: the value. For a sampler without parameters, such as ``ignore_eos``, the value turns the step on or
-            off: True, False, or None, which means True.
+        value: the value to set. For a sampler without parameters, such as ``ignore_eos``, True turns the step on,
+            and False turns the step off. None, as in ``--set ignore_eos=``, means True.
     """
 
     origin: str
@@ -77,7 +77,7 @@ def parse_set(text: str) -> Override:
     if not sign or not name:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"--set {name}"
-    target = find_setting_name(name) or str(_step_target(name, origin))
+    target = find_setting_name(name) or str(_parse_step_target(name, origin))
     return Override(origin, target, parse_yaml_scalar(value, origin))
 
 
@@ -87,13 +87,13 @@ def find_setting_name(target: str) -> str | None:
     return name if name in SETTING_NAMES else None
 
 
-def _step_target(text: str, origin: str) -> _StepTarget:
+def _parse_step_target(text: str, origin: str) -> _StepTarget:
     """Return the step and the parameter that a target names.
 
     Raises ``PresetError`` that begins with ``origin``, for a text of another form, for an unknown sampler, and for
     a target without a parameter if the sampler has parameters but no main parameter.
     """
-    match = _TARGET.fullmatch(text.strip())
+    match = _TARGET_PATTERN.fullmatch(text.strip())
     if match is None:
         raise PresetError(
             f"{origin}: {short_repr(text)} is not name, name.parameter or name#2.parameter (from #1)"
@@ -133,7 +133,7 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     - the chain ends in a step such as greedy, which would ignore the sampler.
     """
     origin = override.origin
-    target = _redirect_target(steps, _step_target(override.target, origin))
+    target = _redirect_target(steps, _parse_step_target(override.target, origin))
     steps = _convert_step(steps, target)
     position = _find_position(steps, target, origin)
     if target.parameter is None:
@@ -142,9 +142,9 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
         sampler = make_step(target.name, {target.parameter: override.value}, origin, target.parameter)
         _reject_unused_step(steps, sampler, origin)
         return _insert_step(steps, StepSpec.from_origin(sampler, origin), origin)
-    changed = _set_parameter(steps[position], target.parameter, override)
-    _reject_unused_step(steps, changed.sampler, origin)
-    return [*steps[:position], changed, *steps[position + 1 :]]
+    changed_step = _set_parameter(steps[position], target.parameter, override)
+    _reject_unused_step(steps, changed_step.sampler, origin)
+    return [*steps[:position], changed_step, *steps[position + 1 :]]
 
 
 def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
@@ -152,10 +152,10 @@ def _redirect_target(steps: Steps, target: _StepTarget) -> _StepTarget:
 
     As in llama.cpp, temperature and dynatemp are one step, and the mirostat flags set either version of mirostat.
     """
-    family = _of_family(steps, target)
-    if len(family) != 1:
+    family_steps = _steps_of_family(steps, target)
+    if len(family_steps) != 1:
         return target
-    about = family[0].sampler.about
+    about = family_steps[0].sampler.about
     if target.name not in about.covered_samplers:
         return target
     parameter = target.parameter and about.covered_samplers[target.name].get(target.parameter, target.parameter)
@@ -167,22 +167,22 @@ def _convert_step(steps: Steps, target: _StepTarget) -> Steps:
 
     If the target's sampler does not cover the step, the steps are returned unchanged.
     """
-    family = _of_family(steps, target)
+    family_steps = _steps_of_family(steps, target)
     about = find_sampler(target.name).about
-    if about.is_selector or len(family) != 1 or family[0].name not in about.covered_samplers:
+    if about.is_selector or len(family_steps) != 1 or family_steps[0].name not in about.covered_samplers:
         return steps
-    (former,) = family
-    names = about.covered_samplers[former.name]
-    parameters = {name: names.get(name, name) for name in type(former.sampler).model_fields}
-    values = {new: getattr(former.sampler, old) for old, new in parameters.items()}
-    sampler = make_step(target.name, values, former.origin)
+    (old_step,) = family_steps
+    names = about.covered_samplers[old_step.name]
+    parameters = {name: names.get(name, name) for name in type(old_step.sampler).model_fields}
+    values = {new: getattr(old_step.sampler, old) for old, new in parameters.items()}
+    sampler = make_step(target.name, values, old_step.origin)
     origins = dict.fromkeys(type(sampler).model_fields, "default")
-    origins.update({new: former.origins[old] for old, new in parameters.items()})
-    converted = replace(former, sampler=sampler, origins=origins)
-    return [converted if step is former else step for step in steps]
+    origins.update({new: old_step.origins[old] for old, new in parameters.items()})
+    converted = replace(old_step, sampler=sampler, origins=origins)
+    return [converted if step is old_step else step for step in steps]
 
 
-def _of_family(steps: Steps, target: _StepTarget) -> list[StepSpec]:
+def _steps_of_family(steps: Steps, target: _StepTarget) -> list[StepSpec]:
     """Return the steps of the target's family of samplers; an empty list if the target has no family."""
     family = find_sampler(target.name).about.family
     return [step for step in steps if _is_of_family(step, family)]
@@ -203,9 +203,9 @@ def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None
             )
         return positions[target.occurrence - 1]
     if len(positions) > 1:
-        first = replace(target, occurrence=1)
+        first_target = replace(target, occurrence=1)
         raise PresetError(
-            f"{origin}: {_count_steps(target.name, len(positions))}; choose one, as in --set {first}=VALUE"
+            f"{origin}: {_count_steps(target.name, len(positions))}; choose one, as in --set {first_target}=VALUE"
         )
     return positions[0] if positions else None
 
@@ -238,17 +238,17 @@ def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, ove
     return [*steps[:position], *steps[position + 1 :]]
 
 
-def _insert_step(steps: Steps, new: StepSpec, origin: str) -> list[StepSpec]:
+def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec]:
     """Insert a step before the first step of a later stage, or before the selecting step if there is none."""
-    about = new.sampler.about
+    about = new_step.sampler.about
     if about.is_selector:
-        raise PresetError(_other_selector_message(origin, new.name, steps))
+        raise PresetError(_other_selector_message(origin, new_step.name, steps))
     position = len(steps) - 1
     if about.stage is not None:
         is_first = about.stage <= Stage.IGNORE_EOS  # before steps without a stage, too
-        later = (number for number, step in enumerate(steps) if _is_of_later_stage(step, about.stage))
-        position = 0 if is_first else next(later, position)
-    return [*steps[:position], new, *steps[position:]]
+        later_positions = (number for number, step in enumerate(steps) if _is_of_later_stage(step, about.stage))
+        position = 0 if is_first else next(later_positions, position)
+    return [*steps[:position], new_step, *steps[position:]]
 
 
 def _is_of_later_stage(step: StepSpec, stage: int) -> bool:
@@ -281,12 +281,12 @@ def _reject_unused_step(steps: Steps, sampler: Sampler, origin: str) -> None:
 def _set_parameter(step: StepSpec, parameter: str, override: Override) -> StepSpec:
     """Return the step with a new value of one parameter. A table of biases is merged with the existing table."""
     value, origin = override.value, override.origin
-    existing = getattr(step.sampler, parameter, None)
-    if parameter in step.sampler.about.mergeable_parameters and existing and isinstance(value, Mapping):
-        value = {**existing, **value}
+    existing_value = getattr(step.sampler, parameter, None)
+    if parameter in step.sampler.about.mergeable_parameters and existing_value and isinstance(value, Mapping):
+        value = {**existing_value, **value}
         origin = ", ".join(dict.fromkeys([*step.origins[parameter].split(", "), origin]))
-    explicit: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
-    sampler = make_step(step.name, {**explicit, parameter: value}, override.origin, parameter)
+    values: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
+    sampler = make_step(step.name, {**values, parameter: value}, override.origin, parameter)
     return replace(step, sampler=sampler, origins={**step.origins, parameter: origin})
 
 
@@ -329,7 +329,7 @@ def rearrange_by_samplers(text: str, origin: str = "--samplers") -> ChainRearran
     return ChainRearrangement(origin, steps, selectors[-1] if selectors else None)
 
 
-def rearrange_by_mirostat(version: int) -> ChainRearrangement:
+def rearrange_for_mirostat(version: int) -> ChainRearrangement:
     """Return the rearrangement that llama.cpp's ``--mirostat`` requests.
 
     1 and 2 keep only the biases and the temperature before mirostat. 0 replaces mirostat by a plain draw.
@@ -351,13 +351,13 @@ def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[St
 
     Raises ``PresetError`` if ``--chain`` ends in a different selecting step.
     """
-    last, name = steps[-1], rearrangement.new_selector
-    if name in (None, last.name) or rearrangement.replaceable_selector_family not in (
+    last_step, name = steps[-1], rearrangement.new_selector
+    if name in (None, last_step.name) or rearrangement.replaceable_selector_family not in (
         "",
-        last.sampler.about.family,
+        last_step.sampler.about.family,
     ):
         return list(steps)
-    if last.origin == "--chain":
+    if last_step.origin == "--chain":
         raise PresetError(_other_selector_message(rearrangement.origin, name, steps))
     return [*steps[:-1], _new_step(name, rearrangement.origin)]
 
@@ -366,14 +366,14 @@ def order_steps(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpe
     """Return the requested steps in the requested order, after the biases and before the selecting step."""
     if rearrangement.step_names is None:
         return list(steps)
-    ordered = [step for step in steps[:-1] if step.sampler.about.is_bias]
+    ordered_steps = [step for step in steps[:-1] if step.sampler.about.is_bias]
     for name in rearrangement.step_names:
         family = find_sampler(name).about.family
-        existing = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
-        if not existing and not rearrangement.skips_missing_steps:
-            existing = [_new_step(name, rearrangement.origin)]
-        ordered += existing[:1]
-    return [*ordered, steps[-1]]
+        matching_steps = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
+        if not matching_steps and not rearrangement.skips_missing_steps:
+            matching_steps = [_new_step(name, rearrangement.origin)]
+        ordered_steps += matching_steps[:1]
+    return [*ordered_steps, steps[-1]]
 
 
 def _new_step(name: str, origin: str) -> StepSpec:
@@ -418,12 +418,12 @@ _LETTER_FLAGS = ("--sampler-seq", "--sampling-seq")
 def _reject_unknown_letters(sequence: str, origin: str) -> None:
     """Raise ``PresetError`` if the sequence is a single word with letters that stand for no sampler."""
     word = sequence.strip().lower()
-    unknown = [letter for letter in dict.fromkeys(word) if letter not in _NAME_BY_LETTER]
-    if unknown and word not in _NAME_BY_SPELLING and ";" not in word:
+    unknown_letters = [letter for letter in dict.fromkeys(word) if letter not in _NAME_BY_LETTER]
+    if unknown_letters and word not in _NAME_BY_SPELLING and ";" not in word:
         known = ", ".join(f"{letter} ({name})" for letter, name, _ in _SAMPLER_SPELLINGS)
         raise PresetError(
             f"{origin}: llama.cpp has no sampler with the letter "
-            f"{join_alternatives([short_repr(letter) for letter in unknown])}; known: {known}"
+            f"{join_alternatives([short_repr(letter) for letter in unknown_letters])}; known: {known}"
         )
 
 

@@ -51,12 +51,12 @@ def find_preset(name_or_path: str) -> PresetEntry:
     if is_path(name_or_path):
         path = Path(name_or_path)
         return PresetEntry(path.stem, "path", path)
-    known = {entry.name: entry for entry in list_presets() if not entry.is_shadowed}
-    if name_or_path in known:
-        return known[name_or_path]
+    entry_by_name = {entry.name: entry for entry in list_presets() if not entry.is_shadowed}
+    if name_or_path in entry_by_name:
+        return entry_by_name[name_or_path]
     if _looks_like_file(split_section(name_or_path)[0]):
         raise PresetError(f"{name_or_path}: there is no such file; gen presets lists all presets with a name")
-    raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(known))}")
+    raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(entry_by_name))}")
 
 
 def is_file_reference(text: str) -> bool:
@@ -93,11 +93,11 @@ def list_presets() -> list[PresetEntry]:
     read permission.
     """
     entries: list[PresetEntry] = []
-    seen: set[str] = set()
-    for origin, folder in _folders():
-        for path in _files(folder):
-            entries.append(PresetEntry(path.stem, origin, path, is_shadowed=path.stem in seen))
-            seen.add(path.stem)
+    seen_names: set[str] = set()
+    for origin, folder in _search_folders():
+        for path in _preset_files(folder):
+            entries.append(PresetEntry(path.stem, origin, path, is_shadowed=path.stem in seen_names))
+            seen_names.add(path.stem)
     return entries
 
 
@@ -106,23 +106,23 @@ def config_folder() -> Path:
     try:
         home = Path.home()
     except RuntimeError:
-        home = Path("~")  # the user has no home folder; Path("~") does not exist, either
+        home = Path("~")  # a path that does not exist, because the user has no home folder
     return _config_home(os.environ, home) / "logitsmith"
 
 
 def _config_home(environment: Mapping[str, str], home: Path) -> Path:
-    configured = Path(environment.get("XDG_CONFIG_HOME", ""))
+    configured_folder = Path(environment.get("XDG_CONFIG_HOME", ""))
     # By the XDG specification, relative paths are ignored.
-    return configured if configured.is_absolute() else home / ".config"
+    return configured_folder if configured_folder.is_absolute() else home / ".config"
 
 
-def _folders() -> list[SearchFolder]:
+def _search_folders() -> list[SearchFolder]:
     """Return the search path of presets."""
-    user = config_folder() / "presets"
-    return search_path([("./presets", Path("presets")), (str(user), user)], BUILT_IN)
+    user_folder = config_folder() / "presets"
+    return search_path([("./presets", Path("presets")), (str(user_folder), user_folder)], BUILT_IN)
 
 
-def _files(folder: Path) -> list[Path]:
+def _preset_files(folder: Path) -> list[Path]:
     """Return the preset files of a folder, sorted by name; X.yaml comes before X.yml."""
     try:
         return find_named_files(folder, _SUFFIXES)

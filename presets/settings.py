@@ -32,7 +32,7 @@ from .overrides import (
 from .preset import Preset
 from .yaml_reader import check_table, parse_yaml
 
-_MAX_TOKENS = 256
+_DEFAULT_MAX_TOKENS = 256
 """The number of tokens to generate if no setting limits it; their text fits on a terminal."""
 _LIST_INDEX = re.compile(r"^\[\d+\]")
 
@@ -42,7 +42,7 @@ class SettingValue:
     """The value of a setting and its origin.
 
     Attributes:
-        value: the value.
+        value: the value of the setting.
         origin: ``default``, or where the value was set: ``preset creative``, ``--set top_k.k``, ``--top-k``.
     """
 
@@ -54,7 +54,7 @@ class IgnoredFlag(NamedTuple):
     """A flag that has no effect.
 
     Attributes:
-        flag: the flag.
+        flag: the flag, as it was typed.
         reason: the reason, as the end of a sentence: ``--samplers leaves its sampler out``.
     """
 
@@ -128,7 +128,7 @@ def resolve_settings(
     """Return the settings of a run. A flag takes precedence over ``--set``, ``--set`` over the preset.
 
     Args:
-        preset: the preset; None: the defaults.
+        preset: the preset; None uses the defaults.
         chain: a chain in the compact notation, which replaces the preset's chain; None: the preset's chain is
             used.
         sets: arguments of ``--set``, see `parse_set`. A sampler that is not in the chain is inserted at its stage.
@@ -147,12 +147,12 @@ def resolve_settings(
         if setting is None:
             steps = override_step(steps, override)
         else:
-            values[setting] = _checked_setting(setting, override)
+            values[setting] = _check_setting(setting, override)
     ignored_flags: list[IgnoredFlag] = []
     for rearrangement in rearrangements:
-        ordered = order_steps(steps, rearrangement)
-        ignored_flags += _flags_of_removed_steps(steps, ordered, rearrangement.origin)
-        steps = ordered
+        ordered_steps = order_steps(steps, rearrangement)
+        ignored_flags += _flags_of_removed_steps(steps, ordered_steps, rearrangement.origin)
+        steps = ordered_steps
     ignored_flags += _flags_of_inactive_steps(steps)
     has_preset_grammar = preset is not None and values["grammar"].origin == _origin(preset)
     return Settings(
@@ -208,7 +208,7 @@ def preset_folder(preset: Preset) -> Path | None:
 
 
 def _default(name: str) -> Any:
-    return {"max_tokens": _MAX_TOKENS, "stop": []}.get(name)
+    return {"max_tokens": _DEFAULT_MAX_TOKENS, "stop": []}.get(name)
 
 
 def _origin(preset: Preset) -> str:
@@ -244,7 +244,7 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
     return SettingValue(_default(name), "default")
 
 
-def _checked_setting(name: str, override: Override) -> SettingValue:
+def _check_setting(name: str, override: Override) -> SettingValue:
     """Return the value of a setting, checked by the rules of a preset. None becomes the default.
 
     ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt.
@@ -269,7 +269,7 @@ def override_settings(settings: Settings, override: Override) -> Settings:
     setting = find_setting_name(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
-    changed: dict[str, Any] = {setting: _checked_setting(setting, override)}
+    changed: dict[str, Any] = {setting: _check_setting(setting, override)}
     if setting == "grammar":
         changed["grammar_folder"] = None
     return replace(settings, **changed)

@@ -63,18 +63,18 @@ class Yaml12Loader(BoundedLoader):
         return table
 
 
-def _null(loader: Yaml12Loader, node: ScalarNode) -> None:
+def _construct_null(loader: Yaml12Loader, node: ScalarNode) -> None:
     loader.construct_scalar(node)
 
 
-def _bool(loader: Yaml12Loader, node: ScalarNode) -> bool:
+def _construct_bool(loader: Yaml12Loader, node: ScalarNode) -> bool:
     text = str(loader.construct_scalar(node)).lower()
     if text not in ("true", "false"):  # a string with the tag !!bool
         raise ConstructorError(None, None, "it is not true or false", node.start_mark)
     return text == "true"
 
 
-def _int(loader: Yaml12Loader, node: ScalarNode) -> int:
+def _construct_int(loader: Yaml12Loader, node: ScalarNode) -> int:
     text = str(loader.construct_scalar(node))
     base = {"0x": 16, "0o": 8}.get(text[:2], 10)
     try:
@@ -83,7 +83,7 @@ def _int(loader: Yaml12Loader, node: ScalarNode) -> int:
         raise ConstructorError(None, None, "it is not an integer", node.start_mark) from None
 
 
-def _float(loader: Yaml12Loader, node: ScalarNode) -> float:
+def _construct_float(loader: Yaml12Loader, node: ScalarNode) -> float:
     text = str(loader.construct_scalar(node)).lower()
     try:
         return float(text.replace(".inf", "inf").replace(".nan", "nan"))
@@ -91,7 +91,7 @@ def _float(loader: Yaml12Loader, node: ScalarNode) -> float:
         raise ConstructorError(None, None, "it is not a number", node.start_mark) from None
 
 
-def _string(loader: Yaml12Loader, node: ScalarNode) -> str:
+def _construct_string(loader: Yaml12Loader, node: ScalarNode) -> str:
     text = str(loader.construct_scalar(node))
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise ConstructorError(None, None, "half of a surrogate pair is not allowed in text", node.start_mark)
@@ -119,20 +119,20 @@ class _PlainValue(NamedTuple):
     construct: Callable[[Yaml12Loader, ScalarNode], Any]
 
 
-def _configure() -> None:
+def _configure_loader() -> None:
     """Add YAML 1.2's core schema to the loader, and the value ``-inf``, which `logit_bias` uses for a ban."""
     number = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     float_pattern = rf"{number}|[-+]?\.(?:inf|Inf|INF)|-inf|\.(?:nan|NaN|NAN)"
     for kind in (
-        _PlainValue("null", r"~|null|Null|NULL|", ["~", "n", "N", ""], _null),
-        _PlainValue("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF"), _bool),
-        _PlainValue("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789"), _int),
-        _PlainValue("float", float_pattern, list("-+.0123456789"), _float),
+        _PlainValue("null", r"~|null|Null|NULL|", ["~", "n", "N", ""], _construct_null),
+        _PlainValue("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF"), _construct_bool),
+        _PlainValue("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789"), _construct_int),
+        _PlainValue("float", float_pattern, list("-+.0123456789"), _construct_float),
     ):
         tag = f"tag:yaml.org,2002:{kind.name}"
         Yaml12Loader.add_implicit_resolver(tag, re.compile(f"(?:{kind.pattern})\\Z"), kind.first_characters)
         Yaml12Loader.add_constructor(tag, kind.construct)
-    Yaml12Loader.add_constructor("tag:yaml.org,2002:str", _string)
+    Yaml12Loader.add_constructor("tag:yaml.org,2002:str", _construct_string)
     for name in ("seq", "map"):
         Yaml12Loader.add_constructor(
             f"tag:yaml.org,2002:{name}", getattr(yaml.SafeLoader, f"construct_yaml_{name}")
@@ -140,10 +140,10 @@ def _configure() -> None:
     Yaml12Loader.add_constructor(None, _reject_tag)
 
 
-_configure()
+_configure_loader()
 
 
-_UNCLOSED = {
+_SENTENCE_BY_UNCLOSED_PATTERN = {
     r"expected ',' or '\]', but got '<stream end>'": "this [ is never closed",
     r"expected ',' or '\}', but got '<stream end>'": "this { is never closed",
     r"found unexpected (?:end of stream|document separator)": "this quote is never closed",
@@ -178,7 +178,7 @@ def _yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, yaml.Mark | None]:
     """Return the message for an error, and the place of the error. Messages of our loaders are not changed."""
     problem = " ".join((error.problem or error.context or "").split())
     mark = error.problem_mark or error.context_mark
-    for pattern, sentence in _UNCLOSED.items():
+    for pattern, sentence in _SENTENCE_BY_UNCLOSED_PATTERN.items():
         if re.fullmatch(pattern, problem):
             return sentence, error.context_mark or mark
     for pattern, sentence in _SENTENCE_BY_PATTERN.items():
@@ -214,9 +214,9 @@ def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) ->
     if value is None and empty is not None:
         return empty
     if not isinstance(value, dict):
-        kinds = {type(None): "is empty", list: "holds a list"}
-        kind = kinds.get(type(value), "holds a single value")
-        raise PresetError(f"{origin}: the file {kind}; it must hold keys and values, as in key: value")
+        description_by_type = {type(None): "is empty", list: "holds a list"}
+        description = description_by_type.get(type(value), "holds a single value")
+        raise PresetError(f"{origin}: the file {description}; it must hold keys and values, as in key: value")
     return value
 
 
@@ -250,14 +250,14 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         problem, mark = _yaml_problem(error)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise PresetError(f"{origin}: {where}{problem}") from None
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise PresetError(f"{origin}: {place}{problem}") from None
     except ReaderError as error:
         text_before = text[: error.position]
         line, column = text_before.count("\n") + 1, error.position - text_before.rfind("\n")
-        where = f"line {line}, column {column}"
+        place = f"line {line}, column {column}"
         code = f"U+{ord(text[error.position]):04X}"
-        raise PresetError(f"{origin}: {where}: the character {code} is not allowed") from None
+        raise PresetError(f"{origin}: {place}: the character {code} is not allowed") from None
     except RecursionError:
         raise PresetError(f"{origin}: it is nested too deeply") from None
     _check_extent(value, origin)
@@ -285,15 +285,15 @@ def decode_text(data: bytes, origin: str) -> str:
 
 def _check_extent(value: Any, origin: str) -> None:
     """Raise ``PresetError`` for a value that becomes huge, or contains itself, because of aliases."""
-    pending, count = [(value, 0)], 0
-    while pending:
-        item, depth = pending.pop()
-        count += 1
+    pending_values, value_count = [(value, 0)], 0
+    while pending_values:
+        item, depth = pending_values.pop()
+        value_count += 1
         if depth > _MAX_DEPTH:
             raise PresetError(f"{origin}: it is nested too deeply")
-        if count > _MAX_VALUES:
+        if value_count > _MAX_VALUES:
             raise PresetError(f"{origin}: its aliases expand to more than {_MAX_VALUES} values")
         if isinstance(item, dict):
-            pending.extend((inner, depth + 1) for inner in item.values())
+            pending_values.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):
-            pending.extend((inner, depth + 1) for inner in item)
+            pending_values.extend((inner, depth + 1) for inner in item)

@@ -185,7 +185,7 @@ def _bias(text: str) -> dict[int | str, Any]:
 
 def _rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
     """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
-    from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_mirostat, rearrange_by_samplers
+    from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_samplers, rearrange_for_mirostat
 
     if options.adaptive_target is not None:
         yield rearrange_by_adaptive_p()
@@ -193,7 +193,7 @@ def _rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[
         typed_names = typed_flags_of(command).typed_name_by_display_name
         yield rearrange_by_samplers(options.samplers, typed_names.get("--samplers", "--samplers"))
     if options.mirostat is not None:
-        yield rearrange_by_mirostat(options.mirostat)
+        yield rearrange_for_mirostat(options.mirostat)
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:

@@ -119,8 +119,8 @@ class ImportedChainBuilder:
         if sampler.is_neutral:
             return
         if name == "penalties":  # a step for three penalties: the preset need not list those that are off
-            neutral = sampler.about.off_values
-            params = {key: value for key, value in params.items() if neutral.get(key) != value}
+            off_values = sampler.about.off_values
+            params = {key: value for key, value in params.items() if off_values.get(key) != value}
         defaults = [f"{key} {table.used_default(key)}" for key in keys if table.used_default(key) is not None]
         if defaults:
             comment = f"{comment + '; ' if comment else ''}{self.defaults_owner}'s default: {', '.join(defaults)}"
@@ -164,10 +164,10 @@ class ImportedChainBuilder:
 
     def read_logit_bias(self) -> None:
         """Read the biases of ``logit_bias``, a table of token ids and numbers, into the slot of that name."""
-        bias = self.table.raw_value("logit_bias") or {}
-        if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
+        bias_by_id = self.table.raw_value("logit_bias") or {}
+        if not isinstance(bias_by_id, dict) or not all(str(key).isdecimal() for key in bias_by_id):
             raise self.table.value_error("logit_bias", "a table of token ids and numbers")
-        bias_table = ForeignTable(bias, f"{self.table.origin}: logit_bias")
+        bias_table = ForeignTable(bias_by_id, f"{self.table.origin}: logit_bias")
         params = {"bias": {int(key): bias_table.number(key, 0.0) for key in bias_table.values}}
         self.put_step("logit_bias", "logit_bias", params, ["logit_bias"])
 
@@ -178,16 +178,16 @@ class ImportedChainBuilder:
     def set_chain(self, steps: Sequence[ForeignStep]) -> None:
         """Use the steps as the chain, up to the first one that selects the token.
 
-        If none of them selects the token, a plain draw is appended. Steps of the file after the one that selects
-        have no effect in the tool, and are reported.
+        If no step selects the token, a plain draw is appended. Steps after the step that selects the token have no
+        effect in the tool, and are reported.
         """
-        end = next((number for number, step in enumerate(steps) if step.selects), None)
-        if end is None:
+        selector_index = next((index for index, step in enumerate(steps) if step.selects), None)
+        if selector_index is None:
             self.steps = [*steps, ForeignStep("dist")]
             return
-        self.steps = list(steps[: end + 1])
-        reason = f"{steps[end].name} selects the token before it"
-        self.report_inactive_steps(steps[end + 1 :], reason)
+        self.steps = list(steps[: selector_index + 1])
+        reason = f"{steps[selector_index].name} selects the token before it"
+        self.report_inactive_steps(steps[selector_index + 1 :], reason)
 
     def set_mirostat_chain(self, active_slots: Iterable[str]) -> None:
         """Use the steps of the slots, and then mirostat, as the chain. All other steps are reported.
@@ -196,8 +196,8 @@ class ImportedChainBuilder:
             active_slots: slots of the steps that the tool applies before mirostat, in its order.
         """
         slots = (*active_slots, "mirostat")
-        inactive = [step for slot, step in self.step_by_slot.items() if slot not in slots]
-        self.report_inactive_steps(inactive, "mirostat is on")
+        inactive_steps = [step for slot, step in self.step_by_slot.items() if slot not in slots]
+        self.report_inactive_steps(inactive_steps, "mirostat is on")
         self.set_chain(self.steps_in_order(slots))
 
     def report_inactive_steps(self, steps: Iterable[ForeignStep], reason: str) -> None:
@@ -211,18 +211,18 @@ class ImportedChainBuilder:
         """Carry over the maximum number of tokens.
 
         Args:
-            key: the key.
+            key: the file's key of this maximum.
             unlimited_values: values that mean no limit, and become -1. Other values below 1 are ignored.
         """
-        limit = self.table.integer(key)
-        if limit is not None and (limit > 0 or limit in unlimited_values):
-            self.other_settings["max_tokens"] = limit if limit > 0 else -1
+        max_tokens = self.table.integer(key)
+        if max_tokens is not None and (max_tokens > 0 or max_tokens in unlimited_values):
+            self.other_settings["max_tokens"] = max_tokens if max_tokens > 0 else -1
 
     def read_seed(self, key: str, min_fixed_seed: int = 0) -> None:
         """Carry over the seed, unless it means a random seed.
 
         Args:
-            key: the key.
+            key: the file's key of the seed.
             min_fixed_seed: a lower number means a random seed, and so does llama.cpp's 2^32 - 1.
         """
         seed = self.table.integer(key)
@@ -235,15 +235,15 @@ class ImportedChainBuilder:
 
     def read_strings(self, key: str, setting: str) -> None:
         """Append the strings of a list to a setting. Empty strings are ignored."""
-        texts = self.table.strings(key)
-        if texts:
-            self.other_settings[setting] = [*self.other_settings.get(setting, []), *texts]
+        strings = self.table.strings(key)
+        if strings:
+            self.other_settings[setting] = [*self.other_settings.get(setting, []), *strings]
 
     def read_string(self, key: str, setting: str) -> None:
         """Carry over a string as a setting, unless the string is empty."""
-        text = self.table.string(key)
-        if text:
-            self.other_settings[setting] = text
+        string_value = self.table.string(key)
+        if string_value:
+            self.other_settings[setting] = string_value
 
     def report_unknown(self, known_keys: Iterable[str]) -> None:
         """Report each key of the file that the tool does not know."""
@@ -301,12 +301,12 @@ def report_unsupported_decoding(builder: ImportedChainBuilder) -> None:
         )
     for key in ("guidance_scale", "cfg_scale"):
         if table.number(key, 1) != 1:
-            builder.report_unsupported(key, GUIDANCE)
+            builder.report_unsupported(key, GUIDANCE_REASON)
     if table.number("rep_pen_decay", 0) != 0:
         builder.report_unsupported("rep_pen_decay", "the repetition penalty would have faded with distance")
 
 
-GUIDANCE = "guidance is not supported; it would have run the model twice, with a negative prompt"
+GUIDANCE_REASON = "guidance is not supported; it would have run the model twice, with a negative prompt"
 """The reason that is reported for keys of classifier-free guidance."""
 
 
@@ -322,7 +322,7 @@ class ImportedPreset:
         other_settings: values of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``, if the file sets
             them.
         unsupported_settings: a sentence for each setting that could not be carried over as it is, with its key.
-        preset: the preset, ready to use.
+        preset: the imported preset, ready to use.
         sections: names of the presets in the file; empty if the file holds one preset.
         steps: the steps of the chain, with the keys and comments of each.
         notes: sentences about the whole chain, such as the order of its steps and the defaults that were used.
@@ -347,18 +347,18 @@ class ImportedPreset:
 
         Args:
             folder: the folder of the imported file, if the preset is written to another folder. A relative path
-                of a grammar's file is then written as an absolute path. None: paths are not changed.
+                of a grammar's file is then written as an absolute path. None leaves paths unchanged.
         """
         settings = self.other_settings if folder is None else _with_absolute_paths(self.other_settings, folder)
         lines = [f"description: {_flow_yaml(self.preset.description)}"]
-        lines += [f"# {_comment(note)}" for note in self.notes]
+        lines += [f"# {_comment_text(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
         lines += [f"{key}: {_flow_yaml(settings[key])}" for key in SETTING_NAMES if key in settings]
         left_out = [sentence for sentence in self.unsupported_settings if sentence not in self.changed_settings]
         for heading, sentences in (("Carried over with a change", self.changed_settings), ("Left out", left_out)):
             if sentences:
-                lines += [f"# {heading}:", *(f"# - {_comment(sentence)}" for sentence in sentences)]
+                lines += [f"# {heading}:", *(f"# - {_comment_text(sentence)}" for sentence in sentences)]
         return "\n".join(lines) + "\n"
 
 
@@ -415,11 +415,11 @@ def _with_absolute_paths(settings: Mapping[str, Any], folder: Path) -> dict[str,
     grammar = settings.get("grammar")
     if not isinstance(grammar, Mapping):
         return dict(settings)
-    paths = {
+    grammar_with_paths = {
         key: str((folder / value).absolute()) if key.endswith("file") and isinstance(value, str) else value
         for key, value in grammar.items()
     }
-    return {**settings, "grammar": paths}
+    return {**settings, "grammar": grammar_with_paths}
 
 
 def _step_line(step: ForeignStep) -> str:
@@ -427,10 +427,10 @@ def _step_line(step: ForeignStep) -> str:
     entry = f"{step.name}: {_flow_yaml(step.params)}" if step.params else step.name
     reasons = [", ".join(step.keys), step.comment]
     comment = "; ".join(reason for reason in reasons if reason)
-    return f"  - {entry}" + (f"  # {_comment(comment)}" if comment else "")
+    return f"  - {entry}" + (f"  # {_comment_text(comment)}" if comment else "")
 
 
-_NEED_QUOTES = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
+_QUOTED_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
 """Words that YAML does not read as strings unless they are quoted."""
 
 
@@ -442,13 +442,13 @@ def _flow_yaml(value: Any) -> str:
         return "[" + ", ".join(_flow_yaml(inner) for inner in value) + "]"
     if value is None or isinstance(value, (bool, int, float)):
         return "-inf" if value == float("-inf") else json.dumps(value)
-    if isinstance(value, str) and value.isidentifier() and value.isascii() and value.lower() not in _NEED_QUOTES:
+    if isinstance(value, str) and value.isidentifier() and value.isascii() and value.lower() not in _QUOTED_WORDS:
         return value
     text: str = yaml.safe_dump(str(value), default_style='"', allow_unicode=True, width=float("inf"))
     return text.rstrip("\n")
 
 
-def _comment(text: str) -> str:
+def _comment_text(text: str) -> str:
     """Return the text as one line of a YAML comment: without newlines and characters that YAML rejects."""
     return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
 
@@ -483,11 +483,11 @@ class PresetExporter:
         name: name of the preset.
         description: description of the preset.
         steps: the steps that are on, in their order, without the one that selects the token.
-        selector: the step that selects the token; None: a plain draw.
+        selector: the step that selects the token; None stands for a plain draw.
         other_settings: values of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``, if the preset
             sets them.
         unsupported_settings: a sentence for each setting that the format cannot express.
-        order: slots of the steps that have been written, in their order.
+        written_slots: slots of the steps that have been written, in their order.
         values: values of the keys that have been written.
     """
 
@@ -502,13 +502,13 @@ class PresetExporter:
         self.tool = tool
         self.name = name or "logitsmith"
         self.description = description
-        active = [sampler for sampler in samplers if sampler.about.is_selector or not sampler.is_neutral]
-        self.steps = [sampler for sampler in active if not sampler.about.is_selector]
-        selectors = [sampler for sampler in active if sampler.about.is_selector]
+        active_samplers = [sampler for sampler in samplers if sampler.about.is_selector or not sampler.is_neutral]
+        self.steps = [sampler for sampler in active_samplers if not sampler.about.is_selector]
+        selectors = [sampler for sampler in active_samplers if sampler.about.is_selector]
         self.selector = selectors[0] if selectors else None
         self.other_settings = dict(other_settings)
         self.unsupported_settings: list[str] = []
-        self.order: list[str] = []
+        self.written_slots: list[str] = []
         self.values: dict[str, Any] = {}
         self._replace_temperature_zero()
 
@@ -522,36 +522,36 @@ class PresetExporter:
         return "dist" if is_plain_draw else about.name
 
     def _replace_temperature_zero(self) -> None:
-        """End the chain with a greedy step where the temperature is 0, because some tools reject 0."""
-        zero = next((n for n, step in enumerate(self.steps) if step == _TEMPERATURE_ZERO), None)
-        if zero is not None and self.selector_name == "dist":
-            self.steps, self.selector = self.steps[:zero], make_sampler({"greedy": {}}, origin="")
+        """Replace a temperature of 0 by a greedy step that ends the chain, because some tools reject 0."""
+        zero_index = next((n for n, step in enumerate(self.steps) if step == _TEMPERATURE_ZERO), None)
+        if zero_index is not None and self.selector_name == "dist":
+            self.steps, self.selector = self.steps[:zero_index], make_sampler({"greedy": {}}, origin="")
 
-    def flatten_repetition_penalty(self, keeps_halves: bool = False) -> None:
+    def flatten_repetition_penalty(self, keeps_halves_slope: bool = False) -> None:
         """Replace KoboldAI's repetition penalty with the flat one that all tools have, and report its slope.
 
         The flat penalty is merged with ``penalties`` that follow in the same penalty window, unless these have a
         repeat penalty as well.
 
         Args:
-            keeps_halves: True to keep steps with the slope of KoboldCpp, see `has_halves`.
+            keeps_halves_slope: True to keep steps with the slope of KoboldCpp, see `has_halves_slope`.
         """
         steps: list[Sampler] = []
         for step in self.steps:
-            last = steps[-1] if steps else None
-            if step.about.name == "repetition_penalty" and not (keeps_halves and has_halves(step)):
-                steps.append(self._flatten(step))
-            elif step.about.name == "penalties" and _can_merge_penalties(last, step):
-                params = {**step.model_dump(exclude_unset=True), "repeat": getattr(last, "repeat", 1.0)}
+            last_step = steps[-1] if steps else None
+            if step.about.name == "repetition_penalty" and not (keeps_halves_slope and has_halves_slope(step)):
+                steps.append(self._flat_penalty(step))
+            elif step.about.name == "penalties" and _can_merge_penalties(last_step, step):
+                params = {**step.model_dump(exclude_unset=True), "repeat": getattr(last_step, "repeat", 1.0)}
                 steps[-1] = make_step("penalties", params, "penalties")
             else:
                 steps.append(step)
         self.steps = steps
 
-    def _flatten(self, step: Sampler) -> Sampler:
+    def _flat_penalty(self, step: Sampler) -> Sampler:
         """Return the flat penalty of a repetition penalty, and report a slope that had an effect."""
         penalty, window, slope = (getattr(step, name) for name in ("penalty", "range", "slope"))
-        if has_halves(step) or (slope and window > 1 and getattr(step, "shape", "") == "sigmoid"):
+        if has_halves_slope(step) or (slope and window > 1 and getattr(step, "shape", "") == "sigmoid"):
             reason = f"{self.tool} has no such slope; the whole range gets {penalty:g}"
             self.report_unsupported(f"repetition_penalty.slope {slope:g}", reason)
         return make_step("penalties", {"repeat": penalty, "last_n": window or -1}, "repetition_penalty")
@@ -560,8 +560,8 @@ class PresetExporter:
         """Report a step, a parameter or a setting that the format cannot express, and the reason."""
         self.unsupported_settings.append(f"{subject}: {reason}")
 
-    def report_plain_draw(self) -> None:
-        """Report that the tool cannot select tokens as the chain does."""
+    def report_replaced_selector(self) -> None:
+        """Report that a plain draw is written in place of the step that selects the token."""
         reason = f"{self.tool} does not support it; a plain draw was written instead"
         self.report_unsupported(self.selector_name, reason)
 
@@ -573,18 +573,18 @@ class PresetExporter:
         self.steps = [step for step in self.steps if step.about.name not in samplers]
 
     def write_steps(self, sampler_keys: Mapping[str, SamplerKeys]) -> None:
-        """Write each step into `values` and `order`. Steps that the format cannot express are reported."""
+        """Write each step into `values` and `written_slots`. Steps that the format cannot express are reported."""
         for sampler in self.steps:
             keys = sampler_keys.get(sampler.about.name)
             if keys is None:
                 self.report_unsupported(sampler.about.name, f"{self.tool} has no such step")
-            elif keys.slot in self.order:
+            elif keys.slot in self.written_slots:
                 self.report_unsupported(
                     sampler.about.name, f"{self.tool} has such a step once only; the first was kept"
                 )
             else:
                 self.write_parameters(sampler, keys)
-                self.order.append(keys.slot)
+                self.written_slots.append(keys.slot)
 
     def write_selector(self, sampler_keys: Mapping[str, SamplerKeys]) -> SamplerKeys | None:
         """Write the step that selects the token into `values`; return its keys, or None if the tool has none."""
@@ -606,15 +606,15 @@ class PresetExporter:
 
     def report_order(self, tool_order: Sequence[str]) -> None:
         """Report the order of the steps if it differs from the fixed order of the tool."""
-        order_in_tool = sorted(self.order, key=tool_order.index)
-        if order_in_tool != self.order:
+        order_in_tool = sorted(self.written_slots, key=tool_order.index)
+        if order_in_tool != self.written_slots:
             self.report_unsupported(
-                "order", f"{self.tool} applies {', '.join(order_in_tool)}, not {', '.join(self.order)}"
+                "order", f"{self.tool} applies {', '.join(order_in_tool)}, not {', '.join(self.written_slots)}"
             )
 
     def remove_written_step(self, slot: str, sampler_keys: Mapping[str, SamplerKeys], reason: str) -> None:
-        """Remove the step of a slot from `order` and `values`, and report it."""
-        self.order.remove(slot)
+        """Remove the step of a slot from `written_slots` and `values`, and report it."""
+        self.written_slots.remove(slot)
         for keys in sampler_keys.values():
             for key in keys.key_by_parameter.values() if keys.slot == slot else ():
                 self.values.pop(key.name, None)
@@ -627,17 +627,17 @@ class PresetExporter:
             keys: the format's key of each setting.
             unlimited_value: the format's value of ``max_tokens`` for no limit; None if it has no such value.
         """
-        converted: dict[str, Any] = {}
+        value_by_key: dict[str, Any] = {}
         for name, value in self.other_settings.items():
             if name not in keys:
                 self.report_unsupported(name, f"{self.tool}'s presets do not hold it")
             elif name != "max_tokens" or value != -1:
-                converted[keys[name]] = value
+                value_by_key[keys[name]] = value
             elif unlimited_value is None:
                 self.report_unsupported("max_tokens -1", f"{self.tool} has no number that means no limit")
             else:
-                converted[keys[name]] = unlimited_value
-        return converted
+                value_by_key[keys[name]] = unlimited_value
+        return value_by_key
 
     def write_unlimited_window(self, key: str, subject: str) -> None:
         """Replace a penalty window of -1, all tokens, with a large number, and report the replacement.
@@ -653,14 +653,14 @@ class PresetExporter:
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the finite biases of token ids. Biases of strings, and biases of -inf, are reported."""
-        finite: dict[int, float] = {}
+        finite_bias_by_id: dict[int, float] = {}
         for token, number in bias.items():
             if isinstance(token, str) or number == float("-inf"):
                 reason = f"{self.tool} takes finite numbers by token id only"
                 self.report_unsupported(f"logit_bias.bias {token!r}", reason)
             else:
-                finite[token] = number
-        return finite
+                finite_bias_by_id[token] = number
+        return finite_bias_by_id
 
     def grammar_text(self, grammar: Any) -> str | None:
         """Return the GBNF text of a grammar; None if the grammar is given otherwise, such as by a file's path."""
@@ -678,16 +678,16 @@ class PresetExporter:
         return ExportedPreset(text, list(dict.fromkeys(self.unsupported_settings)))
 
 
-def has_halves(step: Sampler) -> bool:
+def has_halves_slope(step: Sampler) -> bool:
     """Return True for a repetition penalty with KoboldCpp's slope, if the slope has an effect."""
     penalty, window, slope = (getattr(step, name, 0) for name in ("penalty", "range", "slope"))
     return getattr(step, "shape", "") == "halves" and penalty > 1 and window > 1 and 0 < slope < 1
 
 
-def _can_merge_penalties(last: Sampler | None, step: Sampler) -> bool:
-    """Return True if one step can apply the repeat penalty of ``last``, then the other penalties of ``step``."""
-    if last is None or last.about.name != "penalties":
+def _can_merge_penalties(last_step: Sampler | None, step: Sampler) -> bool:
+    """Return True if one step can apply the repeat penalty of ``last_step``, then the penalties of ``step``."""
+    if last_step is None or last_step.about.name != "penalties":
         return False
-    has_repeat_only = last.model_fields_set <= {"repeat", "last_n"}
+    has_repeat_only = last_step.model_fields_set <= {"repeat", "last_n"}
     has_no_repeat = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
-    return has_repeat_only and has_no_repeat and getattr(step, "last_n", 0) == getattr(last, "last_n", 1)
+    return has_repeat_only and has_no_repeat and getattr(step, "last_n", 0) == getattr(last_step, "last_n", 1)

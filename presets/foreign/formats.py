@@ -41,14 +41,14 @@ from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yam
 
 _Convert = Callable[[Mapping[Any, Any], str], ImportedChainBuilder]
 
-_OBJECTS: Mapping[str, _Convert] = {
+_CONVERTER_BY_FORMAT: Mapping[str, _Convert] = {
     "sillytavern": sillytavern.convert,
     "huggingface": huggingface.convert,
     "lmstudio": lmstudio.convert,
 }
-_UNKNOWN_KEY = "does not know this key"
+_UNKNOWN_KEY_PHRASE = "does not know this key"
 """Part of every sentence about a key that the tool does not have."""
-_ALIASES = {
+_FORMAT_ALIASES = {
     "text-generation-webui": "webui",
     "oobabooga": "webui",
     "kobold": "koboldai",
@@ -68,7 +68,7 @@ def import_preset(path: str | Path, format: str | None = None, section: str | No
 
     Args:
         path: the file.
-        format: the format, one of `FORMATS`; None: the format is recognized by the content.
+        format: the format, one of `FORMATS`; None recognizes the format by the content.
         section: name of the preset, if the file holds several presets.
 
     Raises ``PresetError`` that names the file, if the file cannot be read, is broken (with the line), fits no
@@ -89,24 +89,25 @@ def import_text(
     Args:
         text: the text.
         origin: the path of the file, or another name of the text for messages.
-        format: the format, one of `FORMATS`; None: the format is recognized by the content.
+        format: the format, one of `FORMATS`; None recognizes the format by the content.
         section: name of the preset, if the text holds several presets.
 
     Raises ``PresetError`` as `import_preset` does.
     """
     text = unify_newlines(text)
-    name = _recognize(text, origin) if format is None else format_name(format)
-    other = None if format is None else _other_format(text, name)
+    text_format = _recognize_format(text, origin) if format is None else format_name(format)
+    other_format = None if format is None else _different_format(text, text_format)
     try:
-        builder, sections = _read_chosen_preset(name, text, section, origin)
+        builder, sections = _read_chosen_preset(text_format, text, section, origin)
     except MissingSectionError:
         raise
     except PresetError as error:
-        raise PresetError(f"{error}; the content looks like {other}") if other else error from None
-    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in builder.unsupported_settings)
-    description = f"imported from {Path(origin).name} ({name})"
-    imported = build_imported_preset(builder, name, origin, description, sections)
-    return replace(imported, other_format=other) if is_doubtful else imported
+        raise PresetError(f"{error}; the content looks like {other_format}") if other_format else error from None
+    has_unknown_key = any(_UNKNOWN_KEY_PHRASE in sentence for sentence in builder.unsupported_settings)
+    is_doubtful = other_format is not None and has_unknown_key
+    description = f"imported from {Path(origin).name} ({text_format})"
+    imported = build_imported_preset(builder, text_format, origin, description, sections)
+    return replace(imported, other_format=other_format) if is_doubtful else imported
 
 
 def import_metadata(metadata: Mapping[str, Any]) -> ImportedPreset | None:
@@ -136,73 +137,73 @@ def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
     return None if imported is None else imported.preset
 
 
-def _other_format(text: str, name: str) -> str | None:
-    """Return the format that the content of a text looks like, if it differs from the format ``name``."""
+def _different_format(text: str, format_key: str) -> str | None:
+    """Return the format that the content of a text looks like, if it differs from the format ``format_key``."""
     try:
-        recognized = _recognize(text, "")
+        recognized = _recognize_format(text, "")
     except PresetError:
         return None
-    return recognized if recognized != name else None
+    return recognized if recognized != format_key else None
 
 
 def format_name(text: str) -> str:
     """Return the format with this name or alias; raise ``PresetError`` with the known names if there is none."""
     name = text.strip().lower().replace("_", "-")
-    name = _ALIASES.get(name, name)
+    name = _FORMAT_ALIASES.get(name, name)
     if name in FORMATS:
         return name
-    near = nearest_name(name, [*FORMATS, *_ALIASES])
-    hint = f"; did you mean {near}?" if near else ""
+    nearest = nearest_name(name, [*FORMATS, *_FORMAT_ALIASES])
+    hint = f"; did you mean {nearest}?" if nearest else ""
     raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
 
 
 def _read_chosen_preset(
-    name: str, text: str, section: str | None, origin: str
+    format_key: str, text: str, section: str | None, origin: str
 ) -> tuple[ImportedChainBuilder, list[str]]:
     """Return the builder of the chosen preset, and the names of all presets if the file holds several.
 
     Args:
-        name: name of the format.
+        format_key: name of the format.
         text: content of the file.
         section: name of the preset, if the file holds several presets.
-        origin: path of the file, which begins each message.
+        origin: path of the file, with which each error message begins.
     """
-    if name in ("koboldai", "koboldcpp"):
-        return _kobold(name, parse_json(text, origin), section, origin)
-    if name == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
-        return _ini(text, section, origin)
+    if format_key in ("koboldai", "koboldcpp"):
+        return _read_kobold_preset(format_key, parse_json(text, origin), section, origin)
+    if format_key == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
+        return _read_ini_preset(text, section, origin)
     if section is not None:
         raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    return _read_only_preset(name, text, origin), []
+    return _read_only_preset(format_key, text, origin), []
 
 
-def _read_only_preset(name: str, text: str, origin: str) -> ImportedChainBuilder:
+def _read_only_preset(format_key: str, text: str, origin: str) -> ImportedChainBuilder:
     """Return the builder of a file that holds one preset."""
-    if name == "ollama":
+    if format_key == "ollama":
         return ollama.convert(ollama.parse_modelfile(text, origin), origin)
-    if name in ("webui", "tabbyapi"):
+    if format_key in ("webui", "tabbyapi"):
         value = parse_yaml_1_1(text, origin)
-        values = _object({} if value is None else value, origin)  # in an empty file, all values are defaults
-        return webui.convert(values, origin) if name == "webui" else tabbyapi.convert(values, origin)
-    if name == "llama.cpp" and is_command(text):
+        values = _check_object({} if value is None else value, origin)  # in an empty file, all values are defaults
+        return webui.convert(values, origin) if format_key == "webui" else tabbyapi.convert(values, origin)
+    if format_key == "llama.cpp" and is_command(text):
         return llama_cpp.convert_command(text, origin)
-    values = _object(parse_json(text, origin), origin)
-    if name != "llama.cpp":
-        return _OBJECTS[name](values, origin)
+    values = _check_object(parse_json(text, origin), origin)
+    if format_key != "llama.cpp":
+        return _CONVERTER_BY_FORMAT[format_key](values, origin)
     settings = {str(key): value for key, value in values.items()}
-    is_metadata = any(key.startswith(llama_cpp.PREFIX) for key in settings)
+    is_metadata = any(key.startswith(llama_cpp.METADATA_PREFIX) for key in settings)
     return (
         llama_cpp.convert_metadata(settings, origin) if is_metadata else llama_cpp.convert_body(settings, origin)
     )
 
 
-def _object(value: Any, origin: str) -> Mapping[Any, Any]:
+def _check_object(value: Any, origin: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise PresetError(f"{origin}: a table of keys and values is needed")
     return value
 
 
-def _ini(text: str, section: str | None, origin: str) -> tuple[ImportedChainBuilder, list[str]]:
+def _read_ini_preset(text: str, section: str | None, origin: str) -> tuple[ImportedChainBuilder, list[str]]:
     sections = parse_ini(text, origin)
     names = [
         name
@@ -211,9 +212,9 @@ def _ini(text: str, section: str | None, origin: str) -> tuple[ImportedChainBuil
     ]
     if section is None and not names:
         return llama_cpp.convert(sections, None, origin), []
-    number = _choose_section(names, section, origin)
+    index = _choose_preset_index(names, section, origin)
     is_only = names == [DEFAULT_SECTION]
-    return llama_cpp.convert(sections, names[number], origin), [] if is_only else names
+    return llama_cpp.convert(sections, names[index], origin), [] if is_only else names
 
 
 def _holds_version_only(name: str, entries: IniSection) -> bool:
@@ -221,18 +222,20 @@ def _holds_version_only(name: str, entries: IniSection) -> bool:
     return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
-def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[ImportedChainBuilder, list[str]]:
+def _read_kobold_preset(
+    format_key: str, value: Any, section: str | None, origin: str
+) -> tuple[ImportedChainBuilder, list[str]]:
     is_list = isinstance(value, list)
-    entries = [_object(entry, origin) for entry in (value if is_list else [value])]
+    entries = [_check_object(entry, origin) for entry in (value if is_list else [value])]
     if not entries:
         raise PresetError(f"{origin}: the list holds no preset")
     labels = _unique_names(entries)
     if section is not None and labels[0] == "" and not is_list:
         raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    chosen = entries[_choose(entries, labels, section, origin)]
+    chosen = entries[_choose_kobold_preset(entries, labels, section, origin)]
     builder = (
         kobold.convert_koboldcpp(chosen, origin)
-        if name == "koboldcpp"
+        if format_key == "koboldcpp"
         else kobold.convert_koboldai(chosen, origin, is_list)
     )
     title = chosen.get("description")
@@ -241,16 +244,16 @@ def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Im
     return builder, labels if is_list and len(labels) > 1 else []
 
 
-def _choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
+def _choose_preset_index(names: Sequence[str], section: str | None, origin: str) -> int:
     """Return the index of the chosen preset.
 
     Args:
         names: names of the presets in the file.
-        section: name of the chosen preset; None if the file must hold one preset only.
-        origin: path of the file, which begins each message.
+        section: name of the chosen preset; None takes the only preset of the file.
+        origin: path of the file, with which each error message begins.
 
     Raises ``MissingSectionError`` if the file holds several presets and ``section`` is None. Raises
-    ``PresetError`` if no preset has this name. Both messages list the names.
+    ``PresetError`` if no preset is named ``section``. Both messages list the names of the presets.
     """
     if section is None:
         if len(names) == 1:
@@ -261,71 +264,87 @@ def _choose_section(names: Sequence[str], section: str | None, origin: str) -> i
     raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
 
 
-def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
+def _choose_kobold_preset(
+    entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str
+) -> int:
     """Return the index of the chosen preset. Presets with the same settings may share a name.
 
     Args:
         entries: the presets of the file.
         labels: a unique name for each preset.
-        section: name of the chosen preset; None if the file must hold one preset only.
-        origin: path of the file, which begins each message.
+        section: name of the chosen preset; None takes the only preset of the file.
+        origin: path of the file, with which each error message begins.
     """
-    same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
-    if len(same) > 1 and section not in labels:
+    same_title_indices = [
+        index for index, entry in enumerate(entries) if section is not None and _preset_title(entry) == section
+    ]
+    if len(same_title_indices) > 1 and section not in labels:
         settings = [
-            {key: value for key, value in entries[number].items() if key not in kobold.LABEL_KEYS}
-            for number in same
+            {key: value for key, value in entries[index].items() if key not in kobold.LABEL_KEYS}
+            for index in same_title_indices
         ]
         if all(setting == settings[0] for setting in settings):
-            return same[0]
-        names = ", ".join(labels[number] for number in same)
-        raise PresetError(f"{origin}: {len(same)} presets have the name {section!r}; choose one of: {names}")
-    return _choose_section(labels, section, origin)
+            return same_title_indices[0]
+        names = ", ".join(labels[index] for index in same_title_indices)
+        raise PresetError(
+            f"{origin}: {len(same_title_indices)} presets have the name {section!r}; choose one of: {names}"
+        )
+    return _choose_preset_index(labels, section, origin)
 
 
 def _unique_names(entries: list[Mapping[Any, Any]]) -> list[str]:
     """Return a unique name for each preset. The model type, and then a number, is appended to ambiguous names."""
-    titles = [_title(entry) for entry in entries]
-    typed = [
+    titles = [_preset_title(entry) for entry in entries]
+    names_with_type = [
         title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
         for title, entry in zip(titles, entries, strict=True)
     ]
     return [
-        label if typed.count(label) == 1 else f"{label} #{typed[: number + 1].count(label)}"
-        for number, label in enumerate(typed)
+        label if names_with_type.count(label) == 1 else f"{label} #{names_with_type[: number + 1].count(label)}"
+        for number, label in enumerate(names_with_type)
     ]
 
 
-def _title(entry: Mapping[Any, Any]) -> str:
+def _preset_title(entry: Mapping[Any, Any]) -> str:
     return str(entry.get("preset") or entry.get("name") or "")
 
 
 # Keys that occur in the JSON of a tool, and with some exceptions in no other tool's JSON.
-_SILLYTAVERN = {
+_SILLYTAVERN_KEYS = {
     *("typical_p", "freq_pen", "presence_pen", "encoder_rep_pen", "temperature_last", "sampler_priority"),
     *("samplers_priorities", "mirostat_mode", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample"),
     *("dynatemp", "rep_pen_decay", "grammar_string", "num_beams", "samplers"),
 }
-_KOBOLD = {"typical", "rep_pen_slope", "sampler_order", "use_default_badwordsids", "mirostat", "ikgen", "numseqs"}
-_KOBOLDCPP = {
+_KOBOLDAI_KEYS = {
+    "typical",
+    "rep_pen_slope",
+    "sampler_order",
+    "use_default_badwordsids",
+    "mirostat",
+    "ikgen",
+    "numseqs",
+}
+_KOBOLDCPP_KEYS = {
     *("preset", "dynatemp_range", "presence_penalty", "max_context_length", "sampler_seed", "typ_s", "tfs_s"),
     *("miro_type", "adaptivep_target", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"),
 }
-_ONLY_SILLYTAVERN = _SILLYTAVERN - {
+_SILLYTAVERN_ONLY_KEYS = _SILLYTAVERN_KEYS - {
     *("typical_p", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample", "num_beams", "samplers"),
 }
 """Keys that occur in no other tool's JSON, whatever other keys the file has."""
-_SHARED = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
-_FAMILY = {"temp", "rep_pen", "rep_pen_range", "genamt"}
-_KOBOLD_REQUEST = _FAMILY | {"sampler_order", "max_context_length"}
-"""Keys that distinguish a request to KoboldCpp from one to llama-server; both may have the key ``temperature``."""
-_HUGGINGFACE = {
+_SHARED_KEYS = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
+_KOBOLDCPP_ONLY_KEYS = (_KOBOLDCPP_KEYS - {"preset", "presence_penalty", "smoothing_factor"}) | {"sampler_order"}
+"""Keys that identify KoboldCpp if no key of `_KOBOLD_FAMILY_KEYS` is present."""
+_KOBOLD_FAMILY_KEYS = {"temp", "rep_pen", "rep_pen_range", "genamt"}
+_KOBOLDCPP_REQUEST_KEYS = _KOBOLD_FAMILY_KEYS | {"sampler_order", "max_context_length"}
+"""Keys that distinguish a request to KoboldCpp from a request to llama-server; both may have ``temperature``."""
+_HUGGINGFACE_KEYS = {
     *("temperature", "do_sample", "top_k", "top_p", "min_p", "repetition_penalty", "transformers_version"),
     *("eos_token_id", "bos_token_id", "pad_token_id", "max_new_tokens", "max_length", "_from_model_config"),
     *("decoder_start_token_id", "num_beams", "suppress_tokens", "no_repeat_ngram_size", "typical_p", "min_length"),
     *("penalty_alpha", "epsilon_cutoff", "eta_cutoff", "stop_strings", "min_new_tokens", "use_cache"),
 }
-_LLAMA_SERVER = {
+_LLAMA_SERVER_KEYS = {
     *(
         "n_predict",
         "repeat_penalty",
@@ -338,56 +357,60 @@ _LLAMA_SERVER = {
     *("cache_prompt", "n_probs", "xtc_probability", "dry_multiplier", "frequency_penalty", "presence_penalty"),
     "messages",
 }
-_LLAMA_SERVER_MIROSTAT = {"temperature", "mirostat"}
-_MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
+_LLAMA_SERVER_MIROSTAT_KEYS = {"temperature", "mirostat"}
+_MODEL_LIST_KEYS = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
 
-_INI_LINE = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
-_COMMAND = re.compile(r"(?:\S*llama-[\w.-]+\s+)?--?[a-z][a-z-]*(?:\s|$)")
-_INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(ollama.INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
+_INI_LINE_PATTERN = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
+_COMMAND_PATTERN = re.compile(r"(?:\S*llama-[\w.-]+\s+)?--?[a-z][a-z-]*(?:\s|$)")
+_INSTRUCTION_PATTERN = re.compile(rf"[ \t]*(?:{'|'.join(ollama.INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
 
 
 class AmbiguousFormatError(PresetError):
     """The content of a file fits two formats, so that the user must name the format."""
 
 
-def _recognize(text: str, origin: str) -> str:
+def _recognize_format(text: str, origin: str) -> str:
     """Return the format of a text.
 
     Raises ``AmbiguousFormatError`` if the text fits two formats; the message names both, and the keys that would
     decide. Raises ``PresetError`` if the text fits no format, or is broken JSON or YAML.
     """
-    first = _first_line(text)
-    if first is None:
+    first_line = _first_content_line(text)
+    if first_line is None:
         raise PresetError(f"{origin}: the file is empty")
-    if _INI_LINE.fullmatch(first):
+    if _INI_LINE_PATTERN.fullmatch(first_line):
         return "llama.cpp"
     if is_command(text):
         return "llama.cpp"
-    if first.lstrip()[:1] in ("{", "["):
-        return _recognize_json(parse_json(text, origin), origin)
-    if _INSTRUCTION.match(first):
+    if first_line.lstrip()[:1] in ("{", "["):
+        return _recognize_json_format(parse_json(text, origin), origin)
+    if _INSTRUCTION_PATTERN.match(first_line):
         return "ollama"
-    return _recognize_yaml(parse_yaml_1_1(text, origin), origin)
+    return _recognize_yaml_format(parse_yaml_1_1(text, origin), origin)
 
 
 def is_command(text: str) -> bool:
     """Return True if the text is a command line of llama.cpp, such as ``llama-cli --top-k 40``."""
-    first = _first_line(text)
-    return first is not None and _COMMAND.match(first) is not None
+    first_line = _first_content_line(text)
+    return first_line is not None and _COMMAND_PATTERN.match(first_line) is not None
 
 
-def _first_line(text: str) -> str | None:
+def _first_content_line(text: str) -> str | None:
     """Return the first line with text that is not a comment; None if there is no such line."""
     lines = (line for line in text.split("\n") if line.strip())
     return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
 
 
-def _recognize_json(value: Any, origin: str) -> str:
+def _recognize_json_format(value: Any, origin: str) -> str:
     if isinstance(value, list):
         entries = [entry for entry in value if isinstance(entry, dict)]
         keys = {key for entry in entries for key in entry}
-        if entries and len(entries) == len(value) and keys & (_FAMILY | _KOBOLD):
-            return "koboldcpp" if keys & (_KOBOLDCPP - {"preset"}) and not keys & _MODEL_LIST else "koboldai"
+        if entries and len(entries) == len(value) and keys & (_KOBOLD_FAMILY_KEYS | _KOBOLDAI_KEYS):
+            return (
+                "koboldcpp"
+                if keys & (_KOBOLDCPP_KEYS - {"preset"}) and not keys & _MODEL_LIST_KEYS
+                else "koboldai"
+            )
         raise _unknown_format_error(origin)
     if not isinstance(value, dict):
         raise _unknown_format_error(origin)
@@ -396,46 +419,49 @@ def _recognize_json(value: Any, origin: str) -> str:
         return "lmstudio"
     if any(key.startswith("general.sampling.") for key in keys):
         return "llama.cpp"
-    inner = value.get("preset")
-    if isinstance(inner, dict) and _FAMILY & {str(key) for key in inner}:
+    inner_preset = value.get("preset")
+    if isinstance(inner_preset, dict) and _KOBOLD_FAMILY_KEYS & {str(key) for key in inner_preset}:
         return "sillytavern"
     return _recognize_json_keys(keys, origin)
 
 
 def _recognize_json_keys(keys: set[str], origin: str) -> str:
     """Return the format of a flat JSON object with these keys."""
-    if keys & _ONLY_SILLYTAVERN and not keys & _FAMILY:
+    if keys & _SILLYTAVERN_ONLY_KEYS and not keys & _KOBOLD_FAMILY_KEYS:
         return "sillytavern"
-    if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _KOBOLD_REQUEST:
+    if (keys & _LLAMA_SERVER_KEYS or keys >= _LLAMA_SERVER_MIROSTAT_KEYS) and not keys & _KOBOLDCPP_REQUEST_KEYS:
         return "llama.cpp"
-    if keys & set(kobold.SETTINGS_FILE_KEYS) and keys & _FAMILY:
+    if keys & set(kobold.SETTINGS_FILE_KEYS) and keys & _KOBOLD_FAMILY_KEYS:
         return "koboldai"
-    if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
+    if keys & _KOBOLD_FAMILY_KEYS or (keys & _KOBOLDAI_KEYS and "temperature" not in keys):
         return _recognize_kobold_family(keys, origin)
-    if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"} | {"sampler_order"}):
+    if keys & _KOBOLDCPP_ONLY_KEYS:
         return "koboldcpp"
     if "architectures" in keys:
         raise PresetError(
             f"{origin}: this is a model's config.json; the settings of its author are in generation_config.json"
         )
-    if keys & _HUGGINGFACE:
+    if keys & _HUGGINGFACE_KEYS:
         return "huggingface"
     raise _unknown_format_error(origin)
 
 
 def _recognize_kobold_family(keys: set[str], origin: str) -> str:
     """Return the format of a JSON object of SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
-    sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
-    if sillytavern and koboldcpp:
+    sillytavern_found, koboldcpp_found = (
+        sorted(keys & _SILLYTAVERN_KEYS),
+        sorted(keys & _KOBOLDCPP_KEYS - _SHARED_KEYS),
+    )
+    if sillytavern_found and koboldcpp_found:
         raise AmbiguousFormatError(
-            f"{origin}: the content fits sillytavern (by {sillytavern[0]}) and koboldcpp (by {koboldcpp[0]});"
-            " name the format"
+            f"{origin}: the content fits sillytavern (by {sillytavern_found[0]}) and koboldcpp"
+            f" (by {koboldcpp_found[0]}); name the format"
         )
-    if sillytavern:
+    if sillytavern_found:
         return "sillytavern"
-    if koboldcpp or keys & _KOBOLDCPP:
+    if koboldcpp_found or keys & _KOBOLDCPP_KEYS:
         return "koboldcpp"
-    if keys & _KOBOLD:
+    if keys & _KOBOLDAI_KEYS:
         return "koboldai"
     raise AmbiguousFormatError(
         f"{origin}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"
@@ -443,7 +469,7 @@ def _recognize_kobold_family(keys: set[str], origin: str) -> str:
     )
 
 
-def _recognize_yaml(value: Any, origin: str) -> str:
+def _recognize_yaml_format(value: Any, origin: str) -> str:
     if isinstance(value, Mapping) and value:
         tables = [entry for entry in value.values() if isinstance(entry, Mapping)]
         if any("override" in entry for entry in tables):
@@ -459,7 +485,7 @@ def _unknown_format_error(origin: str) -> PresetError:
     return PresetError(f"{origin}: the content has no known format; known formats: {', '.join(FORMATS)}")
 
 
-def _webui_keys(text: str, origin: str) -> list[str]:
+def _known_webui_keys(text: str, origin: str) -> list[str]:
     """Return the keys of a YAML text that text-generation-webui knows, in the file's order."""
     value = parse_yaml_1_1(text, origin)
     return (
@@ -528,10 +554,10 @@ def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
 
     Raises ``PresetError`` for a text that is not a preset, and for one that could be either kind of preset.
     """
-    value, error = _parse(text, origin)
+    value, error = _parse_value(text, origin)
     if isinstance(value, dict):
-        own = set(value) & set(Preset.model_fields)
-        if "chain" in own or (own and len(own) == len(value)):
+        own_keys = set(value) & set(Preset.model_fields)
+        if "chain" in own_keys or (own_keys and len(own_keys) == len(value)):
             return value
     if _is_foreign(value, text, origin):
         return None
@@ -546,10 +572,10 @@ def _is_foreign(value: Any, text: str, origin: str) -> bool:
     Args:
         value: value of the text as YAML; None if the text is not YAML.
         text: content of the file.
-        origin: path of the file, which begins each message.
+        origin: path of the file, with which each error message begins.
     """
     try:
-        format_name = _recognize(text, origin)
+        format_name = _recognize_format(text, origin)
     except AmbiguousFormatError:
         raise
     except PresetError:
@@ -558,7 +584,7 @@ def _is_foreign(value: Any, text: str, origin: str) -> bool:
         raise
     if format_name != "webui":
         return True
-    webui_keys = _webui_keys(text, origin)
+    webui_keys = _known_webui_keys(text, origin)
     keys = set(value) if isinstance(value, dict) else set()
     own_keys = sorted((keys & set(Preset.model_fields)) - _WEBUI_KEYS_OF_PRESETS)
     if webui_keys and own_keys:
@@ -569,13 +595,13 @@ def _is_foreign(value: Any, text: str, origin: str) -> bool:
     return bool(webui_keys)
 
 
-def _parse(text: str, origin: str) -> tuple[Any, PresetError | None]:
+def _parse_value(text: str, origin: str) -> tuple[Any, PresetError | None]:
     """Return the value of a YAML or JSON text, or the error. A list is not read, since no preset is a list."""
-    first = text.lstrip()[:1]
-    if first == "[":
+    first_character = text.lstrip()[:1]
+    if first_character == "[":
         return [], None
     try:
-        if first == "{":
+        if first_character == "{":
             try:
                 return parse_json(text, origin), None  # PyYAML would read it, too, but much more slowly
             except PresetError:
@@ -597,7 +623,7 @@ _EXPORTERS: Mapping[str, tuple[str, Callable[[PresetExporter], ExportedPreset]]]
     "tabbyapi": ("TabbyAPI", tabbyapi.to_overrides),
     "lmstudio": ("LM Studio", lmstudio.to_preset),
 }
-_WITH_SLOPE = ("koboldai", "koboldcpp")
+_FORMATS_WITH_SLOPE = ("koboldai", "koboldcpp")
 """Formats whose repetition penalty can have a slope."""
 
 
@@ -612,10 +638,10 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
     An import of the text gives the same chain, except for the unsupported settings. Raises ``PresetError`` for an
     unknown format, and for a chain that cannot be used.
     """
-    name = format.strip().lower().replace("_", "-")
-    if name not in _EXPORTERS:
-        near = nearest_name(name, EXPORT_FORMATS)
-        hint = f"; did you mean {near}?" if near else ""
+    format_key = format.strip().lower().replace("_", "-")
+    if format_key not in _EXPORTERS:
+        nearest = nearest_name(format_key, EXPORT_FORMATS)
+        hint = f"; did you mean {nearest}?" if nearest else ""
         raise PresetError(f"unknown format {format!r}{hint}; known: {', '.join(EXPORT_FORMATS)}")
     other_settings: dict[str, Any] = {}
     labels: tuple[str, ...] = ()
@@ -630,9 +656,9 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
             samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])
         except SamplingError as error:
             raise PresetError(str(error)) from None
-    tool, write = _EXPORTERS[name]
+    tool, write = _EXPORTERS[format_key]
     exporter = PresetExporter(tool, samplers, other_settings, *labels)
-    if name not in _WITH_SLOPE:
+    if format_key not in _FORMATS_WITH_SLOPE:
         exporter.flatten_repetition_penalty()
     return write(exporter)
 

@@ -20,11 +20,11 @@ from .conversion import (
     PresetExporter,
     report_unsupported_decoding,
 )
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
 
 TOOL = "transformers"
-_SAMPLER_KEYS = by_sampler(
+_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
     SamplerKeys("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
     SamplerKeys(
@@ -51,7 +51,7 @@ SLOTS_BEFORE_SAMPLING = (
     *("min_new_tokens", "suppress_tokens"),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
-_DEFAULTS = {"top_k": 50}
+_ACTIVE_DEFAULTS = {"top_k": 50}
 """The defaults of transformers with which a step is on (GenerationConfig)."""
 
 # Keys that affect sampling, but are not supported: the value without an effect, and the effect of other values.
@@ -83,7 +83,7 @@ _IGNORED_KEYS = (
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a configuration; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
-    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    builder = ImportedChainBuilder(TOOL, table, _ACTIVE_DEFAULTS)
     _read_penalties_and_bans(builder)
     _read_sampling_steps(builder)
     first_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING)
@@ -103,23 +103,29 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 
 def _read_penalties_and_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.put_step("logit_bias", "logit_bias", {"bias": _sequence_bias(builder)}, ["sequence_bias"])
+    builder.put_step("logit_bias", "logit_bias", {"bias": _read_sequence_bias(builder)}, ["sequence_bias"])
     builder.read_steps(_SAMPLER_KEYS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
-    bad = _id_lists(table, "bad_words_ids")
+    banned_sequences = _read_id_lists(table, "bad_words_ids")
     builder.put_step(
-        "bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"]
+        "bad_words_ids",
+        "ban",
+        {"tokens": [ids[0] for ids in banned_sequences if len(ids) == 1]},
+        ["bad_words_ids"],
     )
-    if any(len(ids) > 1 for ids in bad):
-        longer = [ids for ids in bad if len(ids) > 1]
+    if any(len(ids) > 1 for ids in banned_sequences):
+        longer_sequences = [ids for ids in banned_sequences if len(ids) > 1]
         builder.unsupported_settings.append(
-            f"bad_words_ids {short_repr(longer)}: sequences of several tokens cannot be banned by ids"
+            f"bad_words_ids {short_repr(longer_sequences)}: sequences of several tokens cannot be banned by ids"
         )
     builder.read_steps(_SAMPLER_KEYS, "min_tokens")
-    tokens = table.raw_value("suppress_tokens") or []
-    if not _are_ids(tokens):
+    suppressed_ids = table.raw_value("suppress_tokens") or []
+    if not _are_ids(suppressed_ids):
         raise table.value_error("suppress_tokens", "a list of token ids")
     builder.put_step(
-        "suppress_tokens", "ban", {"tokens": [token for token in tokens if token >= 0]}, ["suppress_tokens"]
+        "suppress_tokens",
+        "ban",
+        {"tokens": [token for token in suppressed_ids if token >= 0]},
+        ["suppress_tokens"],
     )
 
 
@@ -133,27 +139,27 @@ def _read_sampling_steps(builder: ImportedChainBuilder) -> None:
     )
 
 
-def _sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
+def _read_sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
     """Return the biases of single tokens. Biases of longer sequences are reported."""
     entries = builder.table.raw_value("sequence_bias") or []
-    bias: dict[int, float] = {}
+    bias_by_id: dict[int, float] = {}
     if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
         raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
     for ids, value in entries:
         if not _are_ids(ids):
             raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
         if len(ids) == 1:
-            bias[ids[0]] = ForeignTable({"sequence_bias": value}, builder.table.origin).number(
+            bias_by_id[ids[0]] = ForeignTable({"sequence_bias": value}, builder.table.origin).number(
                 "sequence_bias", 0.0
             )
         else:
             builder.unsupported_settings.append(
                 f"sequence_bias {ids}: a bias on a sequence of tokens is not supported"
             )
-    return bias
+    return bias_by_id
 
 
-def _id_lists(table: ForeignTable, key: str) -> list[list[int]]:
+def _read_id_lists(table: ForeignTable, key: str) -> list[list[int]]:
     value = table.raw_value(key) or []
     if not isinstance(value, list) or not all(_are_ids(ids) and ids for ids in value):
         raise table.value_error(key, "a list of lists of token ids")
@@ -177,23 +183,23 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
         *SAMPLING_SLOTS,
         *SLOTS_BEFORE_SAMPLING,
     )
-    known = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
-    known |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
-    builder.report_unknown(known)
+    known_keys = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
+    known_keys |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
+    builder.report_unknown(known_keys)
 
 
 def to_config(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON. Biases and bans of strings are reported, because the file holds token ids only."""
-    name = exporter.selector_name
-    if name == "greedy":
+    selector_name = exporter.selector_name
+    if selector_name == "greedy":
         sampling = [keys.sampler for keys in _SAMPLER_KEYS.values() if keys.slot in SAMPLING_SLOTS]
         exporter.remove_steps(sampling, "without do_sample, transformers applies the penalties only")
-    elif name != "dist":
-        exporter.report_plain_draw()
+    elif selector_name != "dist":
+        exporter.report_replaced_selector()
     exporter.write_steps(_SAMPLER_KEYS)
     exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS])
-    values: dict[str, Any] = {"do_sample": name != "greedy"}
-    if name != "greedy":
+    values: dict[str, Any] = {"do_sample": selector_name != "greedy"}
+    if selector_name != "greedy":
         values["top_k"] = 0  # 50 where it is absent
     values |= exporter.values
     if "sequence_bias" in values:
@@ -201,9 +207,9 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
             [[token], number] for token, number in exporter.finite_biases(values["sequence_bias"]).items()
         ]
     if "bad_words_ids" in values:
-        texts = [token for token in values["bad_words_ids"] if isinstance(token, str)]
-        for text in texts:
-            exporter.report_unsupported(f"ban.tokens {text!r}", "transformers' file holds token ids only")
-        values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in texts]
+        banned_strings = [token for token in values["bad_words_ids"] if isinstance(token, str)]
+        for banned_string in banned_strings:
+            exporter.report_unsupported(f"ban.tokens {banned_string!r}", "transformers' file holds token ids only")
+        values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in banned_strings]
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
     return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

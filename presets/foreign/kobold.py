@@ -30,8 +30,8 @@ from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from .conversion import GUIDANCE, ExportedPreset, ImportedChainBuilder, PresetExporter, has_halves
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
+from .conversion import GUIDANCE_REASON, ExportedPreset, ImportedChainBuilder, PresetExporter, has_halves_slope
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
@@ -45,12 +45,12 @@ _KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
     5: ("temperature",),
     6: ("repetition_penalty",),
 }
-"""The slots of each number of ``sampler_order``."""
+"""For each number of ``sampler_order``: the slots of its steps."""
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
-_MIROSTAT = SamplerKeys(
+_MIROSTAT_KEYS = SamplerKeys(
     "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch_key="mirostat"
 )
-_KOBOLDAI_SAMPLER_KEYS = by_sampler(
+_KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("temperature", {"t": ToolKey("temp", 1.0)}),
     SamplerKeys("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
     SamplerKeys("top_a", {"a": ToolKey("top_a", 0.0)}),
@@ -68,10 +68,10 @@ _KOBOLDAI_SAMPLER_KEYS = by_sampler(
     SamplerKeys(
         "min_p", {"p": ToolKey("min_p", 0.0)}, is_active_at=lambda p: p > 0, comment="as KoboldCpp applies it"
     ),
-    _MIROSTAT,
-    replace(_MIROSTAT, sampler="mirostat_v2"),
+    _MIROSTAT_KEYS,
+    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
 )
-_PRESET_DEFAULTS: Mapping[str, float] = {
+_KOBOLDAI_DEFAULTS: Mapping[str, float] = {
     "temp": 0.5,
     "top_p": 0.9,
     "rep_pen": 1.1,
@@ -79,7 +79,7 @@ _PRESET_DEFAULTS: Mapping[str, float] = {
     "rep_pen_slope": 1.0,
 }
 _SILLYTAVERN_DEFAULTS: Mapping[str, float] = {"top_a": 1.0, "rep_pen_range": 0, "rep_pen_slope": 0.9}
-_PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
+_KOBOLDAI_ORDER = [6, 0, 1, 2, 3, 4, 5]
 _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
 _KOBOLDAI_SLOTS_BEFORE_MIROSTAT = ("repetition_penalty", "temperature")
 
@@ -114,7 +114,7 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
 
     Args:
         values: keys and values of the preset.
-        origin: path of the file, which begins each message.
+        origin: path of the file, with which each error message begins.
         is_preset_list: True if the preset is in a ``*.presets`` file.
 
     Raises ``PresetError`` for a value that cannot be read.
@@ -122,7 +122,7 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     table = ForeignTable(values, origin)
     builder = ImportedChainBuilder(KOBOLDAI, table)
     if is_preset_list or any(key in table.values for key in SETTINGS_FILE_KEYS):
-        builder.defaults, order, builder.tool = _PRESET_DEFAULTS, _PRESET_ORDER, "KoboldAI"
+        builder.defaults, order, builder.tool = _KOBOLDAI_DEFAULTS, _KOBOLDAI_ORDER, "KoboldAI"
     else:
         builder.defaults, order, builder.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
     builder.defaults_owner = builder.tool
@@ -153,12 +153,12 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
         builder.report_changed("min_p", "KoboldAI has no min-p; it comes after top_p, where KoboldCpp applies it")
 
 
-def _read_order(builder: ImportedChainBuilder, default: list[int]) -> list[int]:
+def _read_order(builder: ImportedChainBuilder, default_order: list[int]) -> list[int]:
     """Return the numbers of ``sampler_order``, or the default order if the file has none."""
-    order = _read_numbers(builder, "sampler_order")
+    order = _read_sampler_numbers(builder, "sampler_order")
     if order is None:
         builder.notes.append(f"order: {builder.tool}'s default")
-        return default
+        return default_order
     if 6 not in order:
         builder.notes.append("order: without 6, so the repetition penalty comes first")
         return [6, *order]
@@ -174,13 +174,17 @@ def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
     return True
 
 
-ORDER = [6, 0, 1, 3, 4, 2, 5]
+KOBOLDCPP_ORDER = [6, 0, 1, 3, 4, 2, 5]
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
-_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
-_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
+_KOBOLDCPP_SLOTS = {
+    **_KOBOLDAI_SLOTS,
+    5: ("temperature", "quadratic", "top_n_sigma"),
+    6: _PENALTY_SLOTS,
+}
+_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
-SPELLINGS = {
+KEY_SPELLINGS = {
     "temp": ("temp", "temperature"),
     "typical": ("typical", "typ_s"),
     "tfs": ("tfs", "tfs_s"),
@@ -193,9 +197,9 @@ SPELLINGS = {
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
-_RANGE = ToolKey("rep_pen_range", 320, minimum=1)
-_PRESENCE = ToolKey("presence_penalty", 0.0)
-_KOBOLDCPP_SAMPLER_KEYS = by_sampler(
+_PENALTY_RANGE_KEY = ToolKey("rep_pen_range", 320, minimum=1)
+_PRESENCE_KEY = ToolKey("presence_penalty", 0.0)
+_KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
     SamplerKeys(
         "dynatemp",
@@ -221,12 +225,12 @@ _KOBOLDCPP_SAMPLER_KEYS = by_sampler(
     SamplerKeys("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
     SamplerKeys(
         "repetition_penalty",
-        {"penalty": ToolKey("rep_pen", 1.0), "range": _RANGE, "slope": ToolKey("rep_pen_slope", 1.0)},
+        {"penalty": ToolKey("rep_pen", 1.0), "range": _PENALTY_RANGE_KEY, "slope": ToolKey("rep_pen_slope", 1.0)},
         fixed_parameters={"shape": "halves"},
     ),
     SamplerKeys(
         "penalties",
-        {"repeat": ToolKey("rep_pen", 1.0), "presence": _PRESENCE, "last_n": _RANGE},
+        {"repeat": ToolKey("rep_pen", 1.0), "presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY},
         slot="repetition_penalty",
     ),
     SamplerKeys(
@@ -244,8 +248,8 @@ _KOBOLDCPP_SAMPLER_KEYS = by_sampler(
         {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.2)},
         is_active_at=lambda probability: probability > 0,
     ),
-    _MIROSTAT,
-    replace(_MIROSTAT, sampler="mirostat_v2"),
+    _MIROSTAT_KEYS,
+    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
     SamplerKeys(
         "adaptive_p",
         {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
@@ -255,8 +259,8 @@ _KOBOLDCPP_SAMPLER_KEYS = by_sampler(
     SamplerKeys("ban", {"strings": ToolKey("banned_tokens", [])}),
     SamplerKeys("ignore_eos", {}),
 )
-_PRESENCE_AFTER_SLOPE = SamplerKeys(
-    "penalties", {"presence": _PRESENCE, "last_n": _RANGE}, slot="presence_penalty"
+_PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
+    "penalties", {"presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY}, slot="presence_penalty"
 )
 KOBOLDCPP_KEYS = (
     *off_values(_KOBOLDCPP_SAMPLER_KEYS),
@@ -272,7 +276,7 @@ _IGNORED_KOBOLDCPP_KEYS = (
 
 def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a preset of KoboldCpp; raise ``PresetError`` for a value that cannot be read."""
-    table = ForeignTable(values, origin, SPELLINGS)
+    table = ForeignTable(values, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(KOBOLDCPP, table)
     _read_biases_and_dry(builder)
     _read_penalty(builder)
@@ -280,16 +284,16 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
     _read_temperature(builder)
     builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "quadratic", "top_n_sigma", "xtc", "adaptive_p")
     is_mirostat_on = _read_mirostat(builder)
-    _read_settings(builder)
-    order = _read_numbers(builder, "sampler_order")
+    _read_other_settings(builder)
+    order = _read_sampler_numbers(builder, "sampler_order")
     if order is None or len(order) != 7:
         reason = "" if order is None else "; sampler_order needs seven entries"
         builder.notes.append(f"order: KoboldCpp's default{reason}")
-        order = ORDER
+        order = KOBOLDCPP_ORDER
     if is_mirostat_on:
-        builder.set_mirostat_chain(_SLOTS_BEFORE_MIROSTAT)
+        builder.set_mirostat_chain(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
-        _arrange_by_numbers(builder, order, _LEADING_SLOTS, _SLOTS)
+        _arrange_by_numbers(builder, order, _LEADING_SLOTS, _KOBOLDCPP_SLOTS)
     builder.report_unknown({*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS})
     return builder
 
@@ -312,22 +316,27 @@ def _read_penalty(builder: ImportedChainBuilder) -> None:
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
     if repeat > 1 and 0 < slope < 1:
         builder.read_step(_KOBOLDCPP_SAMPLER_KEYS["repetition_penalty"], comment)
-        builder.read_step(_PRESENCE_AFTER_SLOPE, comment)
+        builder.read_step(_PRESENCE_AFTER_SLOPE_KEYS, comment)
     else:
         builder.read_step(_KOBOLDCPP_SAMPLER_KEYS["penalties"], comment)
 
 
 def _read_temperature(builder: ImportedChainBuilder) -> None:
-    dynatemp = _KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
+    dynatemp_keys = _KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
     builder.read_temperature(
         _KOBOLDCPP_SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token"
     )
-    temperature, reach = (builder.read_value(dynatemp.key_by_parameter[name]) for name in ("temperature", "range"))
-    if reach != 0 and builder.table.integer("mirostat", 0) not in (1, 2):
-        builder.read_step(dynatemp, f"from {max(temperature - reach, 0):g} to {temperature + reach:g}")
+    temperature, half_range = (
+        builder.read_value(dynatemp_keys.key_by_parameter[name]) for name in ("temperature", "range")
+    )
+    if half_range != 0 and builder.table.integer("mirostat", 0) not in (1, 2):
+        builder.read_step(
+            dynatemp_keys,
+            f"from {max(temperature - half_range, 0):g} to {temperature + half_range:g}",
+        )
 
 
-def _read_settings(builder: ImportedChainBuilder) -> None:
+def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_max_tokens("genamt")
     if table.is_set("max_context_length") or "temperature" in table.values:
@@ -337,10 +346,10 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
     builder.read_strings("stop", "stop")
     builder.read_string("grammar", "grammar")
     if table.number("guidance_scale", 1) != 1:
-        builder.report_unsupported("guidance_scale", GUIDANCE)
+        builder.report_unsupported("guidance_scale", GUIDANCE_REASON)
 
 
-def _read_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
+def _read_sampler_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
     """Return the numbers of a list, or of a string such as ``5, 0, 2, 3, 1, 4``; None if the key is absent.
 
     Raises ``PresetError`` for a value of another type, and for a number above 6.
@@ -364,7 +373,7 @@ def _arrange_by_numbers(
     builder: ImportedChainBuilder,
     order: list[int],
     leading_slots: Sequence[str],
-    slots: Mapping[int, Sequence[str]],
+    slots_by_number: Mapping[int, Sequence[str]],
 ) -> None:
     """Set the chain: the leading slots, then the slots of each number, then XTC and adaptive-p.
 
@@ -372,21 +381,23 @@ def _arrange_by_numbers(
 
     Args:
         builder: the builder, with all steps read.
-        order: the numbers.
+        order: the sampler numbers, as ``sampler_order`` lists them.
         leading_slots: slots that come first.
-        slots: the slots of each number.
+        slots_by_number: the slots of each sampler number.
     """
-    names = [slot for number in order for slot in slots[number]]
-    missing = [slot for number, unlisted in slots.items() if number not in order for slot in unlisted]
-    builder.report_inactive_steps(builder.steps_in_order(missing), "sampler_order leaves it out")
-    builder.set_chain(builder.steps_in_order([*leading_slots, *names, "xtc", "adaptive_p"]))
+    listed_slots = [slot for number in order for slot in slots_by_number[number]]
+    missing_slots = [
+        slot for number, number_slots in slots_by_number.items() if number not in order for slot in number_slots
+    ]
+    builder.report_inactive_steps(builder.steps_in_order(missing_slots), "sampler_order leaves it out")
+    builder.set_chain(builder.steps_in_order([*leading_slots, *listed_slots, "xtc", "adaptive_p"]))
 
 
 _ONLY_FOR_SILLYTAVERN = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
 """Keys that KoboldAI compares with the model (aiserver.py, ``load_model``). It fails if one of them is missing."""
 
-_KOBOLDCPP_SETTINGS_OFF = {"ban_eos_token": False, "sampler_seed": -1, "stop_sequence": [], "grammar": ""}
+_KOBOLDCPP_OFF_SETTINGS = {"ban_eos_token": False, "sampler_seed": -1, "stop_sequence": [], "grammar": ""}
 
 
 def to_presets(exporter: PresetExporter) -> ExportedPreset:
@@ -401,18 +412,18 @@ def to_presets(exporter: PresetExporter) -> ExportedPreset:
         exporter.steps = [step for step in exporter.steps if step.about.name != "top_k"]
         exporter.steps.append(make_step("top_k", {"k": 1}, "greedy"))
     elif exporter.selector_name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(exporter, _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
+        _remove_steps_ignored_by_mirostat(exporter, _KOBOLDAI_SAMPLER_KEYS, _KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     elif exporter.selector_name != "dist":
-        exporter.report_plain_draw()
+        exporter.report_replaced_selector()
     exporter.write_steps(_KOBOLDAI_SAMPLER_KEYS)
-    if "min_p" in exporter.order:
+    if "min_p" in exporter.written_slots:
         exporter.report_unsupported("min_p", _ONLY_FOR_SILLYTAVERN)
     if exporter.write_selector(_KOBOLDAI_SAMPLER_KEYS) is not None:
         exporter.values["mirostat"] = _MIROSTAT_VERSIONS[exporter.selector_name]
         exporter.report_unsupported(exporter.selector_name, _ONLY_FOR_SILLYTAVERN)
         exporter.report_order(_KOBOLDAI_SLOTS_BEFORE_MIROSTAT)
     values = {**off_values(_KOBOLDAI_SAMPLER_KEYS), "grammar": "", **exporter.values}
-    values["sampler_order"] = _order_by_numbers(exporter, _KOBOLDAI_SLOTS, _PRESET_ORDER)
+    values["sampler_order"] = _order_sampler_numbers(exporter, _KOBOLDAI_SLOTS, _KOBOLDAI_ORDER)
     exporter.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
     settings = exporter.convert_other_settings({"max_tokens": "genamt", "grammar": "grammar"})
     _write_grammar(exporter, settings, "SillyTavern")
@@ -450,35 +461,37 @@ def to_request(exporter: PresetExporter) -> ExportedPreset:
 
     A system message would be a part of the prompt, so it is reported.
     """
-    exporter.flatten_repetition_penalty(keeps_halves=True)
-    presence = _pop_presence(exporter)
+    exporter.flatten_repetition_penalty(keeps_halves_slope=True)
+    presence = _pop_presence_penalty(exporter)
     _remove_unapplied_steps(exporter)
     exporter.write_steps(_KOBOLDCPP_SAMPLER_KEYS)
     exporter.values |= {"presence_penalty": presence} if presence else {}
     exporter.write_selector(_KOBOLDCPP_SAMPLER_KEYS)
     if exporter.selector_name == "greedy":
         exporter.values["temp"] = 0.0
-        exporter.order.append("temperature")
+        exporter.written_slots.append("temperature")
     exporter.write_unlimited_window("rep_pen_range", "penalties.last_n")
     exporter.write_unlimited_window("dry_penalty_last_n", "dry.last_n")
-    values = {**off_values(_KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_SETTINGS_OFF, **exporter.values}
-    values["sampler_order"] = _numbers(exporter)
+    values = {**off_values(_KOBOLDCPP_SAMPLER_KEYS), **_KOBOLDCPP_OFF_SETTINGS, **exporter.values}
+    values["sampler_order"] = _written_sampler_numbers(exporter)
     values = {"temperature": values.pop("temp"), **values}
     biases = exporter.finite_biases(values["logit_bias"])
     values["logit_bias"] = {str(token): number for token, number in biases.items()}
-    values["ban_eos_token"] = "ignore_eos" in exporter.order
+    values["ban_eos_token"] = "ignore_eos" in exporter.written_slots
     values["mirostat"] = _MIROSTAT_VERSIONS.get(exporter.selector_name, 0)
-    return exporter.make_result(json.dumps({**values, **_settings(exporter)}, indent=4, ensure_ascii=False) + "\n")
+    return exporter.make_result(
+        json.dumps({**values, **_convert_other_settings(exporter)}, indent=4, ensure_ascii=False) + "\n"
+    )
 
 
-def _pop_presence(exporter: PresetExporter) -> float:
+def _pop_presence_penalty(exporter: PresetExporter) -> float:
     """Remove the presence penalty that follows a slope, and return it; 0 if there is none.
 
     KoboldCpp applies the presence penalty together with the slope. So a separate step would not be exportable.
     """
-    for sloped, step in zip(exporter.steps, exporter.steps[1:], strict=False):
-        is_same_window = getattr(step, "last_n", 0) == getattr(sloped, "range", -1)
-        if has_halves(sloped) and step.about.name == "penalties" and is_same_window:
+    for sloped_step, step in zip(exporter.steps, exporter.steps[1:], strict=False):
+        is_same_window = getattr(step, "last_n", 0) == getattr(sloped_step, "range", -1)
+        if has_halves_slope(sloped_step) and step.about.name == "penalties" and is_same_window:
             presence: float = getattr(step, "presence", 0.0)
             if step == make_step("penalties", {"presence": presence, "last_n": getattr(step, "last_n", 0)}, ""):
                 exporter.steps.remove(step)
@@ -488,15 +501,15 @@ def _pop_presence(exporter: PresetExporter) -> float:
 
 def _remove_unapplied_steps(exporter: PresetExporter) -> None:
     """Remove the steps that KoboldCpp does not apply before the step that selects the token."""
-    name = exporter.selector_name
-    if name == "greedy":
+    selector_name = exporter.selector_name
+    if selector_name == "greedy":
         reason = "the most likely token is taken, which is temperature 0 in KoboldCpp"
         exporter.remove_steps(("temperature", "dynatemp"), reason)
-    elif name in _MIROSTAT_VERSIONS:
-        _leave_out_under_mirostat(exporter, _KOBOLDCPP_SAMPLER_KEYS, _SLOTS_BEFORE_MIROSTAT)
+    elif selector_name in _MIROSTAT_VERSIONS:
+        _remove_steps_ignored_by_mirostat(exporter, _KOBOLDCPP_SAMPLER_KEYS, _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
         exporter.steps = [_with_fixed_temperature(exporter, step) for step in exporter.steps]
-    elif name not in ("dist", "adaptive_p"):
-        exporter.report_plain_draw()
+    elif selector_name not in ("dist", "adaptive_p"):
+        exporter.report_replaced_selector()
 
 
 def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
@@ -510,7 +523,7 @@ def _with_fixed_temperature(exporter: PresetExporter, step: Sampler) -> Sampler:
     return make_step("temperature", {"t": middle}, "dynatemp")
 
 
-def _leave_out_under_mirostat(
+def _remove_steps_ignored_by_mirostat(
     exporter: PresetExporter, sampler_keys: Mapping[str, SamplerKeys], active_slots: Sequence[str]
 ) -> None:
     """Remove the steps that KoboldCpp does not apply before mirostat.
@@ -520,29 +533,37 @@ def _leave_out_under_mirostat(
         sampler_keys: the keys of all samplers of the format.
         active_slots: slots of the steps that KoboldCpp applies before mirostat.
     """
-    inactive = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
-    exporter.remove_steps(inactive, "KoboldCpp applies only penalties, biases and temperature before mirostat")
+    ignored_samplers = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
+    exporter.remove_steps(
+        ignored_samplers, "KoboldCpp applies only penalties, biases and temperature before mirostat"
+    )
 
 
-def _numbers(exporter: PresetExporter) -> list[int]:
+def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
     """Return the numbers for ``sampler_order``, and report an order that these numbers cannot express."""
-    numbers = _order_by_numbers(exporter, _SLOTS, ORDER)
+    numbers = _order_sampler_numbers(exporter, _KOBOLDCPP_SLOTS, KOBOLDCPP_ORDER)
     if exporter.selector_name in _MIROSTAT_VERSIONS:
-        exporter.report_order(_SLOTS_BEFORE_MIROSTAT)
+        exporter.report_order(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
-        exporter.report_order([*_LEADING_SLOTS, *(slot for number in numbers for slot in _SLOTS[number]), "xtc"])
+        exporter.report_order(
+            [*_LEADING_SLOTS, *(slot for number in numbers for slot in _KOBOLDCPP_SLOTS[number]), "xtc"]
+        )
     return numbers
 
 
-def _order_by_numbers(
-    exporter: PresetExporter, slots: Mapping[int, Sequence[str]], default: Sequence[int]
+def _order_sampler_numbers(
+    exporter: PresetExporter, slots_by_number: Mapping[int, Sequence[str]], default_order: Sequence[int]
 ) -> list[int]:
-    """Return the numbers in the order of the steps, followed by all other numbers in the default order."""
-    number_of = {slot: number for number, names in slots.items() for slot in names}
-    return list(dict.fromkeys([*(number_of[slot] for slot in exporter.order if slot in number_of), *default]))
+    """Return the sampler numbers in the order of the written steps, then all others in the default order."""
+    number_by_slot = {slot: number for number, slots in slots_by_number.items() for slot in slots}
+    return list(
+        dict.fromkeys(
+            [*(number_by_slot[slot] for slot in exporter.written_slots if slot in number_by_slot), *default_order]
+        )
+    )
 
 
-def _settings(exporter: PresetExporter) -> dict[str, Any]:
+def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings other than the chain, by KoboldCpp's keys."""
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
     settings = exporter.convert_other_settings(keys)
@@ -562,8 +583,8 @@ def _write_grammar(exporter: PresetExporter, settings: dict[str, Any], reader: s
         reader: name of the program that reads the grammar, for the report.
     """
     if "grammar" in settings:
-        text = exporter.grammar_text(settings.pop("grammar"))
-        if text is None:
+        grammar_text = exporter.grammar_text(settings.pop("grammar"))
+        if grammar_text is None:
             exporter.report_unsupported("grammar", f"{reader} takes a grammar as text")
         else:
-            settings["grammar"] = text
+            settings["grammar"] = grammar_text

@@ -29,16 +29,26 @@ from ..llama_cpp_flags import options_without_dashes
 from ..overrides import read_sampler_sequence
 from ..preset import make_step
 from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, IniSection
 
 TOOL = "llama.cpp"
-PREFIX = "general.sampling."
+METADATA_PREFIX = "general.sampling."
 """Start of the metadata keys with which a model's author recommends settings."""
 GLOBAL_SECTION = "*"
 """The section of an INI file that applies to all other sections."""
 
-ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
+DEFAULT_ORDER = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typical",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias")
 
 
@@ -57,14 +67,14 @@ def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> lis
     if text is None:
         return list(default)
     if isinstance(text, str):
-        table.values[table.key_in_file(key)] = [] if text == "none" else [_unescaped(text)]
+        table.values[table.key_in_file(key)] = [] if text == "none" else [_unescape(text)]
     return table.strings(key)
 
 
-_MIROSTAT = SamplerKeys(
+_MIROSTAT_KEYS = SamplerKeys(
     "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch_key="mirostat"
 )
-SAMPLER_KEYS = by_sampler(
+SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys(
         "penalties",
         {
@@ -108,8 +118,8 @@ SAMPLER_KEYS = by_sampler(
         slot="temperature",
         switch_key="dynatemp-range",
     ),
-    _MIROSTAT,
-    replace(_MIROSTAT, sampler="mirostat_v2"),
+    _MIROSTAT_KEYS,
+    replace(_MIROSTAT_KEYS, sampler="mirostat_v2"),
     SamplerKeys(
         "adaptive_p",
         {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
@@ -121,11 +131,11 @@ SAMPLER_KEYS = by_sampler(
 )
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 
-OFF: Mapping[str, Any] = off_values(SAMPLER_KEYS)
+OFF_VALUES: Mapping[str, Any] = off_values(SAMPLER_KEYS)
 """For each option of a step, the value that turns the step off, or the usual value if there is no such value."""
 
 OPTIONS = (
-    *OFF,
+    *OFF_VALUES,
     *("sampler-seq", "seed", "n-predict", "reverse-prompt", "json-schema", "json-schema-file", "grammar"),
     *("grammar-file", "system-prompt", "samplers", "ignore-eos"),
 )
@@ -157,15 +167,15 @@ def convert_command(text: str, origin: str) -> ImportedChainBuilder:
     except ValueError as error:
         raise PresetError(f"{origin}: not a command line: {error}") from None
     entries: dict[str, _LlamaEntry] = {}
-    unknown = []
+    unknown_option_messages = []
     while words:
         word = words.pop(0)
         name = word.lstrip("-")
         option = _option_of_name(name)
-        if not word.startswith("-") or _is_left_out(name):
+        if not word.startswith("-") or _is_ignored_option(name):
             continue
         if option is None:
-            unknown.append(f"{word}: llama.cpp does not know this option")
+            unknown_option_messages.append(f"{word}: llama.cpp does not know this option")
         elif option == "ignore-eos":
             entries[option] = _LlamaEntry(word, True)
         elif not words:
@@ -173,7 +183,7 @@ def convert_command(text: str, origin: str) -> ImportedChainBuilder:
         else:
             _add_option(entries, option, word, words.pop(0))
     builder = _convert_entries(entries, origin)
-    builder.unsupported_settings += unknown
+    builder.unsupported_settings += unknown_option_messages
     return builder
 
 
@@ -193,13 +203,13 @@ def _add_option(entries: dict[str, _LlamaEntry], option: str, word: str, value: 
     if option not in _REPEATABLE_OPTIONS:
         entries[option] = _LlamaEntry(word, value)
         return
-    earlier: Any = entries[option].value if option in entries else []
+    earlier_value: Any = entries[option].value if option in entries else []
     if option == "logit-bias":
-        entries[option] = _LlamaEntry(word, f"{earlier},{value}" if earlier else value)
+        entries[option] = _LlamaEntry(word, f"{earlier_value},{value}" if earlier_value else value)
     elif value == "none" and option == "dry-sequence-breaker":
-        entries[option] = _LlamaEntry(word, earlier)
+        entries[option] = _LlamaEntry(word, earlier_value)
     else:
-        entries[option] = _LlamaEntry(word, [*earlier, _unescaped(value)])
+        entries[option] = _LlamaEntry(word, [*earlier_value, _unescape(value)])
 
 
 BODY_KEYS: Mapping[str, str] = {
@@ -243,31 +253,35 @@ def convert_body(body: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     return builder
 
 
-def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> ImportedChainBuilder:
+def convert(sections: Mapping[str, IniSection], chosen_section: str | None, origin: str) -> ImportedChainBuilder:
     """Return the builder for a section of an INI file, which takes precedence over ``[*]``.
 
     Args:
         sections: all sections, by name.
-        chosen: name of the section; None to read only ``[*]``.
-        origin: path of the file, which begins each message.
+        chosen_section: name of the section; None to read only ``[*]``.
+        origin: path of the file, with which each error message begins.
 
     Raises ``PresetError`` for a value that cannot be read.
     """
     entries: dict[str, _LlamaEntry] = {}
     unsupported_settings: list[str] = []
-    changed: list[str] = []
-    for name in (GLOBAL_SECTION, chosen):
+    changed_settings: list[str] = []
+    for name in (GLOBAL_SECTION, chosen_section):
         if name is not None and name in sections:
-            entries.update(_read_section(sections[name], unsupported_settings, changed))
+            entries.update(_read_section(sections[name], unsupported_settings, changed_settings))
     builder = _convert_entries(entries, origin)
     builder.unsupported_settings[:0] = unsupported_settings
-    builder.changed_settings[:0] = changed
-    if GLOBAL_SECTION in sections and chosen is not None:
-        builder.notes.append(f"section [{chosen}] over [*]")
+    builder.changed_settings[:0] = changed_settings
+    if GLOBAL_SECTION in sections and chosen_section is not None:
+        builder.notes.append(f"section [{chosen_section}] over [*]")
     return builder
 
 
-_MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
+_MEANT_OPTIONS = {
+    "repetition-penalty": "repeat-penalty",
+    "rep-pen": "repeat-penalty",
+    "max-tokens": "n-predict",
+}
 _IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
 """Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
 
@@ -276,39 +290,39 @@ Variables that do not belong to a sampler are left out of an import without a re
 
 
 def _read_section(
-    section: IniSection, unsupported_settings: list[str], changed: list[str]
+    section: IniSection, unsupported_settings: list[str], changed_settings: list[str]
 ) -> dict[str, _LlamaEntry]:
     """Return the options of a section. As in llama.cpp, the alphabetically last of two names of an option counts.
 
     Args:
         section: the section of the file.
         unsupported_settings: a sentence is appended for each key that llama.cpp reads differently, or not at all.
-        changed: the sentences whose value is carried over are appended here, too.
+        changed_settings: the sentences whose value is carried over are appended here, too.
     """
     entries: dict[str, _LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
         option = _option_of_name(key) or _option_of_variable(key)
         if option is None:
-            option = _option_by_near_name(key)
+            option = _option_of_similar_name(key)
             if option is not None:
                 unsupported_settings.append(
                     f"{key} {value}: llama.cpp rejects the file, since no option has this name; "
                     f"it was read as {option}"
                 )
-                changed.append(unsupported_settings[-1])
-            elif not _is_left_out(key) and not key.startswith(_IGNORED_VARIABLES):
+                changed_settings.append(unsupported_settings[-1])
+            elif not _is_ignored_option(key) and not key.startswith(_IGNORED_VARIABLES):
                 unsupported_settings.append(
                     f"{key} {value}: llama.cpp does not know this key, and rejects the file"
                 )
         if option is None:
             continue
-        entries[option] = _LlamaEntry(key, value, section.lines[key])
-        if key in section.cut_off_text:
+        entries[option] = _LlamaEntry(key, value, section.line_numbers[key])
+        if key in section.cut_off_text_by_key:
             unsupported_settings.append(
-                f"{key} {value}: llama.cpp takes {section.cut_off_text[key]!r} as a comment"
+                f"{key} {value}: llama.cpp takes {section.cut_off_text_by_key[key]!r} as a comment"
             )
-            changed.append(unsupported_settings[-1])
+            changed_settings.append(unsupported_settings[-1])
     return entries
 
 
@@ -318,13 +332,13 @@ def _option_of_variable(key: str) -> str | None:
     return None if name == key else _option_of_name(name.lower().replace("_", "-"))
 
 
-def _option_by_near_name(key: str) -> str | None:
+def _option_of_similar_name(key: str) -> str | None:
     name = key.lower().replace("_", "-").lstrip("-")
     return _MEANT_OPTIONS.get(name) or _option_of_name(name)
 
 
 # Options whose metadata key is not the option's name with underscores.
-_METADATA_OPTIONS = {
+_OPTION_BY_METADATA_NAME = {
     "penalty-last-n": "repeat-last-n",
     "penalty-repeat": "repeat-penalty",
     "mirostat-tau": "mirostat-ent",
@@ -336,27 +350,27 @@ _METADATA_OPTIONS = {
 def convert_metadata(metadata: Mapping[str, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for the settings that a model's author recommends in the metadata of a GGUF file.
 
-    Metadata keys that do not begin with `PREFIX` are ignored.
+    Metadata keys that do not begin with `METADATA_PREFIX` are ignored.
     """
     entries: dict[str, _LlamaEntry] = {}
-    unknown = []
+    unknown_key_messages = []
     for key, value in metadata.items():
-        if not key.startswith(PREFIX) or _is_empty_text(value):
+        if not key.startswith(METADATA_PREFIX) or _is_empty_text(value):
             continue
         option = _option_of_metadata(key)
         if option is None:
-            unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
+            unknown_key_messages.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
             entries[option] = _LlamaEntry(key, value)
     builder = _convert_entries(entries, origin)
-    builder.unsupported_settings += unknown
+    builder.unsupported_settings += unknown_key_messages
     return builder
 
 
 def has_settings(metadata: Mapping[str, Any]) -> bool:
     """Return True if the metadata has a setting, recommended by the model's author, that llama.cpp knows."""
     return any(
-        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_empty_text(value)
+        key.startswith(METADATA_PREFIX) and _option_of_metadata(key) is not None and not _is_empty_text(value)
         for key, value in metadata.items()
     )
 
@@ -367,8 +381,8 @@ def _is_empty_text(value: Any) -> bool:
 
 
 def _option_of_metadata(key: str) -> str | None:
-    name = key[len(PREFIX) :].replace("_", "-")
-    return _METADATA_OPTIONS.get(name) or _option_of_name(name)
+    name = key[len(METADATA_PREFIX) :].replace("_", "-")
+    return _OPTION_BY_METADATA_NAME.get(name) or _option_of_name(name)
 
 
 def _option_of_name(name: str) -> str | None:
@@ -376,7 +390,7 @@ def _option_of_name(name: str) -> str | None:
     return options_without_dashes().get(name) or None
 
 
-def _is_left_out(name: str) -> bool:
+def _is_ignored_option(name: str) -> bool:
     """Return True if llama.cpp has an option with this name, given without dashes, that an import ignores."""
     return options_without_dashes().get(name) == ""
 
@@ -395,17 +409,17 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
     for key in ("repeat-last-n", "dry-penalty-last-n"):
         if table.integer(key, 0) < 0:
             builder.report_changed(key, "llama.cpp now rejects a negative window; here the window is all tokens")
-    order = _order(builder)
+    order = _read_sampler_list(builder)
     if order is None:
         builder.notes.append("order: llama.cpp's default")
     elif "infill" in order:
         builder.put_step("infill", "infill", {}, ["samplers" if table.is_set("samplers") else "sampler-seq"])
-    arrange_chain(builder, ORDER if order is None else order)
-    _read_settings(builder)
+    arrange_chain(builder, DEFAULT_ORDER if order is None else order)
+    _read_other_settings(builder)
     return builder
 
 
-def _order(builder: ImportedChainBuilder) -> list[str] | None:
+def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:
     """Return logitsmith's names of the listed samplers; None if the file has no list of samplers.
 
     ``samplers`` takes precedence over ``sampler-seq``. Unknown names are skipped, as in llama.cpp, and reported.
@@ -427,52 +441,54 @@ def _read_biases(builder: ImportedChainBuilder) -> None:
     table = builder.table
     if table.boolean("ignore-eos", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    builder.put_step("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
+    builder.put_step("logit_bias", "logit_bias", {"bias": _read_biases_by_token(table)}, ["logit-bias"])
 
 
-_BIAS = re.compile(r"(\d+)([+-].+)")
+_BIAS_PATTERN = re.compile(r"(\d+)([+-].+)")
 
 
-def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
+def _read_biases_by_token(table: ForeignTable) -> dict[int | str, float | bool]:
     """Return the biases by token id or string.
 
     The file gives them as TOKEN_ID+BIAS strings, or as a table or list of pairs, in which false bans a token.
     """
-    value = table.raw_value("logit-bias")
-    if isinstance(value, str):
-        value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
-    pairs = list(value.items()) if isinstance(value, Mapping) else value or []
+    file_value = table.raw_value("logit-bias")
+    if isinstance(file_value, str):
+        file_value = [_parse_bias(table, part.strip()) for part in file_value.split(",") if part.strip()]
+    pairs = list(file_value.items()) if isinstance(file_value, Mapping) else file_value or []
     if not isinstance(pairs, list) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
     ):
         raise table.value_error("logit-bias", "a table or a list of token and number")
-    bias: dict[int | str, float | bool] = {}
+    bias_by_token: dict[int | str, float | bool] = {}
     for token, number in pairs:
         key = int(token) if isinstance(token, str) and token.isdecimal() else token
         if type(key) not in (int, str):
             raise table.value_error("logit-bias", "a table or a list of token and number")
         bias_table = ForeignTable({"logit-bias": number}, table.origin)
-        bias[key] = float("-inf") if number is False or number == "-inf" else bias_table.number("logit-bias", 0.0)
-    return bias
+        bias_by_token[key] = (
+            float("-inf") if number is False or number == "-inf" else bias_table.number("logit-bias", 0.0)
+        )
+    return bias_by_token
 
 
-def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
-    match = _BIAS.fullmatch(text)
+def _parse_bias(table: ForeignTable, text: str) -> tuple[str, str]:
+    match = _BIAS_PATTERN.fullmatch(text)
     if match is None:
         raise table.value_error("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
     return match[1], match[2]
 
 
-def _read_settings(builder: ImportedChainBuilder) -> None:
+def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_max_tokens("n-predict", (-1, -2))
     if table.integer("n-predict") == 0:
         builder.report_unsupported("n-predict", "it would have read the prompt only, which -n 0 does here")
     builder.read_seed("seed")
     builder.read_string("system-prompt", "system")
-    text = table.raw_value("reverse-prompt")
-    if isinstance(text, str):
-        table.values[table.key_in_file("reverse-prompt")] = [_unescaped(text)]
+    stop_string = table.raw_value("reverse-prompt")
+    if isinstance(stop_string, str):
+        table.values[table.key_in_file("reverse-prompt")] = [_unescape(stop_string)]
     builder.read_strings("reverse-prompt", "stop")
     builder.read_string("grammar", "grammar")
     for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
@@ -484,12 +500,12 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return the text with llama.cpp's escapes, such as a backslash and n, replaced by the characters."""
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return "".join(escapes.get(char, char) for char in text)
 
@@ -510,18 +526,25 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     builder.read_steps(SAMPLER_KEYS, "adaptive_p")
 
 
-def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = ORDER) -> None:
+def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = DEFAULT_ORDER) -> None:
     """Set the chain: biases, then the samplers in this order; mirostat keeps only biases and temperature."""
     if builder.table.integer("mirostat", 0) in (1, 2):
         builder.set_mirostat_chain((*_LEADING_SLOTS, "temperature"))
         return
-    listed = sorted(order, key=lambda name: name == "adaptive_p")  # llama.cpp runs adaptive_p last in any list
-    unlisted = [slot for slot in builder.step_by_slot if slot not in (*listed, *_LEADING_SLOTS)]
-    builder.report_inactive_steps(builder.steps_in_order(unlisted), "the list of samplers leaves it out")
-    builder.set_chain(builder.steps_in_order([*_LEADING_SLOTS, *listed]))
+    listed_slots = sorted(
+        order, key=lambda name: name == "adaptive_p"
+    )  # llama.cpp runs adaptive_p last in any list
+    unlisted_slots = [slot for slot in builder.step_by_slot if slot not in (*listed_slots, *_LEADING_SLOTS)]
+    builder.report_inactive_steps(builder.steps_in_order(unlisted_slots), "the list of samplers leaves it out")
+    builder.set_chain(builder.steps_in_order([*_LEADING_SLOTS, *listed_slots]))
 
 
-_OTHER_SETTING_KEYS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
+_OTHER_SETTING_OPTIONS = {
+    "max_tokens": "n-predict",
+    "seed": "seed",
+    "stop": "reverse-prompt",
+    "grammar": "grammar",
+}
 
 
 def to_command(exporter: PresetExporter) -> ExportedPreset:
@@ -529,18 +552,18 @@ def to_command(exporter: PresetExporter) -> ExportedPreset:
 
     Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
     """
-    values = _values(exporter)
+    values = _write_chain_values(exporter)
     values |= exporter.convert_other_settings(
-        {**_OTHER_SETTING_KEYS, "system": "system-prompt"}, unlimited_value=-1
+        {**_OTHER_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1
     )
-    values |= _grammar(exporter, values.pop("grammar", None), has_files=True)
+    values |= _grammar_option(exporter, values.pop("grammar", None), has_files=True)
     for key in _OPTIONS_WITH_ESCAPES:
         if key in values:
-            values[key] = [_escaped(text) for text in values[key]]
+            values[key] = [_escape(text) for text in values[key]]
     if values.get("dry-sequence-breaker") == []:
         values["dry-sequence-breaker"] = ["none"]
     if "logit-bias" in values:
-        values["logit-bias"] = _flag_biases(exporter, values["logit-bias"])
+        values["logit-bias"] = _bias_option_values(exporter, values["logit-bias"])
     words = ["llama-cli"]
     for key, value in values.items():
         for item in value if isinstance(value, list) else [value]:
@@ -559,12 +582,12 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
     (tools/server/server-task.cpp, params_from_json_cmpl). The list of samplers turns off all other samplers,
     except mirostat and the range of a dynamic temperature. So the body always sets these two.
     """
-    values = _values(exporter)
+    values = _write_chain_values(exporter)
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
-    values |= exporter.convert_other_settings(_OTHER_SETTING_KEYS, unlimited_value=-1)
-    values |= _grammar(exporter, values.pop("grammar", None), has_files=False)
+    values |= exporter.convert_other_settings(_OTHER_SETTING_OPTIONS, unlimited_value=-1)
+    values |= _grammar_option(exporter, values.pop("grammar", None), has_files=False)
     if "logit-bias" in values:
         bias = values["logit-bias"]
         values["logit-bias"] = [
@@ -576,16 +599,16 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
     return exporter.make_result(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
 
 
-def _values(exporter: PresetExporter) -> dict[str, Any]:
-    """Return the values of the options that express the chain."""
-    _bans_as_biases(exporter)
+def _write_chain_values(exporter: PresetExporter) -> dict[str, Any]:
+    """Write the chain into the exporter, and return the values of the options that express the chain."""
+    _replace_bans_by_biases(exporter)
     exporter.write_steps(SAMPLER_KEYS)
-    leading_slots = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.order]
-    if exporter.order[: len(leading_slots)] != leading_slots:
+    leading_slots = [slot for slot in ("ignore_eos", "logit_bias") if slot in exporter.written_slots]
+    if exporter.written_slots[: len(leading_slots)] != leading_slots:
         exporter.report_unsupported(
             "order", f"llama.cpp applies {' and '.join(leading_slots)} before all other steps"
         )
-    exporter.order = [slot for slot in exporter.order if slot not in leading_slots]
+    exporter.written_slots = [slot for slot in exporter.written_slots if slot not in leading_slots]
     if "ignore_eos" in leading_slots:
         exporter.values["ignore-eos"] = True
     if exporter.selector_name in ("mirostat", "mirostat_v2"):
@@ -593,7 +616,7 @@ def _values(exporter: PresetExporter) -> dict[str, Any]:
     elif exporter.selector_name == "greedy":
         _write_greedy(exporter)
     elif exporter.selector_name == "adaptive_p":
-        exporter.order.append("adaptive_p")
+        exporter.written_slots.append("adaptive_p")
     elif exporter.selector_name != "dist":
         exporter.report_unsupported(
             exporter.selector_name, "llama.cpp does not support it; a plain draw was written instead"
@@ -603,46 +626,46 @@ def _values(exporter: PresetExporter) -> dict[str, Any]:
     exporter.write_unlimited_window("dry-penalty-last-n", "dry.last_n")
     if "mirostat" in exporter.values:
         return exporter.values
-    if not exporter.order:
+    if not exporter.written_slots:
         # llama.cpp reads an empty list as its default list. A temperature of 1 changes nothing.
-        exporter.order, exporter.values["temp"] = ["temperature"], 1.0
+        exporter.written_slots, exporter.values["temp"] = ["temperature"], 1.0
     return {
-        "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.order),
+        "samplers": ";".join("typ_p" if slot == "typical" else slot for slot in exporter.written_slots),
         **exporter.values,
     }
 
 
 def _write_mirostat(exporter: PresetExporter) -> None:
     """Write mirostat, and remove all steps except the temperature."""
-    for slot in [slot for slot in exporter.order if slot != "temperature"]:
+    for slot in [slot for slot in exporter.written_slots if slot != "temperature"]:
         exporter.remove_written_step(slot, SAMPLER_KEYS, "llama.cpp applies only the temperature before mirostat")
-    if not exporter.order:
+    if not exporter.written_slots:
         exporter.values["temp"] = 1.0
     exporter.values["mirostat"] = 1 if exporter.selector_name == "mirostat" else 2
 
 
 def _write_greedy(exporter: PresetExporter) -> None:
     """Write the greedy step as a temperature of 0."""
-    if "temperature" in exporter.order:
+    if "temperature" in exporter.written_slots:
         reason = "the most likely token is taken, which is temperature 0 there"
         exporter.remove_written_step("temperature", SAMPLER_KEYS, reason)
-    exporter.order.append("temperature")
+    exporter.written_slots.append("temperature")
     exporter.values["temp"] = 0.0
 
 
-def _bans_as_biases(exporter: PresetExporter) -> None:
+def _replace_bans_by_biases(exporter: PresetExporter) -> None:
     """Replace a ban of token ids by biases of -inf, if the chain has no biases and the ban has no strings."""
-    for number, sampler in enumerate(exporter.steps):
+    for index, sampler in enumerate(exporter.steps):
         if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in exporter.steps):
             tokens = getattr(sampler, "tokens", ())
             if tokens and not getattr(sampler, "strings", ()):
-                exporter.steps[number] = make_step(
+                exporter.steps[index] = make_step(
                     "logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban"
                 )
                 exporter.report_unsupported("ban", "llama.cpp has no bans; biases of -inf were written instead")
 
 
-def _flag_biases(exporter: PresetExporter, bias: dict[int | str, float]) -> list[str]:
+def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) -> list[str]:
     words = []
     for key, number in bias.items():
         if isinstance(key, str):
@@ -652,7 +675,7 @@ def _flag_biases(exporter: PresetExporter, bias: dict[int | str, float]) -> list
     return words
 
 
-def _grammar(exporter: PresetExporter, grammar: Any, has_files: bool) -> dict[str, Any]:
+def _grammar_option(exporter: PresetExporter, grammar: Any, has_files: bool) -> dict[str, Any]:
     """Return the grammar under its option. A grammar that is neither text, a JSON Schema nor a file is reported.
 
     Args:

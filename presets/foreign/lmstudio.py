@@ -23,7 +23,18 @@ from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
 TOOL = "LM Studio"
-_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
+_ORDER = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "tfs",
+    "typical",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
 
 _IGNORED_OLD_KEYS = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
@@ -31,9 +42,9 @@ _IGNORED_OLD_KEYS = (
     *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
 )
 
-_SCOPE = "llm.prediction."
-_LENGTH = "maxPredictedTokens"
-_NAMES = {
+_KEY_PREFIX = "llm.prediction."
+_MAX_TOKENS_FIELD = "maxPredictedTokens"
+_FIELD_NAMES_BY_OPTION = {
     "temp": ("temp", "temperature"),
     "top-k": ("top_k", "topKSampling"),
     "top-p": ("top_p", "topPSampling"),
@@ -48,16 +59,16 @@ _NAMES = {
     "xtc-threshold": (None, "llama.xtcThreshold"),
     "mirostat-ent": ("mirostat_tau", None),
     "mirostat-lr": ("mirostat_eta", None),
-    "max-tokens": ("n_predict", _LENGTH),
+    "max-tokens": ("n_predict", _MAX_TOKENS_FIELD),
     "seed": ("seed", "seed"),
     "stop": ("antiprompt", "stopStrings"),
     "system": ("pre_prompt", "systemPrompt"),
 }
 """LM Studio's two names of each option of llama.cpp, and of other settings: up to version 0.2, and from 0.3 on."""
-_OLD = {key: old for key, (old, _) in _NAMES.items() if old is not None}
-_NEW = {key: new for key, (_, new) in _NAMES.items() if new is not None}
-_MIROSTAT = "llama.mirostatSampling"
-_TFS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
+_OLD_NAMES = {key: old for key, (old, _) in _FIELD_NAMES_BY_OPTION.items() if old is not None}
+_NEW_NAMES = {key: new for key, (_, new) in _FIELD_NAMES_BY_OPTION.items() if new is not None}
+_MIROSTAT_FIELD = "llama.mirostatSampling"
+_TFS_KEYS = SamplerKeys("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed_parameters={"pad": False})
 _IGNORED_NEW_KEYS = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
@@ -67,9 +78,9 @@ _IGNORED_NEW_KEYS = (
 
 def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
-    old = data.get("inference_params")
-    if isinstance(old, dict):
-        return _convert_old(old, origin)
+    old_values = data.get("inference_params")
+    if isinstance(old_values, dict):
+        return _convert_old(old_values, origin)
     operation = data.get("operation")
     fields = operation.get("fields") if isinstance(operation, dict) else data.get("fields")
     if not isinstance(fields, list) or not all(isinstance(entry, dict) and "key" in entry for entry in fields):
@@ -78,7 +89,7 @@ def convert(data: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 
 
 def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
-    table = ForeignTable(values, origin, {key: (name,) for key, name in _OLD.items()})
+    table = ForeignTable(values, origin, {key: (name,) for key, name in _OLD_NAMES.items()})
     builder = ImportedChainBuilder(TOOL, table)
     if str(table.raw_value("penalize_nl")).lower() == "false":
         builder.report_unsupported("penalize_nl", "the penalties would not have applied to the newline")
@@ -89,7 +100,7 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder
         builder.report_unsupported("logit_bias", "it is not a table of token ids and numbers")
     builder.read_seed("seed")
     builder.report_unknown(_IGNORED_OLD_KEYS)
-    return _finished(builder)
+    return _read_common_settings(builder)
 
 
 def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuilder:
@@ -97,36 +108,39 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # an unchecked length means no limit
-            value = value.get("value") if value["checked"] else off
+            unchecked_value = (
+                -1 if entry["key"] == _KEY_PREFIX + _MAX_TOKENS_FIELD else None
+            )  # an unchecked length means no limit
+            value = value.get("value") if value["checked"] else unchecked_value
         values[str(entry["key"])] = value
-    spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
-    mirostat = values.get(_SCOPE + _MIROSTAT)
+    spellings = {key: (_KEY_PREFIX + name,) for key, name in _NEW_NAMES.items()}
+    mirostat = values.get(_KEY_PREFIX + _MIROSTAT_FIELD)
     if isinstance(mirostat, dict):
-        values |= {_SCOPE + _MIROSTAT: mirostat.get("version")}
+        values |= {_KEY_PREFIX + _MIROSTAT_FIELD: mirostat.get("version")}
         values |= {"targetEntropy": mirostat.get("targetEntropy"), "learningRate": mirostat.get("learningRate")}
         spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
-    spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
+    spellings |= {"mirostat": (_KEY_PREFIX + _MIROSTAT_FIELD,)}
     table = ForeignTable(values, origin, spellings)
     builder = ImportedChainBuilder(TOOL, table)
     builder.read_seed("seed")
-    structured = values.get(_SCOPE + "structured")
+    structured = values.get(_KEY_PREFIX + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
         builder.other_settings["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         builder.other_settings["grammar"] = structured["gbnfGrammar"]
-    silent = (_SCOPE + name for name in (*_IGNORED_NEW_KEYS, "structured"))
-    known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
-    builder.report_unknown(known)
-    return _finished(builder)
+    ignored_keys = (_KEY_PREFIX + name for name in (*_IGNORED_NEW_KEYS, "structured"))
+    known_keys = {*ignored_keys, *(key for key in table.values if not key.startswith(_KEY_PREFIX))}
+    builder.report_unknown(known_keys)
+    return _read_common_settings(builder)
 
 
-def _finished(builder: ImportedChainBuilder) -> ImportedChainBuilder:
+def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder:
+    """Read the settings that both forms of a preset have, set the chain, and return the builder."""
     builder.notes.append("order: llama.cpp's; LM Studio's order is not known")
     builder.notes.append("only the steps that the file sets; LM Studio's defaults are not known")
     builder.defaults_owner = "llama.cpp"
     llama_chain.read_steps(builder)
-    builder.read_step(_TFS)
+    builder.read_step(_TFS_KEYS)
     llama_chain.arrange_chain(builder, _ORDER)
     builder.read_max_tokens("max-tokens", (-1,))
     builder.read_strings("stop", "stop")
@@ -135,8 +149,8 @@ def _finished(builder: ImportedChainBuilder) -> ImportedChainBuilder:
 
 
 _MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
-_SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS}, {**_NEW, **_MIROSTAT_NAMES})
-_BARE_OFF: dict[str, Any] = {
+_SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS_KEYS}, {**_NEW_NAMES, **_MIROSTAT_NAMES})
+_PLAIN_FIELDS_OFF: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
     "stopStrings": [],
@@ -156,7 +170,7 @@ _CHECKBOXES_OFF = {
     "llama.locallyTypicalSampling": 0.9,
 }
 """Fields with a checkbox, {checked, value}, and the value that LM Studio writes for each unchecked one."""
-_UNLIMITED = 1000
+_UNCHECKED_LENGTH = 1000
 """The value that LM Studio writes for an unchecked length."""
 
 
@@ -164,45 +178,48 @@ def to_preset(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON of a preset."""
     mirostat = {"version": 0, "learningRate": 0.1, "targetEntropy": 5.0}
     version = {"mirostat": 1, "mirostat_v2": 2}.get(exporter.selector_name, 0)
-    dropped = {"temperature"} if exporter.selector_name == "greedy" else set()
+    removed_samplers = {"temperature"} if exporter.selector_name == "greedy" else set()
     if version:
         exporter.write_selector(_SAMPLER_KEYS)
         mirostat |= {"version": version, **exporter.values}
         exporter.values = {}
-        dropped = set(_SAMPLER_KEYS) - {"temperature"}
+        removed_samplers = set(_SAMPLER_KEYS) - {"temperature"}
     elif exporter.selector_name not in ("dist", "greedy"):
-        exporter.report_plain_draw()
+        exporter.report_replaced_selector()
     reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"
-    exporter.remove_steps(dropped, reason)
+    exporter.remove_steps(removed_samplers, reason)
     exporter.write_steps(_SAMPLER_KEYS)
     if exporter.selector_name == "greedy":
         exporter.values["temperature"] = 0.0
-        exporter.order.append("temperature")
+        exporter.written_slots.append("temperature")
     exporter.report_order(_ORDER)
-    values = {**_BARE_OFF, **exporter.values}
-    keys = {"max_tokens": _LENGTH, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
+    values = {**_PLAIN_FIELDS_OFF, **exporter.values}
+    keys = {"max_tokens": _MAX_TOKENS_FIELD, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
     values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
-    values |= _structured(exporter, values.pop("grammar", None))
-    boxes = {key: _checked(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
-    if _LENGTH in values:
-        limit = values.pop(_LENGTH)
-        boxes[_LENGTH] = _checked(None if limit == -1 else limit, _UNLIMITED)
-    fields = {**values, **boxes, _MIROSTAT: mirostat}
+    values |= _grammar_field(exporter, values.pop("grammar", None))
+    checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
+    if _MAX_TOKENS_FIELD in values:
+        max_tokens = values.pop(_MAX_TOKENS_FIELD)
+        checkbox_fields[_MAX_TOKENS_FIELD] = _checkbox_value(
+            None if max_tokens == -1 else max_tokens, _UNCHECKED_LENGTH
+        )
+    fields = {**values, **checkbox_fields, _MIROSTAT_FIELD: mirostat}
     preset = {
         "identifier": f"@local:{exporter.name}",
         "name": exporter.name,
         "changed": False,
-        "operation": {"fields": [{"key": _SCOPE + key, "value": value} for key, value in fields.items()]},
+        "operation": {"fields": [{"key": _KEY_PREFIX + key, "value": value} for key, value in fields.items()]},
         "load": {"fields": []},
     }
     return exporter.make_result(json.dumps(preset, indent=2, ensure_ascii=False) + "\n")
 
 
-def _checked(value: Any, off: Any) -> dict[str, Any]:
-    return {"checked": value is not None, "value": off if value is None else value}
+def _checkbox_value(value: Any, unchecked_value: Any) -> dict[str, Any]:
+    """Return the value of a field with a checkbox, which is unchecked if ``value`` is None."""
+    return {"checked": value is not None, "value": unchecked_value if value is None else value}
 
 
-def _structured(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
+def _grammar_field(exporter: PresetExporter, grammar: Any) -> dict[str, Any]:
     """Return the field for a grammar. A grammar that is neither text nor a JSON Schema is reported."""
     if grammar is None:
         return {}

@@ -28,7 +28,7 @@ INSTRUCTIONS = (
 )
 
 _DEFAULTS = {"temp": 0.8, "top-k": 40, "top-p": 0.9}
-_SPELLINGS = {
+_PARAMETERS_BY_OPTION = {
     "temp": ("temperature",),
     "top-k": ("top_k",),
     "top-p": ("top_p",),
@@ -44,14 +44,14 @@ _IGNORED_KEYS = (
     *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
     *("rope_frequency_scale", "draft_num_predict"),
 )
-_NUMBERS = ("num_predict", "seed")
-_DROPPED = {
+_NUMBER_PARAMETERS = ("num_predict", "seed")
+_DROPPED_PARAMETERS = {
     "mirostat": ("0", "it would have kept the surprise of the text constant"),
     "mirostat_tau": ("", "it would have set mirostat's target surprise"),
     "mirostat_eta": ("", "it would have set mirostat's learning rate"),
     "penalize_newline": ("true", "it would have spared the newline from the penalties"),
 }
-_REJECTED = {
+_REJECTED_PARAMETERS = {
     "tfs_z": "until December 2024 it cut off the tail of the tokens",
     "grammar": "it would have made the text match a grammar",
 }
@@ -78,27 +78,27 @@ def parse_modelfile(text: str, origin: str) -> list[Instruction]:
     """Return the instructions; raise ``PresetError`` with the line of an unknown or incomplete instruction."""
     lines = text.split("\n")
     instructions: list[Instruction] = []
-    number = 0
-    while number < len(lines):
-        line, start = lines[number].lstrip(" \t"), number + 1
-        number += 1
+    line_index = 0
+    while line_index < len(lines):
+        line, start_line = lines[line_index].lstrip(" \t"), line_index + 1
+        line_index += 1
         if not line or line.startswith("#"):
             continue
         name, value = _split_word(line)
         if name.lower() not in INSTRUCTIONS:
-            raise PresetError(f"{origin}: line {start}: {name!r} is not an instruction of a Modelfile")
+            raise PresetError(f"{origin}: line {start_line}: {name!r} is not an instruction of a Modelfile")
         parameter = ""
         if name.lower() == "parameter":
             parameter, value = _split_word(value)
-        while _unquoted(value) is None:
-            if number == len(lines):
-                raise PresetError(f"{origin}: line {start}: the quotes of {name} are not closed")
-            value += "\n" + lines[number]
-            number += 1
-        unquoted = _unquoted(value) or ""
+        while _unquote(value) is None:
+            if line_index == len(lines):
+                raise PresetError(f"{origin}: line {start_line}: the quotes of {name} are not closed")
+            value += "\n" + lines[line_index]
+            line_index += 1
+        unquoted = _unquote(value) or ""
         if not value.strip():
-            raise PresetError(f"{origin}: line {start}: {name} {parameter}".rstrip() + " has no value")
-        instructions.append(Instruction(name.lower(), unquoted, start, parameter))
+            raise PresetError(f"{origin}: line {start_line}: {name} {parameter}".rstrip() + " has no value")
+        instructions.append(Instruction(name.lower(), unquoted, start_line, parameter))
     return instructions
 
 
@@ -108,7 +108,7 @@ def _split_word(line: str) -> tuple[str, str]:
     return line[:end], line[end:].lstrip(" \t")
 
 
-def _unquoted(value: str) -> str | None:
+def _unquote(value: str) -> str | None:
     """Return the value without quotes; None if the quotes are not closed yet."""
     text = value.strip()
     for quotes in ('"""', '"'):
@@ -127,16 +127,16 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
     values = {step.parameter: step.value for step in instructions if step.parameter}
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
-    dropped = {key: values.pop(key) for key in _DROPPED if key in values}
-    table = ForeignTable(values, origin, _SPELLINGS, lines)
+    dropped_values = {key: values.pop(key) for key in _DROPPED_PARAMETERS if key in values}
+    table = ForeignTable(values, origin, _PARAMETERS_BY_OPTION, lines)
     _reject_comments(table)
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     builder.notes.append("order: llama.cpp's default, which Ollama runs")
     builder.notes.append("the defaults are Ollama's; a base model may have other ones")
     llama_chain.read_steps(builder)
     llama_chain.arrange_chain(builder)
-    _read_settings(builder, instructions)
-    _report_dropped(builder, dropped)
+    _read_other_settings(builder, instructions)
+    _report_dropped(builder, dropped_values)
     _report_rejected(builder)
     if not any(instruction.name == "from" for instruction in instructions):
         builder.unsupported_settings.append("FROM: the file names no base model; Ollama rejects the file")
@@ -144,13 +144,13 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
 
 
 def _reject_comments(table: ForeignTable) -> None:
-    for key in (*_SPELLINGS, *_NUMBERS):
+    for key in (*_PARAMETERS_BY_OPTION, *_NUMBER_PARAMETERS):
         if table.is_set(key) and "#" in str(table.raw_value(key)):
             raise table.value_error(key, "a number; # begins a comment only where a line begins")
 
 
-def _read_settings(builder: ImportedChainBuilder, instructions: Sequence[Instruction]) -> None:
-    _read_length(builder)
+def _read_other_settings(builder: ImportedChainBuilder, instructions: Sequence[Instruction]) -> None:
+    _read_max_tokens(builder)
     builder.read_seed("seed")
     stops = [step.value for step in instructions if step.parameter == "stop" and step.value]
     if stops:
@@ -160,29 +160,29 @@ def _read_settings(builder: ImportedChainBuilder, instructions: Sequence[Instruc
         builder.other_settings["system"] = systems[-1]
 
 
-def _read_length(builder: ImportedChainBuilder) -> None:
+def _read_max_tokens(builder: ImportedChainBuilder) -> None:
     """Carry over ``num_predict``. Every value below 1 means no limit.
 
     Ollama sends a negative value to llama-server as ten contexts (boundedNumPredict); -2 once meant one context. 0
     is left out of the request (``n_predict,omitempty``), and llama-server's default means no limit.
     """
-    limit = builder.table.integer("num_predict")
-    if limit is None:
+    max_tokens = builder.table.integer("num_predict")
+    if max_tokens is None:
         return
-    builder.read_max_tokens("num_predict", range(min(limit, 0), 1))
-    if limit == -1:
+    builder.read_max_tokens("num_predict", range(min(max_tokens, 0), 1))
+    if max_tokens == -1:
         builder.notes.append(
             "max_tokens -1: Ollama ends after ten contexts, and gen ends when the context is full"
         )
-    elif limit < 1:
-        reason = ", since it leaves a 0 out of the request" if limit == 0 else ", like every negative number"
+    elif max_tokens < 1:
+        reason = ", since it leaves a 0 out of the request" if max_tokens == 0 else ", like every negative number"
         builder.report_changed("num_predict", f"Ollama reads it as no limit{reason}; written as max_tokens -1")
 
 
-def _report_dropped(builder: ImportedChainBuilder, dropped: dict[str, str]) -> None:
-    is_mirostat_on = dropped.get("mirostat", "0") != "0"
-    for key, value in dropped.items():
-        neutral_value, effect = _DROPPED[key]
+def _report_dropped(builder: ImportedChainBuilder, dropped_values: dict[str, str]) -> None:
+    is_mirostat_on = dropped_values.get("mirostat", "0") != "0"
+    for key, value in dropped_values.items():
+        neutral_value, effect = _DROPPED_PARAMETERS[key]
         if value != neutral_value and (is_mirostat_on or not key.startswith("mirostat_")):
             builder.unsupported_settings.append(
                 f"{key} {value}: Ollama drops it with a warning since May 2025; {effect}"
@@ -190,11 +190,14 @@ def _report_dropped(builder: ImportedChainBuilder, dropped: dict[str, str]) -> N
 
 
 def _report_rejected(builder: ImportedChainBuilder) -> None:
-    names = {name for spellings in _SPELLINGS.values() for name in spellings} | {*_IGNORED_KEYS, *_NUMBERS}
-    for key in builder.table.unknown_keys({*_IGNORED_KEYS, *_NUMBERS}):
-        if key in _REJECTED:
-            builder.report_unsupported(key, f"Ollama rejects it as unknown; {_REJECTED[key]}")
-        elif key.lower() in names:
+    known_parameters = {name for spellings in _PARAMETERS_BY_OPTION.values() for name in spellings} | {
+        *_IGNORED_KEYS,
+        *_NUMBER_PARAMETERS,
+    }
+    for key in builder.table.unknown_keys({*_IGNORED_KEYS, *_NUMBER_PARAMETERS}):
+        if key in _REJECTED_PARAMETERS:
+            builder.report_unsupported(key, f"Ollama rejects it as unknown; {_REJECTED_PARAMETERS[key]}")
+        elif key.lower() in known_parameters:
             builder.report_unsupported(
                 key, f"Ollama rejects it as unknown: it reads {key.lower()} in lower case only"
             )
@@ -202,8 +205,8 @@ def _report_rejected(builder: ImportedChainBuilder) -> None:
             builder.report_unsupported(key, "Ollama rejects it as unknown; it was left out")
 
 
-_NAMES = {option: names[0] for option, names in _SPELLINGS.items()}
-_SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _NAMES)
+_PARAMETER_BY_OPTION = {option: names[0] for option, names in _PARAMETERS_BY_OPTION.items()}
+_SAMPLER_KEYS = rename_keys(llama_chain.SAMPLER_KEYS, _PARAMETER_BY_OPTION)
 
 
 def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
@@ -211,28 +214,28 @@ def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
     exporter.write_steps(_SAMPLER_KEYS)
     name = exporter.selector_name
     if name == "greedy":
-        if "temperature" in exporter.order:
+        if "temperature" in exporter.written_slots:
             exporter.remove_written_step(
                 "temperature", _SAMPLER_KEYS, "the most likely token is taken, which is temperature 0"
             )
         exporter.values["temperature"] = 0.0
     elif name != "dist":
-        exporter.report_plain_draw()
-    exporter.report_order(llama_chain.ORDER)
+        exporter.report_replaced_selector()
+    exporter.report_order(llama_chain.DEFAULT_ORDER)
     values = {**off_values(_SAMPLER_KEYS), **exporter.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = exporter.convert_other_settings(keys, unlimited_value=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
-    lines += [f"PARAMETER {name} {values[name]}" for name in _NAMES.values()]
+    lines += [f"PARAMETER {name} {values[name]}" for name in _PARAMETER_BY_OPTION.values()]
     lines += [f"PARAMETER {key} {settings[key]}" for key in ("num_predict", "seed") if key in settings]
     for text in settings.get("stop", []):
-        lines += _quoted(exporter, "PARAMETER stop", text)
+        lines += _quoted_lines(exporter, "PARAMETER stop", text)
     if settings.get("system"):
-        lines += _quoted(exporter, "SYSTEM", settings["system"])
+        lines += _quoted_lines(exporter, "SYSTEM", settings["system"])
     return exporter.make_result("\n".join(lines) + "\n")
 
 
-def _quoted(exporter: PresetExporter, start: str, text: str) -> list[str]:
+def _quoted_lines(exporter: PresetExporter, start: str, text: str) -> list[str]:
     """Return the line of an instruction with quotes from which the text can be read back unchanged.
 
     If there are no such quotes, report the text and return no line.

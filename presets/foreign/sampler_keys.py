@@ -14,12 +14,12 @@ class ToolKey:
     """A key of another tool's file that holds a parameter of a sampler.
 
     Attributes:
-        name: the key.
+        name: the key, as the tool names it.
         off_value: the value with which the step changes nothing; the tool's usual value if the parameter cannot
             switch the step off. It also is the default, unless `ImportedChainBuilder.defaults` has another one.
             An integer means that the file must hold an integer, a float that it may hold any number.
-        minimum: lower values are read as this one; None if there is no limit.
-        maximum: higher values are read as this one; None if there is no limit.
+        minimum: a lower value is read as this minimum; None if there is no limit.
+        maximum: a higher value is read as this maximum; None if there is no limit.
         reader: the function that reads the value, called with the table, the key and the default; None: a method
             of the table that fits the type of ``off_value``.
     """
@@ -74,7 +74,7 @@ class SamplerKeys:
         return [name for name in names if name]
 
 
-def by_sampler(*entries: SamplerKeys) -> dict[str, SamplerKeys]:
+def keys_by_sampler(*entries: SamplerKeys) -> dict[str, SamplerKeys]:
     """Return the entries by the name of their sampler."""
     return {entry.sampler: entry for entry in entries}
 
@@ -96,10 +96,10 @@ def rename_keys(sampler_keys: Mapping[str, SamplerKeys], new_names: Mapping[str,
         new_names: the other tool's name of each key that the tool has. A sampler is left out if the tool has no
             name for its ``switch_key`` or, without a ``switch_key``, for its main key.
     """
-    renamed = {}
+    renamed_entries = {}
     for sampler, entry in sampler_keys.items():
         if entry.key_names and entry.key_names[0] in new_names:
-            renamed[sampler] = replace(
+            renamed_entries[sampler] = replace(
                 entry,
                 key_by_parameter={
                     parameter: replace(key, name=new_names[key.name])
@@ -107,4 +107,4 @@ def rename_keys(sampler_keys: Mapping[str, SamplerKeys], new_names: Mapping[str,
                     if key.name in new_names
                 },
             )
-    return renamed
+    return renamed_entries

@@ -29,19 +29,19 @@ from .conversion import (
     PresetExporter,
     report_unsupported_decoding,
 )
-from .kobold import ORDER as KOBOLDCPP_ORDER
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler
+from .kobold import KOBOLDCPP_ORDER
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import BREAKERS, ForeignTable, unify_newlines
 from .webui import EXPORT_SAMPLER_KEYS, LEADING_SLOTS, arrange_chain, chain_values, read_steps
 
 TOOL = "SillyTavern"
-_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
-_ORDER = (
+_TOOL_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
+_STEP_ORDER = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "temperature", "dynamic_temperature"),
     *("quadratic_sampling", "top_n_sigma", "top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs"),
     *("top_a", "min_p", "adaptive_p", "mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
-SPELLINGS = {
+KEY_SPELLINGS = {
     "temperature": ("temp",),
     "repetition_penalty": ("rep_pen",),
     "repetition_penalty_range": ("rep_pen_range",),
@@ -80,18 +80,18 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     if isinstance(values.get("preset"), dict):  # a master export contains other settings, too
         values = values["preset"]
-    table = ForeignTable(values, origin, SPELLINGS)
-    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    table = ForeignTable(values, origin, KEY_SPELLINGS)
+    builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
     read_steps(builder)
     builder.read_step(replace(EXPORT_SAMPLER_KEYS["adaptive_p"], is_active_at=lambda target: target >= 0))
     if table.boolean("dynamic_temperature", False):
-        _drop_temperature(builder)
+        _discard_temperature(builder)
     _read_biases(builder)
-    _read_settings(builder)
+    _read_other_settings(builder)
     report_unsupported_decoding(builder)
-    _report_others(builder)
-    order = _spliced(table.raw_value("sampler_priority"), _ORDER)
+    _report_settings_of_others(builder)
+    order = _complete_order(table.raw_value("sampler_priority"), _STEP_ORDER)
     if table.is_set("sampler_priority") and not isinstance(table.raw_value("sampler_priority"), list):
         builder.report_changed("sampler_priority", "it is not a list, so SillyTavern takes its default order")
     if not table.is_set("temperature_last"):
@@ -101,23 +101,23 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     return builder
 
 
-def _spliced(order: Any, default: Sequence[str]) -> list[str]:
+def _complete_order(order: Any, default_order: Sequence[str]) -> list[str]:
     """Return the order with each missing name inserted at its index in the default order.
 
     Args:
         order: the value in the file; anything but a list means the default order.
-        default: the default order.
+        default_order: the default order.
     """
     if not isinstance(order, list):
-        return list(default)
+        return list(default_order)
     names = [name for name in order if isinstance(name, str)]
-    for index, name in enumerate(default):
+    for index, name in enumerate(default_order):
         if name not in names:
             names.insert(index, name)
     return names
 
 
-def _drop_temperature(builder: ImportedChainBuilder) -> None:
+def _discard_temperature(builder: ImportedChainBuilder) -> None:
     step = builder.step_by_slot.pop("temperature", None)
     if step is not None:
         builder.report_unsupported(
@@ -129,24 +129,24 @@ def _drop_temperature(builder: ImportedChainBuilder) -> None:
 
 def _read_biases(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    if any(str(table.values.get(key)).lower() == "true" for key in SPELLINGS["ban_eos_token"]):
+    if any(str(table.values.get(key)).lower() == "true" for key in KEY_SPELLINGS["ban_eos_token"]):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
     builder.read_steps(_SAMPLER_KEYS, "min_tokens")
     if table.boolean("send_banned_tokens", True):
         _read_bans(builder)
-    biases = table.raw_value("logit_bias") or []
-    if not isinstance(biases, list) or not all(isinstance(entry, dict) for entry in biases):
+    bias_entries = table.raw_value("logit_bias") or []
+    if not isinstance(bias_entries, list) or not all(isinstance(entry, dict) for entry in bias_entries):
         raise table.value_error("logit_bias", "a list of {text, value}")
-    bias: dict[int | str, float] = {}
-    for entry in biases:
-        inner = ForeignTable(entry, f"{table.origin}: logit_bias")
-        if inner.is_set("text") and inner.is_set("value"):
-            keys = _biased(builder, str(inner.raw_value("text")).strip())
-            bias |= dict.fromkeys(keys, inner.number("value", 0.0))
-    builder.put_step("logit_bias", "logit_bias", {"bias": bias}, ["logit_bias"])
+    bias_by_token: dict[int | str, float] = {}
+    for entry in bias_entries:
+        entry_table = ForeignTable(entry, f"{table.origin}: logit_bias")
+        if entry_table.is_set("text") and entry_table.is_set("value"):
+            keys = _biased_tokens(builder, str(entry_table.raw_value("text")).strip())
+            bias_by_token |= dict.fromkeys(keys, entry_table.number("value", 0.0))
+    builder.put_step("logit_bias", "logit_bias", {"bias": bias_by_token}, ["logit_bias"])
 
 
-def _biased(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
+def _biased_tokens(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
     """Return the tokens that a bias applies to: token ids, or strings of one token.
 
     Args:
@@ -158,7 +158,7 @@ def _biased(builder: ImportedChainBuilder, text: str) -> Sequence[int | str]:
         return [text[1:-1]]
     if not (text.startswith("[") and text.endswith("]")):
         return [f" {text}"] if text else []
-    ids = _token_ids(text)
+    ids = _parse_token_ids(text)
     if ids is None:
         builder.unsupported_settings.append(
             f"logit_bias: {short_repr(text)} is not a list of token ids; SillyTavern skips it"
@@ -173,7 +173,7 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     for key in ("banned_tokens", "global_banned_tokens"):
         for line in unify_newlines(builder.table.string(key) or "").split("\n"):
             if line.startswith("[") and line.endswith("]"):
-                ids = _token_ids(line)
+                ids = _parse_token_ids(line)
                 if ids is None:
                     builder.unsupported_settings.append(
                         f"{key}: {short_repr(line)} is not a list of token ids; SillyTavern skips it"
@@ -190,7 +190,7 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     builder.put_step("ban", "ban", params, ["banned_tokens", "global_banned_tokens"])
 
 
-def _token_ids(text: str) -> list[int] | None:
+def _parse_token_ids(text: str) -> list[int] | None:
     if not (text.startswith("[") and text.endswith("]")):
         return None
     try:
@@ -200,7 +200,7 @@ def _token_ids(text: str) -> list[int] | None:
     return ids if all(isinstance(token, int) and not isinstance(token, bool) for token in ids) else None
 
 
-def _read_settings(builder: ImportedChainBuilder) -> None:
+def _read_other_settings(builder: ImportedChainBuilder) -> None:
     builder.read_max_tokens("genamt")
     builder.read_seed("seed")
     builder.read_string("grammar_string", "grammar")
@@ -209,7 +209,7 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
         builder.other_settings["grammar"] = {"json_schema": schema}
 
 
-def _report_others(builder: ImportedChainBuilder) -> None:
+def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
     """Report the settings that have an effect only with other back ends."""
     table = builder.table
     if table.number("skew", 0) != 0:
@@ -222,7 +222,7 @@ def _report_others(builder: ImportedChainBuilder) -> None:
         builder.report_unsupported("min_keep", "only llama.cpp keeps at least this many tokens")
 
 
-_SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | by_sampler(
+_SAMPLER_KEYS = EXPORT_SAMPLER_KEYS | keys_by_sampler(
     SamplerKeys("ignore_eos", {}),
     SamplerKeys(
         "min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"
@@ -294,7 +294,7 @@ _OFF_VALUES: Mapping[str, Any] = {
     "json_schema_allow_empty": False,
     "extensions": {},
 }
-_KOBOLDCPP_NUMBERS = {
+_KOBOLDCPP_NUMBER_BY_SLOT = {
     "penalties": 6,
     "top_k": 0,
     "top_a": 1,
@@ -304,7 +304,7 @@ _KOBOLDCPP_NUMBERS = {
     "min_p": 2,
     **dict.fromkeys(("temperature", "dynamic_temperature", "quadratic_sampling", "top_n_sigma"), 5),
 }
-_LLAMA_CPP_NAMES = {
+_LLAMA_CPP_NAME_BY_SLOT = {
     "penalties": "penalties",
     "dry": "dry",
     "top_n_sigma": "top_n_sigma",
@@ -317,7 +317,7 @@ _LLAMA_CPP_NAMES = {
     "dynamic_temperature": "temperature",
     "adaptive_p": "adaptive_p",
 }
-_APHRODITE_NAMES = {
+_APHRODITE_NAME_BY_SLOT = {
     "dry": "dry",
     "penalties": "penalties",
     "no_repeat_ngram": "no_repeat_ngram",
@@ -335,26 +335,26 @@ _APHRODITE_NAMES = {
     "quadratic_sampling": "quadratic",
     "xtc": "xtc",
 }
-_OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
-    "sampler_order": (_KOBOLDCPP_NUMBERS, KOBOLDCPP_ORDER),
-    "samplers": (_LLAMA_CPP_NAMES, tuple(dict.fromkeys(_LLAMA_CPP_NAMES.values()))),
-    "samplers_priorities": (_APHRODITE_NAMES, tuple(dict.fromkeys(_APHRODITE_NAMES.values()))),
+_STEP_LISTS_OF_OTHERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
+    "sampler_order": (_KOBOLDCPP_NUMBER_BY_SLOT, KOBOLDCPP_ORDER),
+    "samplers": (_LLAMA_CPP_NAME_BY_SLOT, tuple(dict.fromkeys(_LLAMA_CPP_NAME_BY_SLOT.values()))),
+    "samplers_priorities": (_APHRODITE_NAME_BY_SLOT, tuple(dict.fromkeys(_APHRODITE_NAME_BY_SLOT.values()))),
 }
-"""The lists of steps for SillyTavern's other back ends: their names of our slots, and their default order."""
+"""For each key with a list of steps for another back end: its name of each slot, and its default order."""
 
 
 def to_json(exporter: PresetExporter) -> ExportedPreset:
     """Return the JSON. SillyTavern's presets hold no system message and no stop strings, so these are reported."""
-    values = chain_values(exporter, _SAMPLER_KEYS, _ORDER)
-    values.setdefault("sampler_priority", list(_ORDER))
+    values = chain_values(exporter, _SAMPLER_KEYS, _STEP_ORDER)
+    values.setdefault("sampler_priority", list(_STEP_ORDER))
     if values.pop("dynamic_temperature", False):
         values["dynatemp"] = True
-        if "temperature" in exporter.order:
+        if "temperature" in exporter.written_slots:
             exporter.report_unsupported("temperature", "SillyTavern does not use it together with dynatemp")
             values.pop("temperature", None)
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
-        values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # read by other back ends
+        values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
     values |= exporter.convert_other_settings(
         {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
@@ -366,20 +366,22 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
         values["json_schema"] = schema
     elif grammar is not None:
         exporter.report_unsupported("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
-    by_key_in_file = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
-    by_key_in_file["ignore_eos_token"] = by_key_in_file.get("ban_eos_token", False)
-    orders = {
-        key: list(dict.fromkeys([*(names[slot] for slot in exporter.order if slot in names), *default]))
-        for key, (names, default) in _OTHER_ORDERS.items()
+    value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
+    value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
+    step_lists = {
+        key: list(
+            dict.fromkeys([*(names[slot] for slot in exporter.written_slots if slot in names), *default_order])
+        )
+        for key, (names, default_order) in _STEP_LISTS_OF_OTHERS.items()
     }
-    all_values = {**_OFF_VALUES, **orders, **by_key_in_file}
+    all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return exporter.make_result(json.dumps(all_values, indent=4, ensure_ascii=False) + "\n")
 
 
 def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> None:
     """Convert biases and bans in ``values`` to SillyTavern's forms."""
-    leading_slots = [slot for slot in LEADING_SLOTS if slot in exporter.order]
-    if exporter.order[: len(leading_slots)] != leading_slots:
+    leading_slots = [slot for slot in LEADING_SLOTS if slot in exporter.written_slots]
+    if exporter.written_slots[: len(leading_slots)] != leading_slots:
         exporter.report_unsupported(
             "order", f"SillyTavern applies {', '.join(leading_slots)} before all other steps"
         )

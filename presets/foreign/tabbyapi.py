@@ -16,16 +16,16 @@ from typing import Any
 
 import yaml
 
-from .conversion import GUIDANCE, ExportedPreset, ImportedChainBuilder, PresetExporter
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
+from .conversion import GUIDANCE_REASON, ExportedPreset, ImportedChainBuilder, PresetExporter
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
-_ORDER = (
+_STEP_ORDER = (
     *("logit_bias", "penalties", "ignore_eos", "min_tokens", "ban", "top_n_sigma", "temperature"),
     *("top_k", "top_p", "min_p", "temperature_last", "xtc", "adaptive_p"),
 )
-SPELLINGS = {
+KEY_SPELLINGS = {
     "max_tokens": ("max_tokens", "max_length"),
     "min_tokens": ("min_tokens", "min_length"),
     "stop": ("stop", "stop_sequence"),
@@ -47,7 +47,7 @@ _IGNORED_KEYS = (
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
-_SAMPLER_KEYS = by_sampler(
+_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("logit_bias", {"bias": ToolKey("logit_bias", {})}),
     SamplerKeys(
         "penalties",
@@ -82,7 +82,7 @@ _SAMPLER_KEYS = by_sampler(
         is_active_at=lambda target: target < 1,
     ),
 )
-_YALS_TOP_N_SIGMA = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
+_YALS_SIGMA_KEYS = SamplerKeys("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
 _KNOWN_KEYS = (
     *(*off_values(_SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
@@ -104,14 +104,14 @@ _FORMER_KEYS = {
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a file of overrides; raise ``PresetError`` for a value that cannot be read."""
     overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
-    table = ForeignTable(overrides, origin, SPELLINGS)
+    table = ForeignTable(overrides, origin, KEY_SPELLINGS)
     builder = ImportedChainBuilder(TOOL, table)
     builder.notes.append("as TabbyAPI's exllamav3 back end samples")
     _read_bans(builder)
     _read_steps(builder)
-    _read_settings(builder)
-    builder.set_chain(builder.steps_in_order(_ORDER))
-    _report_others(builder)
+    _read_other_settings(builder)
+    builder.set_chain(builder.steps_in_order(_STEP_ORDER))
+    _report_unsupported_keys(builder)
     return builder
 
 
@@ -120,7 +120,7 @@ def _read_steps(builder: ImportedChainBuilder) -> None:
     temperature = _SAMPLER_KEYS["temperature"]
     is_last = builder.table.boolean("temperature_last", False)
     builder.read_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
-    builder.read_step(_YALS_TOP_N_SIGMA)
+    builder.read_step(_YALS_SIGMA_KEYS)
     builder.read_steps(_SAMPLER_KEYS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
 
@@ -130,15 +130,15 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     if table.boolean("ban_eos_token", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
     builder.read_steps(_SAMPLER_KEYS, "min_tokens")
-    tokens, strings = _ids(table, "banned_tokens"), table.strings("banned_strings")
-    lists: dict[str, Any] = {"tokens": tokens, "strings": strings}
-    params = {key: values for key, values in lists.items() if values}
+    tokens, strings = _read_token_ids(table, "banned_tokens"), table.strings("banned_strings")
+    bans: dict[str, Any] = {"tokens": tokens, "strings": strings}
+    params = {key: values for key, values in bans.items() if values}
     builder.put_step("ban", "ban", params, ["banned_tokens", "banned_strings"])
-    if _ids(table, "allowed_tokens"):
+    if _read_token_ids(table, "allowed_tokens"):
         builder.report_unsupported("allowed_tokens", "all other tokens would have been banned")
 
 
-def _ids(table: ForeignTable, key: str) -> list[int]:
+def _read_token_ids(table: ForeignTable, key: str) -> list[int]:
     """Return token ids from a list, or from a string with commas, in which parts without a number are skipped."""
     value = table.raw_value(key) or []
     if isinstance(value, (str, int)) and not isinstance(value, bool):
@@ -148,7 +148,7 @@ def _ids(table: ForeignTable, key: str) -> list[int]:
     return value
 
 
-def _read_settings(builder: ImportedChainBuilder) -> None:
+def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_max_tokens("max_tokens")
     builder.read_seed("seed")
@@ -166,7 +166,7 @@ def _read_settings(builder: ImportedChainBuilder) -> None:
             builder.other_settings["grammar"] = {kind: table.raw_value(key)}
 
 
-def _report_others(builder: ImportedChainBuilder) -> None:
+def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     table = builder.table
     for key, (neutral_value, effect) in _FORMER_KEYS.items():
         # TabbyAPI reads a tfs of 0 as absent.
@@ -182,7 +182,7 @@ def _report_others(builder: ImportedChainBuilder) -> None:
     if table.number("repetition_decay", 0) != 0:
         builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
     if table.number("cfg_scale", 1) != 1:
-        builder.report_unsupported("cfg_scale", GUIDANCE)
+        builder.report_unsupported("cfg_scale", GUIDANCE_REASON)
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
         penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
@@ -190,8 +190,8 @@ def _report_others(builder: ImportedChainBuilder) -> None:
     builder.report_unknown({*_KNOWN_KEYS, *_IGNORED_KEYS})
 
 
-_CUTS = ("top_k", "top_p", "min_p")
-_LISTS = ("stop", "banned_tokens", "banned_strings")
+_CUT_SLOTS = ("top_k", "top_p", "min_p")
+_ADDITIVE_LISTS = ("stop", "banned_tokens", "banned_strings")
 """Overrides with the field ``additive``: a request can add to the list."""
 
 
@@ -204,42 +204,42 @@ def to_overrides(exporter: PresetExporter) -> ExportedPreset:
     exporter.write_selector(_SAMPLER_KEYS)
     if name == "greedy":
         exporter.values["temperature"] = 0.0
-        exporter.order.append("temperature")
+        exporter.written_slots.append("temperature")
     elif name == "adaptive_p" and exporter.values["adaptive_target"] >= 1:
         exporter.report_unsupported(
-            "adaptive_p.target 1", "TabbyAPI's adaptive-p is off at 1, and a plain draw follows"
+            "adaptive_p.target 1", "at 1, TabbyAPI's adaptive-p is off, and tokens are drawn plainly"
         )
     elif name not in ("dist", "adaptive_p"):
-        exporter.report_plain_draw()
+        exporter.report_replaced_selector()
     _write_order(exporter)
     values = {key: value for key, value in exporter.values.items() if value != []}
     if "logit_bias" in values:
         values["logit_bias"] = exporter.finite_biases(values["logit_bias"])
     if "banned_tokens" in values:
-        values["banned_tokens"] = _exported_ids(exporter, values["banned_tokens"])
-    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.order else {}
-    values |= _settings(exporter)
-    overrides = {key: _override(key, value) for key, value in values.items()}
+        values["banned_tokens"] = _ids_without_strings(exporter, values["banned_tokens"])
+    values |= {"ban_eos_token": True} if "ignore_eos" in exporter.written_slots else {}
+    values |= _convert_other_settings(exporter)
+    overrides = {key: _override_entry(key, value) for key, value in values.items()}
     return exporter.make_result(
         yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True) if overrides else "{}\n"
     )
 
 
-def _override(key: str, value: Any) -> dict[str, Any]:
-    return {"override": value, "force": False, **({"additive": False} if key in _LISTS else {})}
+def _override_entry(key: str, value: Any) -> dict[str, Any]:
+    return {"override": value, "force": False, **({"additive": False} if key in _ADDITIVE_LISTS else {})}
 
 
 def _write_order(exporter: PresetExporter) -> None:
     """Write ``temperature_last`` for a temperature after the cuts, and report any other order than TabbyAPI's."""
-    if "temperature" in exporter.order:
-        position = exporter.order.index("temperature")
-        if any(slot in _CUTS for slot in exporter.order[:position]):
-            exporter.order[position] = "temperature_last"
+    if "temperature" in exporter.written_slots:
+        position = exporter.written_slots.index("temperature")
+        if any(slot in _CUT_SLOTS for slot in exporter.written_slots[:position]):
+            exporter.written_slots[position] = "temperature_last"
             exporter.values["temperature_last"] = True
-    exporter.report_order(_ORDER)
+    exporter.report_order(_STEP_ORDER)
 
 
-def _exported_ids(exporter: PresetExporter, tokens: list[int | str]) -> list[int]:
+def _ids_without_strings(exporter: PresetExporter, tokens: list[int | str]) -> list[int]:
     ids = [token for token in tokens if isinstance(token, int)]
     for token in tokens:
         if isinstance(token, str):
@@ -247,7 +247,7 @@ def _exported_ids(exporter: PresetExporter, tokens: list[int | str]) -> list[int
     return ids
 
 
-def _settings(exporter: PresetExporter) -> dict[str, Any]:
+def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings other than the chain. Without ``max_tokens``, TabbyAPI's only limit is the context."""
     if exporter.other_settings.get("max_tokens") == -1:
         del exporter.other_settings["max_tokens"]

@@ -21,8 +21,8 @@ from ...common.text import short_repr
 from ..errors import PresetError
 from ..yaml_reader import BoundedLoader, parse_yaml, read_text
 
-_TRUE = ("true", "yes", "on", "1", "enabled")
-_FALSE = ("false", "no", "off", "0", "disabled")
+_TRUE_WORDS = ("true", "yes", "on", "1", "enabled")
+_FALSE_WORDS = ("false", "no", "off", "0", "disabled")
 
 
 class ForeignTable:
@@ -34,7 +34,7 @@ class ForeignTable:
 
     Attributes:
         values: the values by the key in the file.
-        origin: the path of the file, which begins each message; empty if it is unknown.
+        origin: the path of the file, with which each error message begins; empty if it is unknown.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ForeignTable:
 
         Args:
             values: the values by the key in the file.
-            origin: the path of the file, which begins each message; empty if it is unknown.
+            origin: the path of the file, with which each error message begins; empty if it is unknown.
             spellings: for a key, the names that the file may use for it; the first name that has a value counts.
                 A key without an entry has one name, the key itself.
             lines: the line number of each key in the file, counted from 1; None if the lines are unknown.
@@ -56,11 +56,11 @@ class ForeignTable:
         self.values = {str(key): value for key, value in values.items()}
         self.origin = origin
         self._spellings = spellings or {}
-        self._lines = lines or {}
+        self._line_numbers = lines or {}
         self._defaults: dict[str, Any] = {}
 
     def key_in_file(self, key: str) -> str:
-        """Return the name of a key in the file."""
+        """Return a key as it is spelled in the file."""
         names = self._spellings.get(key, (key,))
         return next((name for name in names if self._has_value(name)), names[0])
 
@@ -76,20 +76,20 @@ class ForeignTable:
         """Return the value as it is in the file, of any type; None if the key is absent."""
         return self.values.get(self.key_in_file(key)) if self.is_set(key) else None
 
-    def value_error(self, key: str, needed: str) -> PresetError:
-        """Return the error for a value that is not as needed.
+    def value_error(self, key: str, allowed_values: str) -> PresetError:
+        """Return the error for a value that is not allowed.
 
         Args:
-            key: the key.
-            needed: noun phrase for the allowed values, such as ``a list of numbers``.
+            key: key of the value.
+            allowed_values: noun phrase for the allowed values, such as ``a list of numbers``.
         """
         value = short_repr(self.values.get(self.key_in_file(key)))
-        return PresetError(f"{self.origin_of(key)}: {value} is not {needed}")
+        return PresetError(f"{self.origin_of(key)}: {value} is not {allowed_values}")
 
     def origin_of(self, key: str) -> str:
         """Return the start of a message about a key: the file and the line, if known, and the key in the file."""
         name = self.key_in_file(key)
-        line = f"line {self._lines[name]}: " if name in self._lines else ""
+        line = f"line {self._line_numbers[name]}: " if name in self._line_numbers else ""
         return f"{self.origin}: {line}{name}" if self.origin else f"{line}{name}"
 
     @overload
@@ -132,9 +132,9 @@ class ForeignTable:
         if not self.is_set(key):
             return default
         word = str(self.raw_value(key)).strip().lower()
-        if word.removesuffix(".0") not in (*_TRUE, *_FALSE):
+        if word.removesuffix(".0") not in (*_TRUE_WORDS, *_FALSE_WORDS):
             raise self.value_error(key, "true or false")
-        return word.removesuffix(".0") in _TRUE
+        return word.removesuffix(".0") in _TRUE_WORDS
 
     def string(self, key: str) -> str | None:
         """Return the value as a string; None if the key is absent or the string is empty."""
@@ -143,7 +143,7 @@ class ForeignTable:
         value = self.raw_value(key)
         if not isinstance(value, str):
             raise self.value_error(key, "a string")
-        return self._encodable(key, value)
+        return self._check_encodable(key, value)
 
     def strings(self, key: str) -> list[str]:
         """Return the value as a list of strings, without empty ones.
@@ -154,7 +154,7 @@ class ForeignTable:
         items = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in items):
             raise self.value_error(key, "a list of strings")
-        return [self._encodable(key, item) for item in items if item]
+        return [self._check_encodable(key, item) for item in items if item]
 
     def unknown_keys(self, known_keys: Iterable[str]) -> list[str]:
         """Return the keys of the file that are neither known nor a spelling of a key, in the file's order."""
@@ -169,7 +169,7 @@ class ForeignTable:
         self._defaults[key] = default
         return default
 
-    def _encodable(self, key: str, text: str) -> str:
+    def _check_encodable(self, key: str, text: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -211,16 +211,21 @@ def parse_yaml_1_1(text: str, origin: str) -> Any:
         raise
     except ValueError as error:  # such as the date 2024-99-99
         raise PresetError(f"{origin}: {error}") from None
-    except (LookupError, AttributeError, TypeError, ArithmeticError):  # as PyYAML raises for `!!int ""`
-        raise PresetError(f"{origin}: a value does not fit its tag") from None
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        ArithmeticError,
+    ):  # PyYAML raises these for `!!int ""` and the like
+        raise PresetError(f"{origin}: a value does not match its YAML tag") from None
 
 
 DEFAULT_SECTION = "default"
-"""The section of the keys before the first header."""
+"""Name of the section that contains the keys before the first header."""
 
-_HEADER = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*([;#].*)?")
-_ENTRY = re.compile(r"([a-zA-Z_][a-zA-Z0-9_.-]*)[ \t]*=[ \t]*(.*)")
-_COMMENT = re.compile(r"[ \t]*[;#]")
+_HEADER_PATTERN = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*([;#].*)?")
+_ENTRY_PATTERN = re.compile(r"([a-zA-Z_][a-zA-Z0-9_.-]*)[ \t]*=[ \t]*(.*)")
+_COMMENT_PATTERN = re.compile(r"[ \t]*[;#]")
 
 
 @dataclass
@@ -229,13 +234,13 @@ class IniSection:
 
     Attributes:
         values: value of each key.
-        lines: line number of each key, counted from 1.
-        cut_off_text: the text after a value that became a comment because of a ``;`` or ``#``, by key.
+        line_numbers: line number of each key, counted from 1.
+        cut_off_text_by_key: for each key: the text after the value that became a comment by a ``;`` or ``#``.
     """
 
     values: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-    cut_off_text: dict[str, str] = field(default_factory=dict)
+    line_numbers: dict[str, int] = field(default_factory=dict)
+    cut_off_text_by_key: dict[str, str] = field(default_factory=dict)
 
 
 def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
@@ -243,21 +248,21 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
     sections: dict[str, IniSection] = {}
     name = DEFAULT_SECTION
     for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip(" \t") or _COMMENT.match(line):
+        if not line.strip(" \t") or _COMMENT_PATTERN.match(line):
             continue
-        header, entry = _HEADER.fullmatch(line), _ENTRY.fullmatch(line)
+        header, entry = _HEADER_PATTERN.fullmatch(line), _ENTRY_PATTERN.fullmatch(line)
         if header:
             name = header[1].strip()
             sections[name] = IniSection()
         elif entry:
             section = sections.setdefault(name, IniSection())
             key, value = entry[1], entry[2]
-            comment = _COMMENT.search(value)
+            comment = _COMMENT_PATTERN.search(value)
             section.values[key] = (value[: comment.start()] if comment else value).rstrip(" \t")
-            section.lines[key] = number
-            section.cut_off_text.pop(key, None)
+            section.line_numbers[key] = number
+            section.cut_off_text_by_key.pop(key, None)
             if comment and comment[0] in ";#" and comment.start() > 0:
-                section.cut_off_text[key] = value[comment.start() :]
+                section.cut_off_text_by_key[key] = value[comment.start() :]
         else:
             raise PresetError(f"{origin}: line {number}: {line[:60]!r} is not [section] or key = value")
     return sections
@@ -266,7 +271,7 @@ def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
 BREAKERS = ["\n", ":", '"', "*"]
 """DRY's default sequence breakers in all tools."""
 
-_QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
+_QUOTED_STRING_PATTERN = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 """Pattern of a string in double or single quotes."""
 
 
@@ -291,12 +296,12 @@ def _split_at_commas(text: str) -> list[str]:
     """Return the strings between commas. Quotes around a string, and brackets around all of them, are optional."""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    parts: list[str] = re.findall(rf"\s*(?:{_QUOTED})|[^,]+", text)
-    return [_unquoted(part.strip()) for part in parts if part.strip()]
+    parts: list[str] = re.findall(rf"\s*(?:{_QUOTED_STRING_PATTERN})|[^,]+", text)
+    return [_unquote(part.strip()) for part in parts if part.strip()]
 
 
-def _unquoted(part: str) -> str:
-    if re.fullmatch(_QUOTED, part) is None:
+def _unquote(part: str) -> str:
+    if re.fullmatch(_QUOTED_STRING_PATTERN, part) is None:
         return part
     try:
         return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))

@@ -34,7 +34,7 @@ from .conversion import (
     merge_penalties,
     report_unsupported_decoding,
 )
-from .sampler_keys import SamplerKeys, ToolKey, by_sampler, off_values
+from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 
 TOOL = "text-generation-webui"
@@ -55,15 +55,15 @@ _UNSORTED_SLOTS = (
 )
 
 # The default order of a preset. The tool's code has another fallback, which presets never get.
-_ORDER = (
+_STEP_ORDER = (
     *(*_FLAT_PENALTY_SLOTS, "dry", "top_n_sigma", "temperature", "dynamic_temperature", "quadratic_sampling"),
     *("top_k", "top_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tfs", "top_a", "min_p", "adaptive_p"),
     *("mirostat", "xtc", "encoder_repetition_penalty", "no_repeat_ngram"),
 )
 
 
-def _read_window(table: ForeignTable, key: str, default: int) -> int:
-    """Return the window in tokens; the tool's 0 means all tokens."""
+def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
+    """Return the penalty window in tokens; the tool's 0 means all tokens."""
     return table.integer(key, default) or -1
 
 
@@ -71,15 +71,15 @@ def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
     return table.number(key, default) / _CUTOFF_UNITS
 
 
-_WINDOW = ToolKey("repetition_penalty_range", 0, reader=_read_window)
-_SAMPLER_KEYS = by_sampler(
+_PENALTY_WINDOW_KEY = ToolKey("repetition_penalty_range", 0, reader=_read_penalty_window)
+_SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys(
         "penalties",
         {
             "repeat": ToolKey("repetition_penalty", 1.0),
             "presence": ToolKey("presence_penalty", 0.0),
             "frequency": ToolKey("frequency_penalty", 0.0),
-            "last_n": _WINDOW,
+            "last_n": _PENALTY_WINDOW_KEY,
         },
     ),
     SamplerKeys(
@@ -88,7 +88,7 @@ _SAMPLER_KEYS = by_sampler(
             "multiplier": ToolKey("dry_multiplier", 0.0),
             "base": ToolKey("dry_base", 1.75),
             "allowed_length": ToolKey("dry_allowed_length", 2),
-            "last_n": _WINDOW,
+            "last_n": _PENALTY_WINDOW_KEY,
             "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
         },
         fixed_parameters={"match": "last_token"},
@@ -155,22 +155,22 @@ FORMER_KEYS = {
     "min_length": "in 2023, it set the minimum number of tokens before the end",
 }
 """Keys of former versions of the tool, and what each of them did."""
-_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
+_TOOL_DEFAULTS = {"repetition_penalty_range": 1024, "dynatemp_low": 1.0, "dynatemp_high": 1.0}
 
 
 def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     """Return the builder for a preset; raise ``PresetError`` for a value that cannot be read."""
     table = ForeignTable(values, origin)
-    builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
+    builder = ImportedChainBuilder(TOOL, table, _TOOL_DEFAULTS)
     builder.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     read_steps(builder)
     builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
-    _read_settings(builder)
+    _read_other_settings(builder)
     report_unsupported_decoding(builder)
     order = _read_order(table, "sampler_priority")
     if order is None:
         builder.notes.append("order: text-generation-webui's default")
-    arrange_chain(builder, _ORDER if order is None else order, table.boolean("temperature_last", False))
+    arrange_chain(builder, _STEP_ORDER if order is None else order, table.boolean("temperature_last", False))
     for key, former_effect in FORMER_KEYS.items():
         if table.is_set(key):
             effect = former_effect.format(temperature=table.number("temperature", 1.0))
@@ -179,7 +179,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     return builder
 
 
-def _read_settings(builder: ImportedChainBuilder) -> None:
+def _read_other_settings(builder: ImportedChainBuilder) -> None:
     table = builder.table
     builder.read_max_tokens("max_new_tokens")
     builder.read_seed("seed")
@@ -212,7 +212,7 @@ def read_steps(builder: ImportedChainBuilder) -> None:
     """
     for parameter in ("repeat", "presence", "frequency"):  # separate steps, because the order may separate them
         key = _SAMPLER_KEYS["penalties"].key_by_parameter[parameter]
-        builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _WINDOW}, slot=key.name))
+        builder.read_step(SamplerKeys("penalties", {parameter: key, "last_n": _PENALTY_WINDOW_KEY}, slot=key.name))
     builder.read_steps(_SAMPLER_KEYS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
     builder.read_temperature(_SAMPLER_KEYS["temperature"])
     if builder.table.boolean("dynamic_temperature", False):
@@ -267,10 +267,10 @@ def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str], temperatu
     leading_steps = builder.steps_in_order(LEADING_SLOTS)
     if not builder.table.boolean("do_sample", True):
         penalties = builder.steps_in_order(_PENALTY_SLOTS)
-        kept = [step for step in steps if any(step is penalty for penalty in penalties)]
+        kept_steps = [step for step in steps if any(step is penalty for penalty in penalties)]
         inactive = [step for step in steps if all(step is not penalty for penalty in penalties)]
         builder.report_inactive_steps([step for step in inactive if not _is_greedy(step)], "do_sample is false")
-        steps = [*kept, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
+        steps = [*kept_steps, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
     builder.set_chain([*leading_steps, *merge_penalties(steps)])
 
 
@@ -279,7 +279,7 @@ def _is_greedy(step: ForeignStep) -> bool:
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
-EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | by_sampler(
+EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | keys_by_sampler(
     replace(
         _SAMPLER_KEYS["dry"],
         key_by_parameter={**_SAMPLER_KEYS["dry"].key_by_parameter, "last_n": ToolKey("dry_range", 0)},
@@ -295,15 +295,16 @@ EXPORT_SAMPLER_KEYS = _SAMPLER_KEYS | by_sampler(
     ),
 )
 """The keys for exports. `chain_values` replaces ``dry_range``, ``middle`` and ``reach`` by keys of the tool."""
-_KEPT_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+_SAMPLERS_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 
 
 def to_yaml(exporter: PresetExporter) -> ExportedPreset:
     """Return the YAML with the values that differ from the defaults, and with the order of the steps."""
-    values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _ORDER)
+    values = chain_values(exporter, EXPORT_SAMPLER_KEYS, _STEP_ORDER)
     if values.get("adaptive_target") == 0:
         exporter.report_unsupported(
-            "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
+            "adaptive_p.target 0",
+            "at 0, text-generation-webui's adaptive-p is off, and tokens are drawn plainly",
         )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
@@ -323,13 +324,13 @@ def chain_values(
     """
     name = exporter.selector_name
     if name == "greedy":
-        kept = (*_KEPT_BEFORE_GREEDY, *LEADING_SLOTS)
-        inactive = [step.about.name for step in exporter.steps if step.about.name not in kept]
-        exporter.remove_steps(inactive, f"without do_sample, {exporter.tool} applies the penalties only")
+        kept_samplers = (*_SAMPLERS_BEFORE_GREEDY, *LEADING_SLOTS)
+        ignored_samplers = [step.about.name for step in exporter.steps if step.about.name not in kept_samplers]
+        exporter.remove_steps(ignored_samplers, f"without do_sample, {exporter.tool} applies the penalties only")
     exporter.write_steps(sampler_keys)
-    _merge_windows(exporter)
+    _merge_penalty_windows(exporter)
     _convert_units(exporter)
-    slots = [slot for slot in exporter.order if slot not in LEADING_SLOTS]
+    slots = [slot for slot in exporter.written_slots if slot not in LEADING_SLOTS]
     selector = exporter.write_selector(sampler_keys)
     if name == "greedy":
         exporter.values["do_sample"] = False
@@ -337,7 +338,7 @@ def chain_values(
         slots.append(selector.slot)
         exporter.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
     elif name != "dist":
-        exporter.report_plain_draw()
+        exporter.report_replaced_selector()
     _write_order(exporter.values, slots, default_order)
     return exporter.values
 
@@ -346,13 +347,17 @@ def _convert_units(exporter: PresetExporter) -> None:
     """Write dynatemp as a lowest and a highest temperature, and the cutoffs in units of 1e-4."""
     values = exporter.values
     if "middle" in values:
-        middle, reach = values.pop("middle"), values.pop("reach")
-        if reach > middle:
+        middle, half_range = values.pop("middle"), values.pop("reach")
+        if half_range > middle:
             exporter.report_unsupported(
-                f"dynatemp.range {reach:g}", f"{exporter.tool} has no temperatures below 0; the range was cut at 0"
+                f"dynatemp.range {half_range:g}",
+                f"{exporter.tool} has no temperatures below 0; the range was cut at 0",
             )
-        values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - reach, 12), 0.0)}
-        values["dynatemp_high"] = round(middle + reach, 12)
+        values |= {
+            "dynamic_temperature": True,
+            "dynatemp_low": max(round(middle - half_range, 12), 0.0),
+        }
+        values["dynatemp_high"] = round(middle + half_range, 12)
     for key in ("epsilon_cutoff", "eta_cutoff"):
         if key in values:
             values[key] = float(f"{values[key] * _CUTOFF_UNITS:.12g}")
@@ -364,14 +369,15 @@ def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[
         values["sampler_priority"] = [*names, *(name for name in default_order if name not in names)]
 
 
-def _merge_windows(exporter: PresetExporter) -> None:
+def _merge_penalty_windows(exporter: PresetExporter) -> None:
     """Write one window for penalties and DRY, where 0 means all tokens; also if it is the tool's default."""
     values = exporter.values
-    dry = values.pop("dry_range", None)
-    shared = values.get("repetition_penalty_range", dry)
-    if dry is not None and dry != shared:
+    dry_tokens = values.pop("dry_range", None)
+    shared_tokens = values.get("repetition_penalty_range", dry_tokens)
+    if dry_tokens is not None and dry_tokens != shared_tokens:
         exporter.report_unsupported(
-            f"dry.last_n {dry}", f"{exporter.tool} has one window for penalties and DRY, {shared} here"
+            f"dry.last_n {dry_tokens}",
+            f"{exporter.tool} has one window for penalties and DRY, {shared_tokens} here",
         )
-    if shared is not None:
-        values["repetition_penalty_range"] = max(shared, 0)
+    if shared_tokens is not None:
+        values["repetition_penalty_range"] = max(shared_tokens, 0)

@@ -10,8 +10,8 @@ from logitsmith.presets import resolve_settings as settle
 from logitsmith.presets.overrides import (
     ChainRearrangement,
     rearrange_by_adaptive_p,
-    rearrange_by_mirostat,
     rearrange_by_samplers,
+    rearrange_for_mirostat,
 )
 
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
@@ -30,10 +30,10 @@ CASES: dict[str, tuple[list[ChainRearrangement], list[Any] | None, list[str]]] =
     "adaptive in the list": (
         [rearrange_by_samplers("adaptive_p;top_k")], None, ["logit_bias", "top_k", "adaptive_p"]),
     "twice": ([rearrange_by_samplers("top_k;top_k")], [{"top_k": 3}], ["top_k", "top_k", "dist"]),
-    "mirostat": ([rearrange_by_mirostat(1)], None, ["logit_bias", "dynatemp", "mirostat"]),
-    "mirostat_v2": ([rearrange_by_mirostat(2)], ["top_k"], ["mirostat_v2"]),
-    "no mirostat": ([rearrange_by_mirostat(0)], ["temp", "mirostat"], ["temperature", "dist"]),
-    "no mirostat, as before": ([rearrange_by_mirostat(0)], ["temp", "greedy"], ["temperature", "greedy"]),
+    "mirostat": ([rearrange_for_mirostat(1)], None, ["logit_bias", "dynatemp", "mirostat"]),
+    "mirostat_v2": ([rearrange_for_mirostat(2)], ["top_k"], ["mirostat_v2"]),
+    "no mirostat": ([rearrange_for_mirostat(0)], ["temp", "mirostat"], ["temperature", "dist"]),
+    "no mirostat, as before": ([rearrange_for_mirostat(0)], ["temp", "greedy"], ["temperature", "greedy"]),
     "adaptive": ([rearrange_by_adaptive_p()], ["temp"], ["temperature", "adaptive_p"]),
 }  # fmt: skip
 
@@ -53,13 +53,13 @@ def test_parameters_stay_with_their_steps() -> None:
 
 def test_a_flag_for_a_step_that_stays_out_is_without_effect_as_in_llama_cpp() -> None:
     flags = [Override("--xtc-probability", "xtc.probability", 0.5)]
-    assert steps(rearrange_by_mirostat(2), flags=flags) == ["logit_bias", "dynatemp", "mirostat_v2"]
+    assert steps(rearrange_for_mirostat(2), flags=flags) == ["logit_bias", "dynatemp", "mirostat_v2"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_set_for_mirostat_finds_either_version(version: int) -> None:
     flags = [Override("--mirostat-ent", "mirostat.tau", 3.0)]
-    last = settle(Preset(), rearrangements=[rearrange_by_mirostat(version)], flags=flags).steps[-1]
+    last = settle(Preset(), rearrangements=[rearrange_for_mirostat(version)], flags=flags).steps[-1]
     assert last.sampler.model_dump()["tau"] == 3.0
     assert last.origins["tau"] == "--mirostat-ent"
 

@@ -181,7 +181,7 @@ KEYS = {
         "stop_strings",
     ),
     "webui": webui.KNOWN_KEYS,
-    "tabbyapi": (*tabbyapi.SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),
+    "tabbyapi": (*tabbyapi.KEY_SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),
     "llama.cpp": tuple(BODY_KEYS.values()),
     "lmstudio": ("inference_params", "operation"),
 }
