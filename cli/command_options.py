@@ -158,18 +158,20 @@ def command_line_of(context: Any) -> CommandLine:
 
 
 def _build_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
-    built = {}
+    value_by_field = {}
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
         described = flag_of_field(declared)
         if described is not None:
             value = values.get(declared.name, declared.default)
-            built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
+            value_by_field[declared.name] = (
+                _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
+            )
         elif declared_type is TypedFlags:
-            built[declared.name] = _read_typed_flags(values[_CONTEXT], cls)
+            value_by_field[declared.name] = _read_typed_flags(values[_CONTEXT], cls)
         else:
-            built[declared.name] = _build_options(declared_type, values)
-    return cls(**built)
+            value_by_field[declared.name] = _build_options(declared_type, values)
+    return cls(**value_by_field)
 
 
 def _read_typed_flags(context: typer.Context, cls: type[Options]) -> TypedFlags:
@@ -186,8 +188,8 @@ def _unescape(value: Any) -> Any:
     return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
 
 
-_ESCAPE = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
-_CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_ESCAPE_REGEX = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
+_CHARACTER_BY_LETTER = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def process_escapes(text: str) -> str:
@@ -198,14 +200,16 @@ def process_escapes(text: str) -> str:
     """
     if "\\" not in text:
         return text
-    return _ESCAPE.sub(_unescape_match, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+    return _ESCAPE_REGEX.sub(_unescape_match, text.encode(errors="surrogateescape")).decode(
+        errors="surrogateescape"
+    )
 
 
 def _unescape_match(match: re.Match[bytes]) -> bytes:
     if match["hex"] is not None:
         return bytes.fromhex(match["hex"].decode())
     letter = match["letter"]
-    return _CHARACTERS.get(letter, letter)
+    return _CHARACTER_BY_LETTER.get(letter, letter)
 
 
 def check_options(options: Options) -> None:
@@ -247,7 +251,7 @@ def _is_unicode(text: str) -> bool:
 
 @dataclass(frozen=True)
 class TypedFlags:
-    """The flags that were typed on the command line, even with a value that equals the default.
+    """The flags that the user typed on the command line, including those whose value equals the default.
 
     A field of this type in an options class declares no flag: it is filled from the command line.
 
@@ -302,8 +306,8 @@ NamedPath = tuple[str, Path | None]
 
 def reject_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
     """Raise ``UsageError`` if a file would be written that is also read, or written twice."""
-    for number, (flag, path) in enumerate(written):
-        for other_flag, other_path in (*written[number + 1 :], *read):
+    for index, (flag, path) in enumerate(written):
+        for other_flag, other_path in (*written[index + 1 :], *read):
             if path is not None and other_path is not None and _is_same_file(path, other_path):
                 raise UsageError(f"{flag} and {other_flag} are the same file, {other_path}; name another one")
 

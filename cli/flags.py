@@ -58,7 +58,7 @@ class Options:
         """Raise ``UsageError`` for values that exclude each other."""
 
 
-_FLAG = "flag"
+_FLAG_KEY = "flag"
 """Key of the `Flag` in the metadata of the field that declares it."""
 
 
@@ -119,7 +119,7 @@ def flag(
         parse=parse,
         optional_value=optional_value,
     )
-    return _field(described, default)
+    return _declare_field(described, default)
 
 
 def argument(
@@ -142,17 +142,17 @@ def argument(
         completion_kind: what a shell offers as the value; None: derived from the type.
     """
     described = Flag(display_name, help, metavar=metavar, has_escapes=has_escapes, completion_kind=completion_kind)
-    return _field(described, default)
+    return _declare_field(described, default)
 
 
-def _field(described: Flag, default: Any) -> Any:
-    metadata = {_FLAG: described}
+def _declare_field(described: Flag, default: Any) -> Any:
+    metadata = {_FLAG_KEY: described}
     return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
 
 
 def flag_of_field(declared: Any) -> Flag | None:
     """Return the flag that a dataclass field declares; None for a group of options."""
-    flag_or_none: Flag | None = declared.metadata.get(_FLAG)
+    flag_or_none: Flag | None = declared.metadata.get(_FLAG_KEY)
     return flag_or_none
 
 
@@ -302,18 +302,18 @@ class DeclaredFlag(NamedTuple):
             raise ValueError(f"{text!r} is not {join_alternatives(self.choices)}") from None
 
 
-_INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
+_INTEGER_PATTERN = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
 
 
 def _read_integer(text: str) -> int:
     """Return an integer, which may be typed as ``1_000`` or ``5.0``."""
-    match = _INTEGER.fullmatch(text.strip())
+    match = _INTEGER_PATTERN.fullmatch(text.strip())
     if match is None:
-        raise _not_a("an integer", text)
+        raise _wrong_value_error("an integer", text)
     try:
         return int(match[1])
     except ValueError:  # Python's limit of digits, 4300 by default
-        raise _not_a("an integer of supported length", text) from None
+        raise _wrong_value_error("an integer of supported length", text) from None
 
 
 def _read_number(text: str) -> float:
@@ -322,10 +322,10 @@ def _read_number(text: str) -> float:
         text.strip().encode("ascii")
         return float(text)
     except ValueError:
-        raise _not_a("a number", text) from None
+        raise _wrong_value_error("a number", text) from None
 
 
-def _not_a(noun: str, text: str) -> ValueError:
+def _wrong_value_error(noun: str, text: str) -> ValueError:
     from ..common.text import short_repr
 
     return ValueError(f"{short_repr(text)} is not {noun}")
@@ -349,14 +349,14 @@ class Limit:
     """The numbers that a flag allows.
 
     Attributes:
-        allowed: the allowed numbers in words, for messages: ``within 0..7``.
+        allowed_values_text: the allowed numbers in words, for messages: ``within 0..7``.
         minimum: the lowest number.
         maximum: the highest number.
         minus_one_meaning: the meaning of -1, if it is allowed below ``minimum``; None: no special meaning.
         excludes_bounds: whether ``minimum`` and ``maximum`` themselves are not allowed.
     """
 
-    allowed: str
+    allowed_values_text: str
     minimum: float
     maximum: float = inf
     minus_one_meaning: str | None = None
@@ -372,9 +372,9 @@ class Limit:
             )
         if is_allowed:
             return None
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        minus_one = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
-        return f"{shown} is not {self.allowed}{minus_one}"
+        shown_value = f"{value:g}" if isinstance(value, float) else str(value)
+        minus_one_text = "" if self.minus_one_meaning is None else f", nor -1 for {self.minus_one_meaning}"
+        return f"{shown_value} is not {self.allowed_values_text}{minus_one_text}"
 
 
 def within(minimum: int, maximum: int, minus_one_meaning: str | None = None) -> Limit:

@@ -16,8 +16,8 @@ from .messages import erase_bar
 from .startup import start_collector
 
 _SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-_FIRST_SIGNAL_CODE = 128
-"""Shells report a process that a signal ended with this number plus the number of the signal."""
+_SIGNAL_EXIT_BASE = 128
+"""The exit code after a signal is this number plus the number of the signal, as in shells."""
 _SECONDS_TO_END = 2.0
 """Time that a run gets to end after the second signal, before the process exits. llama.cpp needs less."""
 _SECONDS_TO_RAISE_AGAIN = 0.02
@@ -37,7 +37,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
-        self.exit_code = _FIRST_SIGNAL_CODE + signal.SIGINT
+        self.exit_code = _SIGNAL_EXIT_BASE + signal.SIGINT
         self._is_shutdown_graceful = False
         self._signal_count = 0
         """Number of signals that arrived. Python merges signals that arrive while a C function runs."""
@@ -82,11 +82,11 @@ class Interrupt:
         finally:
             self._is_shutdown_graceful = False
 
-    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, signal_number: int, _frame: FrameType | None) -> None:
         is_first = not self.requested
         if is_first:
             self.requested = True
-            self.exit_code = _FIRST_SIGNAL_CODE + number
+            self.exit_code = _SIGNAL_EXIT_BASE + signal_number
         if is_first and self._signal_count < 2:
             return
         if self._is_shutdown_graceful:
@@ -116,12 +116,12 @@ def interruptible() -> Iterator[Interrupt]:
     """
     start_collector()
     interrupt = Interrupt()
-    previous = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in previous.items():
+    previous_handlers = {signal_number: signal.getsignal(signal_number) for signal_number in _SIGNALS}
+    for signal_number, handler in previous_handlers.items():
         # Ignored signals stay ignored, as nohup needs for SIGHUP. SIGINT is an exception: some shells ignore it
         # for background jobs, but a user may still send it.
-        if handler != signal.SIG_IGN or number == signal.SIGINT:
-            signal.signal(number, interrupt._handle_signal)
+        if handler != signal.SIG_IGN or signal_number == signal.SIGINT:
+            signal.signal(signal_number, interrupt._handle_signal)
     with _lost_signals_sent_again(interrupt):  # outermost, until the handlers are removed
         try:
             with _process_ended_by_second_signal(interrupt):
@@ -131,8 +131,8 @@ def interruptible() -> Iterator[Interrupt]:
                 interrupt.raise_if_requested()
             raise
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            for signal_number, handler in previous_handlers.items():
+                signal.signal(signal_number, handler)
 
 
 @contextmanager
@@ -142,28 +142,28 @@ def _lost_signals_sent_again(interrupt: Interrupt) -> Iterator[None]:
     Python may call a signal handler inside a callback of llama.cpp or inside a destructor. Exceptions cannot leave
     these: Python passes them to ``sys.unraisablehook``, and the run would continue.
     """
-    previous = sys.unraisablehook
+    previous_hook = sys.unraisablehook
     timers: list[Timer] = []
 
     def send_again(unraisable: Any) -> None:
         if not (interrupt.requested and isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit))):
-            previous(unraisable)
+            previous_hook(unraisable)
             return
-        number = interrupt.exit_code - _FIRST_SIGNAL_CODE
-        timers.append(_send_later(number))
+        signal_number = interrupt.exit_code - _SIGNAL_EXIT_BASE
+        timers.append(_send_signal_later(signal_number))
 
     sys.unraisablehook = send_again
     try:
         yield
     finally:
-        sys.unraisablehook = previous
+        sys.unraisablehook = previous_hook
         for timer in timers:
             timer.cancel()
 
 
-def _send_later(number: int) -> Timer:
+def _send_signal_later(signal_number: int) -> Timer:
     """Send a signal to this process after a delay, when the callback in which it was lost has ended."""
-    timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
+    timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), signal_number))
     timer.daemon = True
     timer.start()
     return timer
@@ -171,11 +171,11 @@ def _send_later(number: int) -> Timer:
 
 def _send_lost_signal_again(unraisable: Any) -> None:
     """Send a signal again whose exception was lost in a callback of importlib, while modules are imported."""
-    number = _signal_that_raised(unraisable.exc_value)
-    if number is None:
+    signal_number = _signal_that_raised(unraisable.exc_value)
+    if signal_number is None:
         sys.__unraisablehook__(unraisable)
     else:
-        _send_later(number)
+        _send_signal_later(signal_number)
 
 
 def exit_code_of_cause(error: RuntimeError) -> int | None:
@@ -184,66 +184,66 @@ def exit_code_of_cause(error: RuntimeError) -> int | None:
     Before Python 3.12, an exception in ``__set_name__``, while a class is created, is raised as the cause of a
     ``RuntimeError``.
     """
-    number = _signal_that_raised(error.__cause__)
-    return None if number is None else _FIRST_SIGNAL_CODE + number
+    signal_number = _signal_that_raised(error.__cause__)
+    return None if signal_number is None else _SIGNAL_EXIT_BASE + signal_number
 
 
 def _signal_that_raised(error: BaseException | None) -> int | None:
-    """Return the number of the signal whose handler raised this exception; None if none did."""
+    """Return the number of the signal whose handler raised this exception; None if no signal did."""
     if isinstance(error, KeyboardInterrupt):
         return signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int):
-        number = error.code - _FIRST_SIGNAL_CODE
-        return number if number in _SIGNALS else None
+        signal_number = error.code - _SIGNAL_EXIT_BASE
+        return signal_number if signal_number in _SIGNALS else None
     return None
 
 
 @contextmanager
 def _process_ended_by_second_signal(interrupt: Interrupt) -> Iterator[None]:
     """Inside the block, exit the process soon after the second signal, unless the block ends before."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     has_left = Event()
 
     def watch() -> None:
         # Python's C code writes a byte for each signal, even while the main thread is in a C function.
-        numbers: list[int] = []
-        while len(numbers) < 2:
-            received = os.read(reading, 64)
+        signal_numbers: list[int] = []
+        while len(signal_numbers) < 2:
+            received = os.read(read_end, 64)
             if not received:
                 return
-            numbers += [number for number in received if number in _SIGNALS]
-            if numbers:
-                interrupt._count_signals(len(numbers))
+            signal_numbers += [signal_number for signal_number in received if signal_number in _SIGNALS]
+            if signal_numbers:
+                interrupt._count_signals(len(signal_numbers))
         if not has_left.wait(_SECONDS_TO_END):
             # In a thread, because flushing would wait forever if stdout is a full pipe without a reader.
             flusher = Thread(target=_flush_stdout, daemon=True)
             flusher.start()
             flusher.join(_SECONDS_TO_FLUSH)
             erase_bar()
-            os._exit(_FIRST_SIGNAL_CODE + numbers[0])
+            os._exit(_SIGNAL_EXIT_BASE + signal_numbers[0])
 
     watcher = Thread(target=watch, name="signals", daemon=True)
     watcher.start()
-    previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    previous_wakeup_end = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
         yield
     finally:
         has_left.set()
-        signal.set_wakeup_fd(previous)
-        os.close(writing)
+        signal.set_wakeup_fd(previous_wakeup_end)
+        os.close(write_end)
         watcher.join()
-        os.close(reading)
+        os.close(read_end)
 
 
 @contextmanager
 def ignored_interrupts() -> Iterator[None]:
     """Inside the block, this process ignores Ctrl-C."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def exit_on_signals() -> None:
@@ -252,26 +252,26 @@ def exit_on_signals() -> None:
     sys.unraisablehook = _send_lost_signal_again
     for number in _SIGNALS:
         if number != signal.SIGINT:
-            _set_handler_unless_ignored(number, lambda number, _frame: _raise_exit(_FIRST_SIGNAL_CODE + number))
+            _set_handler_unless_ignored(number, lambda number, _frame: _raise_exit(_SIGNAL_EXIT_BASE + number))
 
 
 def exit_immediately_on_signals() -> None:
     """Make signals end the process immediately. While Python shuts down, an exception would only be printed."""
 
-    def leave(number: int, _frame: FrameType | None) -> None:
+    def leave(signal_number: int, _frame: FrameType | None) -> None:
         _flush_stdout()
         erase_bar()
-        os._exit(_FIRST_SIGNAL_CODE + number)
+        os._exit(_SIGNAL_EXIT_BASE + signal_number)
 
-    for number in _SIGNALS:
-        _set_handler_unless_ignored(number, leave)
+    for signal_number in _SIGNALS:
+        _set_handler_unless_ignored(signal_number, leave)
 
 
 def _ignore_signals() -> None:
     """Ignore signals while Python removes its handlers: a signal would then change the exit code."""
     _flush_stdout()  # while Ctrl-C still works, because this may wait for the reader of a pipe
-    for number in _SIGNALS:
-        _set_handler_unless_ignored(number, signal.SIG_IGN)
+    for signal_number in _SIGNALS:
+        _set_handler_unless_ignored(signal_number, signal.SIG_IGN)
 
 
 def _flush_stdout() -> None:
@@ -279,12 +279,12 @@ def _flush_stdout() -> None:
         sys.stdout.flush()
 
 
-def _set_handler_unless_ignored(number: int, handler: signal._HANDLER) -> None:
-    if current_thread() is main_thread() and signal.getsignal(number) != signal.SIG_IGN:
-        signal.signal(number, handler)
+def _set_handler_unless_ignored(signal_number: int, handler: signal._HANDLER) -> None:
+    if current_thread() is main_thread() and signal.getsignal(signal_number) != signal.SIG_IGN:
+        signal.signal(signal_number, handler)
 
 
 def _raise_exit(exit_code: int) -> NoReturn:
-    if exit_code == _FIRST_SIGNAL_CODE + signal.SIGINT:
+    if exit_code == _SIGNAL_EXIT_BASE + signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(exit_code)

@@ -46,11 +46,11 @@ class AnswerView(ABC):
         try:
             for event in events:
                 if isinstance(event, Start):  # until then, a progress bar may be on the screen
-                    self._push(beginning, splitter)
+                    self._show_text(beginning, splitter)
                 elif isinstance(event, Token):
-                    self._push(visible_text(event, template), splitter)
+                    self._show_text(visible_text(event, template), splitter)
                 elif isinstance(event, Done):
-                    self._push(event.rest, splitter)
+                    self._show_text(event.rest, splitter)
                     return event
         finally:
             for part in splitter.finish():
@@ -64,12 +64,12 @@ class AnswerView(ABC):
 
     def show_answer(self, text: str, splitter: ReasoningSplitter) -> None:
         """Show a complete answer."""
-        self._push(text, splitter)
+        self._show_text(text, splitter)
         for part in splitter.finish():
             self.show_part(part.text, part.is_reasoning)
         self.end()
 
-    def _push(self, text: str, splitter: ReasoningSplitter) -> None:
+    def _show_text(self, text: str, splitter: ReasoningSplitter) -> None:
         for part in splitter.append(text):
             self.show_part(part.text, part.is_reasoning)
 
@@ -119,7 +119,7 @@ class ScreenView(AnswerView):
             self._show_reasoning(visible(text))
         else:
             self._end_reasoning()
-            self._begin_markdown().feed(visible(text))
+            self._get_markdown_stream().feed(visible(text))
 
     def _show_reasoning(self, text: str) -> None:
         """Show the next part of the reasoning, without empty lines at its start and end."""
@@ -160,8 +160,8 @@ class ScreenView(AnswerView):
         self._end_reasoning()
         self._end_markdown()
 
-    def _begin_markdown(self) -> MarkdownStream:
-        """Return the Markdown output of this answer; begin it at the first call."""
+    def _get_markdown_stream(self) -> MarkdownStream:
+        """Return the Markdown output of this answer, which is created at the first call."""
         from ..render.markdown import MarkdownStream
 
         if self._markdown is None:

@@ -84,14 +84,14 @@ class Chat:
         """
         message_before = self.conversation.current_message
         try:
-            self._add_user(text, replaced)
+            self._add_user_message(text, replaced)
             self._show_new_answer(self.session.answer, self.settings.next_request())
         except KeyboardInterrupt:
             if self.conversation.current_message == message_before:
-                self._add_user(text, replaced)
+                self._add_user_message(text, replaced)
             raise
 
-    def _add_user(self, text: str, edited: StoredMessage | None) -> None:
+    def _add_user_message(self, text: str, edited: StoredMessage | None) -> None:
         """Add a message of the user, in place of ``edited`` or of an unanswered message if there is one."""
         max_tokens = self.settings.next_request().max_tokens
         replaced = edited or self.conversation.unanswered_message()
@@ -109,8 +109,8 @@ class Chat:
 
     def regenerate(self) -> None:
         """Answer the last message of the user again, with another seed."""
-        last = self.conversation.last_user_message()
-        earlier_count = 0 if last is None else self.conversation.answer_count(last)
+        user_message = self.conversation.last_user_message()
+        earlier_count = 0 if user_message is None else self.conversation.answer_count(user_message)
         self._show_new_answer(self.session.regenerate, self.settings.next_request(earlier_count))
 
     def continue_from(self, text: str) -> None:
@@ -136,18 +136,18 @@ class Chat:
             self.view.show_title(self.session.model.name)
             self.show_last_turn()
         else:
-            self._note_unanswered_message()
+            self._print_unanswered_note()
 
     def show_last_turn(self) -> None:
-        """Show the last message of the user, and its answer if there is one."""
-        user, current = self.conversation.last_user_message(), self.conversation.current_message
-        if user is not None:
-            self.view.show_message(user.content)
-        if current is not None and current.role == "assistant":
-            self.view.show_answer(current.content, self._splitter())
-        self._note_unanswered_message()
+        """Show the last message of the user, and the answer to this message if there is one."""
+        user_message, current_message = self.conversation.last_user_message(), self.conversation.current_message
+        if user_message is not None:
+            self.view.show_message(user_message.content)
+        if current_message is not None and current_message.role == "assistant":
+            self.view.show_answer(current_message.content, self._new_splitter())
+        self._print_unanswered_note()
 
-    def _note_unanswered_message(self) -> None:
+    def _print_unanswered_note(self) -> None:
         """Print a note if the conversation ends with a message of the user, because an answer is missing."""
         message = self.conversation.unanswered_message()
         if message is None:
@@ -175,7 +175,7 @@ class Chat:
         if warning is not None:
             print_note(warning)
 
-    def _splitter(self) -> ReasoningSplitter:
+    def _new_splitter(self) -> ReasoningSplitter:
         """Return a splitter that separates reasoning on a terminal, and leaves plain text unchanged elsewhere."""
         shows_reasoning = isinstance(self.view, ScreenView)
         return self.session.new_reasoning_splitter() if shows_reasoning else ReasoningSplitter(None)
@@ -198,7 +198,7 @@ class Chat:
         interrupt = Interrupt()
         try:
             with interruptible() as interrupt:
-                splitter = self._splitter()
+                splitter = self._new_splitter()
                 with reading_bar() as progress, interrupt.graceful_shutdown():
                     if self.input.pop_interrupt():
                         signal.raise_signal(signal.SIGINT)
@@ -206,28 +206,30 @@ class Chat:
                         settings, is_interrupted=lambda: interrupt.requested, progress=progress
                     )
                     with closing(events):  # closing stores the text so far, even if the view fails
-                        shown = erase_bar_before_done(events, progress)
-                        self.last_done = self.view.show(shown, splitter, self.session.template, beginning)
+                        shown_events = erase_bar_before_done(events, progress)
+                        self.last_done = self.view.show(shown_events, splitter, self.session.template, beginning)
         finally:
             if interrupt.requested:
                 self.record_interrupt()
-        self._report(self.last_done, interrupt)
+        self._report_end(self.last_done, interrupt)
 
-    def _report(self, done: Done, interrupt: Interrupt) -> None:
+    def _report_end(self, last_event: Done, interrupt: Interrupt) -> None:
         if interrupt.requested:
             if interrupt.exit_code != INTERRUPTED:
                 raise typer.Exit(interrupt.exit_code)
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
-            kept = (
+            kept_text_note = (
                 "its text so far is kept"
-                if done.completion_tokens
+                if last_event.completion_tokens
                 else "no text was written, /regen answers again"
             )
-            print_note(f"the answer was interrupted, {kept}; press Ctrl-C again to leave the chat")
-        elif done.finish_reason == "length":
-            print_note(f"the answer ends at {done.completion_tokens:,} tokens, the limit max_tokens in /settings")
-        elif done.finish_reason == "context":
+            print_note(f"the answer was interrupted, {kept_text_note}; press Ctrl-C again to leave the chat")
+        elif last_event.finish_reason == "length":
+            print_note(
+                f"the answer ends at {last_event.completion_tokens:,} tokens, the limit max_tokens in /settings"
+            )
+        elif last_event.finish_reason == "context":
             print_note("the answer ends because the context is full; -c makes the context larger")
-        if done.complete is False and not interrupt.requested:
+        if last_event.complete is False and not interrupt.requested:
             print_note("the answer does not complete the grammar")

@@ -77,15 +77,15 @@ def run_command(chat: Chat, line: str) -> None:
     match = _COMMAND_LINE.fullmatch(line)
     name = "" if match is None else match["name"].lower()
     argument = ((match and match["argument"]) or "").strip()
-    command = _find(name)
+    command = _find_command(name)
     if command is None:
-        raise ChatCommandError(f"there is no command /{name}{_hint(name, argument)}; /help lists them")
+        raise ChatCommandError(f"there is no command /{name}{_command_hint(name, argument)}; /help lists them")
     if argument and not command.argument:
         raise ChatCommandError(f"/{command.name} takes no argument, but got {argument!r}")
     command.run(chat, argument)
 
 
-def _hint(name: str, argument: str) -> str:
+def _command_hint(name: str, argument: str) -> str:
     from ...presets.errors import PresetError
     from ...presets.overrides import parse_set
 
@@ -104,14 +104,14 @@ def complete_line(chat: Chat, text: str) -> tuple[CompletionResult, int]:
     if not space:
         names = [CompletionItem(f"/{each.name}", each.summary) for each in COMMANDS]
         return CompletionResult(matching(names, text)), len(text)
-    command = _find(name)
+    command = _find_command(name)
     if command is None or command.complete is None:
         return CompletionResult([]), 0
-    typed = argument.lstrip()
-    return command.complete(chat, typed), len(typed)
+    typed_argument = argument.lstrip()
+    return command.complete(chat, typed_argument), len(typed_argument)
 
 
-def _find(name: str) -> ChatCommand | None:
+def _find_command(name: str) -> ChatCommand | None:
     return next((command for command in COMMANDS if name in (command.name, *command.aliases)), None)
 
 
@@ -132,20 +132,20 @@ def _help(_chat: Chat, _argument: str) -> None:
     print("To send a message that begins with a slash, type a space first.")
 
 
-_NONE = "none"
+_NO_VALUE = "none"
 _GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file")
 
 
 def _set(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all values")
-    before = chat.settings.settings.system
-    changed = chat.settings.set(argument)
-    after = chat.settings.settings.system
-    if after is not before:
-        chat.conversation.set_system(after.value)
+    system_before = chat.settings.settings.system
+    change_text = chat.settings.set(argument)
+    system_after = chat.settings.settings.system
+    if system_after is not system_before:
+        chat.conversation.set_system(system_after.value)
     chat.save_settings()
-    chat.confirm(changed)
+    chat.confirm(change_text)
 
 
 def _chain(chat: Chat, argument: str) -> None:
@@ -168,8 +168,8 @@ def _preset(chat: Chat, argument: str) -> None:
         chat.conversation.set_system(after.system.value)
     chat.save_settings()
     changed_settings = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
-    also = f"; it also sets {', '.join(changed_settings)}" if changed_settings else ""
-    chat.confirm(f"preset {argument}: {_current_chain(chat)}{also}")
+    also_text = f"; it also sets {', '.join(changed_settings)}" if changed_settings else ""
+    chat.confirm(f"preset {argument}: {_current_chain(chat)}{also_text}")
 
 
 def _current_chain(chat: Chat) -> str:
@@ -194,7 +194,7 @@ def _system(chat: Chat, argument: str) -> None:
     if not argument:
         print(terminal_safe(chat.conversation.system or "there is no system message", sys.stdout))
         return
-    text = None if argument == _NONE else argument
+    text = None if argument == _NO_VALUE else argument
     chat.settings.override("/system", "system", text)
     chat.conversation.set_system(text)
     chat.save_settings()
@@ -208,12 +208,12 @@ def _grammar(chat: Chat, argument: str) -> None:
     if not argument:
         kinds = ", ".join(_GRAMMAR_KINDS)
         raise ChatCommandError(
-            f"/grammar needs a name (gen grammars), GBNF, {_NONE}, or one of {kinds} followed by its value"
+            f"/grammar needs a name (gen grammars), GBNF, {_NO_VALUE}, or one of {kinds} followed by its value"
         )
     value: object = {kind: kind_value.strip()} if kind in _GRAMMAR_KINDS else argument
-    chat.settings.override("/grammar", "grammar", None if argument == _NONE else value)
+    chat.settings.override("/grammar", "grammar", None if argument == _NO_VALUE else value)
     chat.save_settings()
-    spec = chat.settings.spec
+    spec = chat.settings.grammar
     chat.confirm(
         "there is no grammar now"
         if spec is None
@@ -224,10 +224,10 @@ def _grammar(chat: Chat, argument: str) -> None:
 def _settings(chat: Chat, _argument: str) -> None:
     from ..render.tables import show_settings
 
-    show_settings(chat.settings.settings, chat.settings.spec, chat.settings.chosen_model())
+    show_settings(chat.settings.settings, chat.settings.grammar, chat.settings.chosen_model())
 
 
-def _completes(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
+def _completer(kind: CompletionKind) -> Callable[[Chat, str], CompletionResult]:
     return lambda _chat, typed: complete_text(kind, typed)
 
 
@@ -237,18 +237,18 @@ _SHOWN_HASH_CHARACTERS = 8
 
 
 def _regenerate(chat: Chat, argument: str) -> None:
-    count = _integer_argument("regen", argument, _MAX_VERSIONS) if argument else 1
-    user = chat.conversation.last_user_message()
-    for remaining in range(count, 0, -1):
-        version_count = 0 if user is None else len(chat.conversation.children(user))
-        if count > 1:
+    answer_count = _integer_argument("regen", argument, _MAX_VERSIONS) if argument else 1
+    user_message = chat.conversation.last_user_message()
+    for remaining in range(answer_count, 0, -1):
+        version_count = 0 if user_message is None else len(chat.conversation.children(user_message))
+        if answer_count > 1:
             print(f"[version {version_count + 1} of {version_count + remaining}]")
         chat.regenerate()
         if chat.last_done is not None and chat.last_done.finish_reason == "interrupted":
             break
-        current = chat.conversation.current_message
-        if current is not None and len(versions := chat.conversation.siblings(current)) == version_count:
-            print_note(f"the answer has the same text as version {_version_number(current, versions)}")
+        latest = chat.conversation.current_message
+        if latest is not None and len(versions := chat.conversation.siblings(latest)) == version_count:
+            print_note(f"the answer has the same text as version {_version_number(latest, versions)}")
     answer = chat.conversation.last_assistant_message()
     if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
         number = _version_number(answer, versions)
@@ -260,25 +260,25 @@ def _edit(chat: Chat, argument: str) -> None:
         raise ChatCommandError(
             f"/edit: {argument!r} is not answer; /edit changes your last message, /edit answer the answer"
         )
-    user, current = chat.conversation.last_user_message(), chat.conversation.current_message
-    if user is None:
+    user_message, current_message = chat.conversation.last_user_message(), chat.conversation.current_message
+    if user_message is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
-        text = _edited(chat, user.content)
+        text = _ask_for_edited_text(chat, user_message.content)
         try:
-            chat.send(text, user)
+            chat.send(text, user_message)
         except ContextFullError as error:
-            if current is None or not chat.has_unsent_message:
+            if current_message is None or not chat.has_unsent_message:
                 raise
-            chat.conversation.goto(user.parent_hash)  # so that the corrected text replaces the message
-            raise ContextFullError(f"{error}; {_way_back(current)}") from None
+            chat.conversation.goto(user_message.parent_hash)  # so that the corrected text replaces the message
+            raise ContextFullError(f"{error}; {_way_back(current_message)}") from None
         return
-    if current is None or current.role != "assistant":
+    if current_message is None or current_message.role != "assistant":
         raise ChatCommandError("there is no answer to edit")
-    chat.continue_from(_edited(chat, current.content))
+    chat.continue_from(_ask_for_edited_text(chat, current_message.content))
 
 
-def _edited(chat: Chat, text: str) -> str:
+def _ask_for_edited_text(chat: Chat, text: str) -> str:
     chat.confirm("Ctrl-X Ctrl-E opens the text in $EDITOR, Enter sends it")
     return chat.input.read(default=text, prompt_mark="edit> ")
 
@@ -374,8 +374,8 @@ def _message_line(message: StoredMessage, max_columns: int) -> str:
     from rich.cells import set_cell_size
 
     text = visible(" ".join(f"{SPEAKERS[message.role]}: {message.content}".split()))
-    shown = set_cell_size(text, max(max_columns, 10)).rstrip()
-    return shown if shown == text else set_cell_size(text, max(max_columns, 10) - 1).rstrip() + "…"
+    shown_text = set_cell_size(text, max(max_columns, 10)).rstrip()
+    return shown_text if shown_text == text else set_cell_size(text, max(max_columns, 10) - 1).rstrip() + "…"
 
 
 def _line_columns() -> int:
@@ -393,10 +393,10 @@ def _next(chat: Chat, argument: str) -> None:
     from ..render.progress import reading_bar
     from ..render.trace import TracedNextToken, show_next_token
 
-    model, current = chat.session.model, chat.conversation.current_message
+    model, current_message = chat.session.model, chat.conversation.current_message
     beginning = argument
-    if not argument and current is not None and current.role == "assistant":
-        beginning = current.content
+    if not argument and current_message is not None and current_message.role == "assistant":
+        beginning = current_message.content
     prompt = chat.session.prompt_ids_to_continue(beginning)
     request = replace(chat.settings.next_request(), prompt=prompt, beginning=beginning, exact_reuse=True)
     chain = build_chain(model, request)
@@ -443,11 +443,11 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
     if not argument:
         return 0
     vocabulary = chat.session.model.vocabulary
-    wanted = argument.strip("'\"") or argument
+    wanted_text = argument.strip("'\"") or argument
     token_texts = (vocabulary.piece(token).decode("utf-8", "replace") for token in record.token_ids)
-    number = next((number for number, token_text in enumerate(token_texts) if wanted in token_text), -1)
+    number = next((number for number, token_text in enumerate(token_texts) if wanted_text in token_text), -1)
     if number < 0:
-        raise ChatCommandError(f"/why: no token of the answer contains the text {wanted!r}")
+        raise ChatCommandError(f"/why: no token of the answer contains the text {wanted_text!r}")
     return number
 
 
@@ -478,9 +478,9 @@ def _stats(chat: Chat, _argument: str) -> None:
         print(speed_line("generation", usage["completion_tokens"], times["generation"]))
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
     branch, tree = conversation.messages(), conversation.all_messages()
-    elsewhere = f", {len(tree) - len(branch):,} in other branches" if len(tree) > len(branch) else ""
+    other_branches = f", {len(tree) - len(branch):,} in other branches" if len(tree) > len(branch) else ""
     print(f"context     {context_usage.token_count:6,} of {context_usage.context_length:,} tokens")
-    print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(branch), 'message')}{elsewhere}")
+    print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(branch), 'message')}{other_branches}")
 
 
 def _save(chat: Chat, argument: str) -> None:
@@ -520,9 +520,9 @@ def _complete_path(_chat: Chat, typed: str) -> CompletionResult:
         entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
     except OSError:
         return CompletionResult([])
-    found = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
+    matching_paths = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
     return CompletionResult(
-        [CompletionItem(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in found]
+        [CompletionItem(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in matching_paths]
     )
 
 
@@ -533,13 +533,25 @@ def _exit(_chat: Chat, _argument: str) -> None:
 COMMANDS = (
     ChatCommand("help", "", "Show this page.", _help),
     ChatCommand(
-        "set", "NAME.PARAM=VALUE", "Set one value, such as min_p.p=0.1.", _set, _completes(CompletionKind.SETTING)
+        "set",
+        "NAME.PARAM=VALUE",
+        "Set one value, such as min_p.p=0.1.",
+        _set,
+        _completer(CompletionKind.SETTING),
     ),
     ChatCommand(
-        "chain", "STEPS", "Use another chain, such as top-k40 > temp0.8.", _chain, _completes(CompletionKind.CHAIN)
+        "chain",
+        "STEPS",
+        "Use another chain, such as top-k40 > temp0.8.",
+        _chain,
+        _completer(CompletionKind.CHAIN),
     ),
     ChatCommand(
-        "preset", "NAME", "Use the chain and settings of a preset.", _preset, _completes(CompletionKind.PRESET)
+        "preset",
+        "NAME",
+        "Use the chain and settings of a preset.",
+        _preset,
+        _completer(CompletionKind.PRESET),
     ),
     ChatCommand("seed", "[N|random]", "Set the seed of the answers, or show it.", _seed),
     ChatCommand("system", "[TEXT|none]", "Set the system message, or show it.", _system),
@@ -548,7 +560,7 @@ COMMANDS = (
         "NAME|GBNF|none",
         "Constrain the answers with a grammar; also regex TEXT, json_schema JSON, file FILE.",
         _grammar,
-        _completes(CompletionKind.GRAMMAR_NAME),
+        _completer(CompletionKind.GRAMMAR_NAME),
     ),
     ChatCommand("settings", "", "Show every setting and its origin.", _settings),
     ChatCommand("regen", "[N]", "Answer your last message again, N times; each answer is a version.", _regenerate),

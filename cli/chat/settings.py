@@ -14,7 +14,7 @@ from ...common.errors import UsageError
 from ..command_options import TypedFlags
 from ..flags import CompletionKind, OptionalValue, Options, flag, options_class
 from ..inputs.model import chosen_model
-from ..inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
+from ..inputs.settings import MODEL_PRESET, fresh_seed, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
@@ -102,9 +102,9 @@ class ConversationOptions(Options):
     log: LogOptions
 
 
-_RESUMED = "of the resumed chat"
+_RESUMED_ORIGIN = "of the resumed chat"
 """The origin of settings that were read from the store."""
-_KEY = "preset"
+_STORED_KEY = "preset"
 """The key of the settings in the store. Its value is the text of a preset."""
 _SEED_COUNT = 1 << 32
 """Number of different seeds."""
@@ -117,7 +117,7 @@ class ChatSettings:
 
     Attributes:
         settings: all settings, each with its origin.
-        spec: the grammar of the answers; None if there is none.
+        grammar: the grammar of the answers; None if there is none.
     """
 
     def __init__(
@@ -135,19 +135,19 @@ class ChatSettings:
         from ...presets.settings import preset_of_text
 
         self._options = options
-        is_new = options.sampling.preset is not None or _KEY not in stored
-        preset = None if is_new else preset_of_text(str(stored[_KEY]), _RESUMED)
+        is_new = options.sampling.preset is not None or _STORED_KEY not in stored
+        preset = None if is_new else preset_of_text(str(stored[_STORED_KEY]), _RESUMED_ORIGIN)
         settings = resolve_run_settings(options, options.sampling, metadata, preset)
         if settings.has_default_length:
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
         self._grammar_options = options.grammar
         self.settings = settings
-        self.spec = grammar_spec(options.grammar, settings)
+        self.grammar = grammar_spec(options.grammar, settings)
 
     @staticmethod
     def needs_model(options: ConversationOptions) -> bool:
         """Return whether the settings are read from the model's file."""
-        return preset_name(options.sampling.preset) == "model"
+        return preset_name(options.sampling.preset) == MODEL_PRESET
 
     def chosen_model(self) -> SettingValue:
         """Return the model that the command line, the environment or the user's config names."""
@@ -160,7 +160,7 @@ class ChatSettings:
         settings = _with_absolute_files(self.settings)
         if settings.max_tokens.value == 0:  # presets do not allow 0, so that the chat could not be resumed
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_NO_LIMIT))
-        return {_KEY: settings_text(settings)}
+        return {_STORED_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
         """Change one value, such as ``min_p.p=0.1``, and return the change in words: ``min_p.p = 0.1``.
@@ -176,7 +176,7 @@ class ChatSettings:
         except PresetError as error:
             raise PresetError(f"/{str(error).removeprefix('--')}") from None
         origin = f"/{override.origin.removeprefix('--')}"
-        self._use(override_settings(self.settings, replace(override, origin=origin)))
+        self._replace_settings(override_settings(self.settings, replace(override, origin=origin)))
         return f"{override.target} = {override.value!r}"
 
     def override(self, command: str, target: str, value: Any) -> None:
@@ -192,13 +192,13 @@ class ChatSettings:
         from ...presets.overrides import Override
         from ...presets.settings import override_settings
 
-        self._use(override_settings(self.settings, Override(command, target, value)))
+        self._replace_settings(override_settings(self.settings, Override(command, target, value)))
 
     def replace_chain(self, text: str) -> None:
         """Replace the chain by the one that the text describes. Raises ``PresetError``."""
         from ...presets.settings import replace_chain
 
-        self._use(replace_chain(self.settings, text, "/chain"))
+        self._replace_settings(replace_chain(self.settings, text, "/chain"))
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
         """Replace the chain and the settings that a preset contains. Raises ``PresetError``.
@@ -211,16 +211,16 @@ class ChatSettings:
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
 
-        preset = preset_of_model(metadata, print_note) if name == "model" else open_preset(name, print_note)
+        preset = preset_of_model(metadata, print_note) if name == MODEL_PRESET else open_preset(name, print_note)
         if preset is None:
             raise PresetError("this model names no sampling settings (general.sampling.*)")
-        self._use(replace_preset(self.settings, preset))
+        self._replace_settings(replace_preset(self.settings, preset))
 
-    def _use(self, settings: Settings) -> None:
+    def _replace_settings(self, settings: Settings) -> None:
         options = self._grammar_options
         if settings.grammar != self.settings.grammar:
             options = ConstraintOptions()  # the typed flags apply to the grammar of the command line only
-        self.spec = grammar_spec(options, settings)
+        self.grammar = grammar_spec(options, settings)
         self.settings, self._grammar_options = settings, options
 
     def next_request(self, earlier_count: int = 0) -> GenerationRequest:
@@ -230,11 +230,11 @@ class ChatSettings:
         """
         from ...jobs.resolve import make_request
 
-        settings, spec, seed = self.settings, self.spec, self.settings.seed.value
+        settings, grammar, seed = self.settings, self.grammar, self.settings.seed.value
         answer_seed = fresh_seed() if seed is None else (seed + earlier_count) % _SEED_COUNT
         return replace(
-            make_request(settings, "", spec, answer_seed),
-            complete_sentence=spec is not None and self._grammar_options.grammar_complete,
+            make_request(settings, "", grammar, answer_seed),
+            complete_sentence=grammar is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.lookup,
         )
@@ -242,9 +242,11 @@ class ChatSettings:
 
 def _with_absolute_files(settings: Settings) -> Settings:
     """Return the settings with absolute paths of grammar files, since a chat may be resumed in another folder."""
-    value = settings.grammar.value
-    if not isinstance(value, dict):
+    grammar_value = settings.grammar.value
+    if not isinstance(grammar_value, dict):
         return settings
-    base = settings.grammar_folder or Path()
-    files = {key: str((base / str(path)).resolve()) for key, path in value.items() if key.endswith("file")}
-    return replace(settings, grammar=replace(settings.grammar, value={**value, **files}))
+    folder = settings.grammar_folder or Path()
+    files = {
+        key: str((folder / str(path)).resolve()) for key, path in grammar_value.items() if key.endswith("file")
+    }
+    return replace(settings, grammar=replace(settings.grammar, value={**grammar_value, **files}))

@@ -20,7 +20,14 @@ from ...jobs.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, options_class, within
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
-from ..inputs.settings import ChatTemplateFlags, flag_overrides, fresh_seed, open_chosen_preset, preset_name
+from ..inputs.settings import (
+    MODEL_PRESET,
+    ChatTemplateFlags,
+    flag_overrides,
+    fresh_seed,
+    open_chosen_preset,
+    preset_name,
+)
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, line_sentence, print_message, print_note
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
@@ -370,17 +377,16 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *flag_overrides(options))
     name = preset_name(sampling.preset)
-    settings = resolve_settings(
-        None if name == "model" else open_chosen_preset(name, sampling.preset), chain=sampling.chain, flags=flags
-    )
+    preset = None if name == MODEL_PRESET else open_chosen_preset(name, sampling.preset)
+    settings = resolve_settings(preset, chain=sampling.chain, flags=flags)
     is_lenient = options.grammar.schema_lenient
     ignored_schema_paths: tuple[str, ...] = ()
     if settings.grammar.value is not None:
-        value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
-        spec = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
-        spec.check()
-        report_schema(spec, print_note)
-        ignored_schema_paths = spec.ignored_schema_paths
+        grammar_value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
+        grammar = resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
+        grammar.check()
+        report_schema(grammar, print_note)
+        ignored_schema_paths = grammar.ignored_schema_paths
     seed = _base_seed(sampling.seed)
     chat_template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     return BatchDefaults(

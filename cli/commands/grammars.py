@@ -64,12 +64,12 @@ class GrammarSourceOptions(Options):
     )
 
     def check(self) -> None:
-        """Raise ``UsageError`` for no grammar, or for two."""
-        given = given_grammar(self.grammar)
-        if self.name is None and given is None:
+        """Raise ``UsageError`` unless exactly one grammar is given."""
+        flag_grammar = given_grammar(self.grammar)
+        if self.name is None and flag_grammar is None:
             raise UsageError("no grammar is given: give a name, a file, or a flag such as --regex")
-        if self.name is not None and given is not None:
-            raise UsageError(f"{self.name!r} and {given.flag} both define a grammar; give only one")
+        if self.name is not None and flag_grammar is not None:
+            raise UsageError(f"{self.name!r} and {flag_grammar.flag} both define a grammar; give only one")
 
 
 @options_class
@@ -82,7 +82,7 @@ class GrammarCheckOptions(GrammarSourceOptions):
     )
 
     def check(self) -> None:
-        """Raise ``UsageError`` for two texts."""
+        """Raise ``UsageError`` if the text is given twice, or the grammar is not given exactly once."""
         super().check()
         if self.text is not None and self.text_file is not None:
             raise UsageError("--text and --text-file both set the text; give only one")
@@ -122,11 +122,11 @@ def show(options: GrammarNameOptions) -> None:
     """Print a grammar; with --schema-lenient, a JSON Schema without ignored keywords."""
     from ..render.run import terminal_safe
 
-    spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
-    text = spec.source
-    if spec.schema_lenient:
-        report_ignored_schema_paths(spec, print_note)
-        text = json.dumps(spec.parsed.schema, indent=2, ensure_ascii=False) + "\n"
+    grammar = find_grammar_source(options.name, is_lenient=options.schema_lenient)
+    text = grammar.source
+    if grammar.schema_lenient:
+        report_ignored_schema_paths(grammar, print_note)
+        text = json.dumps(grammar.parsed.schema, indent=2, ensure_ascii=False) + "\n"
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
@@ -137,16 +137,16 @@ def check(options: GrammarCheckOptions) -> None:
 
     Exit code 1: the text does not match. Exit code 2: the grammar has an error.
     """
-    spec = _grammar_of_source(options)
-    name = options.name or spec.label
+    grammar = _resolve_chosen_grammar(options)
+    name = options.name or grammar.label
     start_collector()
-    spec.check()
-    report_ignored_schema_paths(spec, print_note)
+    grammar.check()
+    report_ignored_schema_paths(grammar, print_note)
     text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")
         return
-    mismatch = _find_mismatch(spec, text, is_file=options.text is None)
+    mismatch = _find_mismatch(grammar, text, is_file=options.text is None)
     if mismatch is None:
         print(f"{name}: the text matches")
         return
@@ -162,35 +162,35 @@ def sample(options: GrammarSampleOptions) -> None:
     from ...grammars.random_sentences import random_sentence
     from ..render.run import terminal_safe
 
-    spec = _grammar_of_source(options)
+    grammar = _resolve_chosen_grammar(options)
     start_collector()
-    spec.check()
-    report_ignored_schema_paths(spec, print_note)
+    grammar.check()
+    report_ignored_schema_paths(grammar, print_note)
     for number in range(options.count):
         seed = None if options.seed is None else options.seed + number
         try:
             sentence = random_sentence(
-                spec.source, seed, spec.root, kind=spec.kind, schema_lenient=spec.schema_lenient
+                grammar.source, seed, grammar.root, kind=grammar.kind, schema_lenient=grammar.schema_lenient
             )
         except GrammarError as error:
-            raise error.within(spec.label) from None
+            raise error.within(grammar.label) from None
         print(terminal_safe(sentence.removesuffix("\n"), sys.stdout))
 
 
-def _grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
+def _resolve_chosen_grammar(options: GrammarSourceOptions) -> GrammarSpec:
     """Return the grammar that the argument or a flag of the command names. Raises ``GrammarError``."""
     is_lenient = options.grammar.schema_lenient
-    given = given_grammar(options.grammar)
-    if given is None:
+    flag_grammar = given_grammar(options.grammar)
+    if flag_grammar is None:
         return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
     from ...grammars.errors import GrammarError
     from ...grammars.spec import grammar_table, resolve_grammar
 
-    table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
+    table = {**grammar_table(flag_grammar.value), "root": options.root, "schema_lenient": is_lenient}
     try:
         return resolve_grammar(table, grammar_folders())
     except GrammarError as error:
-        raise error.within(given.flag) from None
+        raise error.within(flag_grammar.flag) from None
 
 
 def _text_to_check(options: GrammarCheckOptions) -> str | None:
@@ -198,31 +198,32 @@ def _text_to_check(options: GrammarCheckOptions) -> str | None:
     if options.text is not None:
         return options.text
     if options.text_file is not None:
-        return _decoded(read_input(options.text_file), options.text_file)
+        return _decode_text(read_input(options.text_file), options.text_file)
     piped = read_piped("is the text to check")
     if piped == b"":
         print_note("stdin is empty: only the grammar is checked; --text '' checks an empty text")
-    return _decoded(piped, STDIN) if piped else None
+    return _decode_text(piped, STDIN) if piped else None
 
 
-def _decoded(data: bytes, path: Path) -> str:
+def _decode_text(data: bytes, path: Path) -> str:
     try:
         return decode_utf8(data)
     except NotUTF8Error as error:
         fail(f"{input_name(path)}: line {error.line}: the text is not UTF-8")
 
 
-def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:
+def _find_mismatch(grammar: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:
     from ...grammars.mismatch import find_mismatch
 
-    grammar = spec.compile(None)
-    mismatch = find_mismatch(grammar, text)
+    compiled_grammar = grammar.compile(None)
+    mismatch = find_mismatch(compiled_grammar, text)
     if mismatch is not None and is_file and text.endswith("\n"):
-        return find_mismatch(grammar, text[:-1])  # the newline at the end of a file may not belong to the text
+        # The newline at the end of a file may not belong to the text.
+        return find_mismatch(compiled_grammar, text[:-1])
     return mismatch
 
 
-_SHOWN_BEFORE, _SHOWN = 60, 100
+_MAX_SHOWN_BEFORE_CHARACTERS, _MAX_SHOWN_CHARACTERS = 60, 100
 """Maximum number of characters of a line that are shown before a mismatch, and in total."""
 
 
@@ -233,9 +234,9 @@ def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
 
     line = text.split("\n")[mismatch.line - 1].replace("\t", " ")
     column = mismatch.column - 1
-    start = max(0, column - _SHOWN_BEFORE)
+    start = max(0, column - _MAX_SHOWN_BEFORE_CHARACTERS)
     before = terminal_safe(line[start:column], sys.stdout)
-    after = terminal_safe(line[column : start + _SHOWN], sys.stdout)
+    after = terminal_safe(line[column : start + _MAX_SHOWN_CHARACTERS], sys.stdout)
     character = mismatch.character
     reason = "the text ends too early" if character is None else f"{character!r} is not allowed here"
     expected = terminal_safe(mismatch.expected, sys.stdout)

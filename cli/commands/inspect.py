@@ -125,7 +125,7 @@ def inspect(options: InspectOptions) -> None:
       gen inspect a.jsonl b.jsonl --html both.html
     """
     start_collector()
-    inputs = [_RunFile(path) for path in _run_paths(options)]
+    inputs = [_RunFile(path) for path in _paths_of_runs(options)]
     ids = frozenset(options.id or ())
     if options.token is not None or options.text is not None:
         _print_token(inputs, options, ids)
@@ -142,12 +142,13 @@ def inspect(options: InspectOptions) -> None:
     _report_unreadable_lines(inputs)
 
 
-def _run_paths(options: InspectOptions) -> Sequence[Path]:
-    files: Sequence[Path | None] = options.files or [None]
+def _paths_of_runs(options: InspectOptions) -> Sequence[Path]:
+    """Return the files of the runs. Raises ``UsageError`` if neither a file nor a pipe is given."""
+    files: Sequence[Path | None] = options.files or [None]  # None stands for stdin, if stdin is a pipe
     paths = [input_path(file) for file in files]
     if None in paths:
         raise UsageError(
-            "no run is given: name a file, or pipe a run into it (gen ... --format jsonl | gen inspect)"
+            "no run is given: name a file, or pipe a run into this command (gen ... --format jsonl | gen inspect)"
         )
     return [path for path in paths if path is not None]
 
@@ -269,7 +270,7 @@ def _name_suggestion(missing: frozenset[str], names: Sequence[str]) -> str:
     return "" if nearest is None else f"; did you mean {nearest}?"
 
 
-_MAX_PROBLEMS = 20
+_MAX_SHOWN_PROBLEMS = 20
 """Maximum number of unreadable lines that are reported one by one."""
 
 
@@ -280,10 +281,10 @@ def _report_unreadable_lines(inputs: Sequence[_RunFile]) -> None:
             reason = "this file was not written by gen --format jsonl or gen batch --format jsonl"
             print_message(f"gen: {item.name}: {reason}; {item.problems[0]}")
             continue
-        for problem in item.problems[:_MAX_PROBLEMS]:
+        for problem in item.problems[:_MAX_SHOWN_PROBLEMS]:
             print_message(f"gen: {item.name}: {problem}")
-        if len(item.problems) > _MAX_PROBLEMS:
-            more_lines = count_noun(len(item.problems) - _MAX_PROBLEMS, "more line")
+        if len(item.problems) > _MAX_SHOWN_PROBLEMS:
+            more_lines = count_noun(len(item.problems) - _MAX_SHOWN_PROBLEMS, "more line")
             print_message(f"gen: {item.name}: and {more_lines} without an event")
         if not item.problems and not item.has_run:
             print_message(f"gen: {item.name}: the file has no run")

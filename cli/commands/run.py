@@ -133,16 +133,16 @@ def run(options: RunOptions) -> None:
 def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
     from ..inputs.model import load_model
     from ..inputs.prompt import PromptText, read_prompt_text
-    from ..inputs.settings import ChatTemplateFlags, preset_name
+    from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, preset_name
 
     # Errors that are found without the model are reported before errors of the model.
-    needs_model = preset_name(options.sampling.preset) == "model"
+    needs_model = preset_name(options.sampling.preset) == MODEL_PRESET
     setup = None if needs_model else _resolve_setup(options, None)
     if options.output.show_config and setup is not None:
         _show_config(setup)
         return
     template = ChatTemplateFlags(options.chat.template, options.typed_flags)
-    typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
+    typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with (
         interruptible() as interrupt,
         load_model(options.model, interrupt, background_model, options.length.max_tokens) as model,
@@ -151,7 +151,7 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
         if options.output.show_config:
             _show_config(setup)
         else:
-            _generate_text(setup, model, typed, template, interrupt)
+            _generate_text(setup, model, typed_prompt, template, interrupt)
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class _Setup:
     Attributes:
         options: the options of the command line.
         settings: the settings resolved from the options and the preset.
-        spec: the grammar; None if there is none.
+        grammar: the grammar of the output; None if the output is free.
     """
 
     options: RunOptions
     settings: Settings
-    spec: GrammarSpec | None
+    grammar: GrammarSpec | None
 
 
 def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
@@ -180,18 +180,18 @@ def _show_config(setup: _Setup) -> None:
     from ..inputs.model import chosen_model
     from ..render.tables import show_settings
 
-    show_settings(setup.settings, setup.spec, chosen_model(setup.options.model))
+    show_settings(setup.settings, setup.grammar, chosen_model(setup.options.model))
 
 
 def _generate_text(
-    setup: _Setup, model: Model, typed: PromptText, template: ChatTemplateFlags, interrupt: Interrupt
+    setup: _Setup, model: Model, typed_prompt: PromptText, template: ChatTemplateFlags, interrupt: Interrupt
 ) -> None:
     """Generate the text, write it in the requested format, and report how it ended.
 
     Args:
         setup: the options, the settings and the grammar.
         model: the model.
-        typed: the prompt without a chat template.
+        typed_prompt: the prompt without a chat template.
         template: the flags of the chat template.
         interrupt: whether a signal such as Ctrl-C has arrived.
     """
@@ -201,12 +201,12 @@ def _generate_text(
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
 
-    options, settings, spec = setup.options, setup.settings, setup.spec
+    options, settings, grammar = setup.options, setup.settings, setup.grammar
     logprobs = logprob_request(options.output, model.vocabulary)
     if options.context.keep is not None and not options.context.context_shift:
         print_note("--keep has no effect without --context-shift")
-    prompt = prepare_prompt(model, typed.text, settings, options.affixes, template, options.is_chat)
-    request = make_request(settings, prompt.tokens, spec, seed_of(settings))
+    prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
+    request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
     request = replace(
         request,
         logprobs=logprobs,
@@ -215,15 +215,15 @@ def _generate_text(
         lookup=options.lookup,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
-        complete_sentence=request.complete_sentence or (spec is not None and options.grammar.grammar_complete),
+        complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
     )
     with reading_bar() as progress, interrupt.graceful_shutdown():
         events: Iterator[Event] = generate_request(
             model, request, progress=progress, is_interrupted=lambda: interrupt.requested
         )
-        command = replay_command(request.seed if settings.seed.value is None else None, typed.piped)
+        command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
         done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
-    _report(done, setup, prompt.shown, request.seed, model, interrupt)
+    _report_end(done, setup, prompt.shown, request.seed, model, interrupt)
 
 
 _MODEL_VARIABLE = "GEN_MODEL"
@@ -275,7 +275,7 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
     )
 
 
-def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
+def _report_end(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
     """Print notes and statistics of the run, and end the command if the run was interrupted.
 
     Args:
@@ -303,8 +303,8 @@ def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, int
 
 def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
     """Return a note about the end of the text; None if the text ended as requested."""
-    if setup.spec is not None and done.complete is False and done.finish_reason != "interrupted":
-        return _note_on_incomplete_grammar(done, setup.options, setup.spec)
+    if setup.grammar is not None and done.complete is False and done.finish_reason != "interrupted":
+        return _note_on_incomplete_grammar(done, setup.options, setup.grammar)
     if done.finish_reason == "context":
         advice = "-c makes it larger"
         if not setup.options.context.context_shift:
@@ -316,9 +316,9 @@ def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
     return None
 
 
-def _note_on_incomplete_grammar(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
+def _note_on_incomplete_grammar(done: Done, options: RunOptions, grammar: GrammarSpec) -> str:
     """Return a note about a text that ends inside the grammar's sentence."""
-    hint = "" if spec.after is None else f"; the grammar begins after {spec.after!r}"
+    hint = "" if grammar.after is None else f"; the grammar begins after {grammar.after!r}"
     if done.finish_reason == "stop":
         reason = "the model ended the text" if done.stop is None else f"the stop string {done.stop!r} was reached"
     elif done.finish_reason == "context":

@@ -75,15 +75,18 @@ def _complete_flag_value(flag: DeclaredFlag, value: str) -> CompletionResult:
 
 
 _ANY_FILE = ""
-_FILES: Mapping[CompletionKind, str] = {CompletionKind.FILE: _ANY_FILE, CompletionKind.GGUF_FILE: ".gguf"}
+_SUFFIX_BY_KIND: Mapping[CompletionKind, str] = {
+    CompletionKind.FILE: _ANY_FILE,
+    CompletionKind.GGUF_FILE: ".gguf",
+}
 
 
 def complete_text(kind: CompletionKind, value: str) -> CompletionResult:
     """Return the completions of a value of one kind."""
     if kind in _COMPLETION_FUNCTIONS:
         return _COMPLETION_FUNCTIONS[kind](value)
-    if kind in _FILES:
-        return CompletionResult([], file_suffix=_FILES[kind])
+    if kind in _SUFFIX_BY_KIND:
+        return CompletionResult([], file_suffix=_SUFFIX_BY_KIND[kind])
     items = matching(_ITEM_FUNCTIONS[kind](), value)
     # Files are offered only if no name begins with the value.
     is_file_possible = kind in _NAMES_OR_FILES and not items
@@ -149,13 +152,13 @@ def _export_format_items() -> Iterable[CompletionItem]:
     return map(CompletionItem, EXPORT_FORMATS)
 
 
-_SUFFIX = ".gguf"
+_MODEL_SUFFIX = ".gguf"
 
 
 def _complete_model(value: str) -> CompletionResult:
     """Return the names and paths that begin with a value. After a tilde, which shells replace, only files."""
     if value.startswith("~"):
-        return CompletionResult([], file_suffix=_SUFFIX)
+        return CompletionResult([], file_suffix=_MODEL_SUFFIX)
     return CompletionResult(matching([*_model_items(), *_path_items(value)], value))
 
 
@@ -182,7 +185,7 @@ def _path_items(value: str) -> Iterator[CompletionItem]:
             continue
         if path.is_dir():
             yield CompletionItem(f"{typed_folder}{slash}{path.name}/", "folder")
-        elif path.name.lower().endswith(_SUFFIX):
+        elif path.name.lower().endswith(_MODEL_SUFFIX):
             yield CompletionItem(f"{typed_folder}{slash}{path.name}", "file")
 
 
@@ -191,7 +194,7 @@ def _complete_setting(value: str) -> CompletionResult:
     target, sign, typed = value.partition("=")
     if sign:
         return CompletionResult(
-            _prefixed(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
+            _add_prefix(f"{target}=", matching(map(CompletionItem, _parameter_values(target)), typed))
         )
     name, dot, parameter = target.partition(".")
     if not dot:
@@ -199,18 +202,18 @@ def _complete_setting(value: str) -> CompletionResult:
     sampler = _find_sampler(name)
     names = {} if sampler is None else sampler.parameters
     items = [CompletionItem(f"{_spelled_like(key, parameter)}=", help_text) for key, help_text in names.items()]
-    return CompletionResult(_prefixed(f"{name}.", matching(items, parameter)))
+    return CompletionResult(_add_prefix(f"{name}.", matching(items, parameter)))
 
 
 def _setting_names(typed: str) -> list[CompletionItem]:
     """Return samplers followed by a dot, or by ``=`` if they have no parameters, and the other settings."""
     switches = {name for name, sampler in _built_in_samplers().items() if not sampler.parameters}
-    found = [
+    items = [
         CompletionItem(f"{_spelled_like(name, typed)}{'=' if name in switches else '.'}", summary)
         for name, summary in _sampler_items()
     ]
-    found.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in _sampler_table()["settings"])
-    return matching(found, typed)
+    items.extend(CompletionItem(f"{_spelled_like(name, typed)}=") for name in _sampler_table()["settings"])
+    return matching(items, typed)
 
 
 def _parameter_values(target: str) -> list[str]:
@@ -232,7 +235,7 @@ def _complete_chain(value: str) -> CompletionResult:
     name, bracket, inside = step.partition("(")
     if not bracket:
         names = [CompletionItem(_spelled_like(text, step), help_text) for text, help_text in _sampler_items()]
-        return CompletionResult(_prefixed(start, matching(names, step)), adds_space=False)
+        return CompletionResult(_add_prefix(start, matching(names, step)), adds_space=False)
     done, comma, typed = inside.rpartition(",")
     typed_spaces = typed[: len(typed) - len(typed.lstrip())]
     sampler = _find_sampler(name)
@@ -242,7 +245,7 @@ def _complete_chain(value: str) -> CompletionResult:
         else [CompletionItem(f"{key}=", help_text) for key, help_text in sampler.parameters.items()]
     )
     prefix = f"{start}{name}({done}{comma}{typed_spaces}"
-    return CompletionResult(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
+    return CompletionResult(_add_prefix(prefix, matching(names, typed.lstrip())), adds_space=False)
 
 
 def _complete_llama_cpp_samplers(value: str) -> CompletionResult:
@@ -251,7 +254,7 @@ def _complete_llama_cpp_samplers(value: str) -> CompletionResult:
 
     before, semicolon, name = value.rpartition(";")
     names = [CompletionItem(known) for known in LLAMA_CPP_SAMPLERS]
-    return CompletionResult(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
+    return CompletionResult(_add_prefix(before + semicolon, matching(names, name)), adds_space=False)
 
 
 def _spelled_like(name: str, typed: str) -> str:
@@ -259,12 +262,12 @@ def _spelled_like(name: str, typed: str) -> str:
     return name.replace("_", "-") if "-" in typed else name
 
 
-_OCCURRENCE = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
+_OCCURRENCE_PATTERN = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
 
 
 def _find_sampler(name: str) -> _SamplerNames | None:
     """Return the sampler of a name; None if there is none. A plug-in is imported, which imports NumPy."""
-    match = _OCCURRENCE.fullmatch(name)
+    match = _OCCURRENCE_PATTERN.fullmatch(name)
     if match is None:
         return None
     key = _snake_case(match["name"])
@@ -272,7 +275,7 @@ def _find_sampler(name: str) -> _SamplerNames | None:
     return _built_in_samplers().get(key) or (_import_plugin_sampler(key) if key in _plugin_samplers() else None)
 
 
-def _prefixed(prefix: str, items: list[CompletionItem]) -> list[CompletionItem]:
+def _add_prefix(prefix: str, items: list[CompletionItem]) -> list[CompletionItem]:
     return [CompletionItem(prefix + text, help_text) for text, help_text in items]
 
 
@@ -319,13 +322,13 @@ def _sampler_items() -> list[CompletionItem]:
     return [*names, *(CompletionItem(name, f"plug-in {value}") for name, value in _plugin_samplers().items())]
 
 
-_FILE = Path(__file__).with_name("samplers.json")
+_SAMPLERS_FILE = Path(__file__).with_name("samplers.json")
 """The names of samplers and parameters. ``python tools/sampler_names.py`` writes the file."""
 
 
 @cache
 def _sampler_table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+    table: dict[str, Any] = json.loads(_SAMPLERS_FILE.read_text(encoding="utf-8"))
     return table
 
 

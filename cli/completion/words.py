@@ -92,32 +92,32 @@ def _complete_command_word(declared: Sequence[DeclaredFlag], words: Sequence[str
         words: the words between the command's name and the word at the cursor.
         word: the word at the cursor.
     """
-    by_name = {name: flag for flag in declared for name in flag.names}
-    parsed = _parse_words(words, by_name)
-    if parsed.pending_flag is not None:
-        return complete_value(parsed.pending_flag, word)
-    if word.startswith("-") and not parsed.is_after_double_dash:
+    flag_by_name = {name: flag for flag in declared for name in flag.names}
+    parsed_words = _parse_words(words, flag_by_name)
+    if parsed_words.pending_flag is not None:
+        return complete_value(parsed_words.pending_flag, word)
+    if word.startswith("-") and not parsed_words.is_after_double_dash:
         name, sign, _ = word.partition("=")
         if sign:
-            flag = by_name.get(name)
+            flag = flag_by_name.get(name)
             if flag is None or not flag.takes_value:
                 return CompletionResult([])
             return complete_value(flag, word, len(name) + 1)
-        untyped_flags = (flag for flag in declared if flag.is_list or flag not in parsed.typed_flags)
+        untyped_flags = (flag for flag in declared if flag.is_list or flag not in parsed_words.typed_flags)
         return CompletionResult(
             matching((CompletionItem(name, flag.flag.help) for flag in untyped_flags for name in flag.names), word)
         )
     arguments = [flag for flag in declared if flag.is_argument]
-    if parsed.argument_count < len(arguments):
-        return complete_value(arguments[parsed.argument_count], word)
+    if parsed_words.argument_count < len(arguments):
+        return complete_value(arguments[parsed_words.argument_count], word)
     return CompletionResult([])
 
 
-def _parse_words(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _ParsedWords:
+def _parse_words(words: Sequence[str], flag_by_name: dict[str, DeclaredFlag]) -> _ParsedWords:
     parsed = _ParsedWords()
     for word in words:
         name, sign, _ = word.partition("=")
-        flag = None if parsed.is_after_double_dash else by_name.get(name if word.startswith("--") else word)
+        flag = None if parsed.is_after_double_dash else flag_by_name.get(name if word.startswith("--") else word)
         if parsed.pending_flag is not None:
             parsed.pending_flag = None
         elif word == "--" and not parsed.is_after_double_dash:

@@ -161,9 +161,7 @@ def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
         try:
             return pull_model(reference, report)
         except KeyboardInterrupt:
-            print_note(
-                f"{reference}: the part that was downloaded is kept; the same command continues the download"
-            )
+            print_note(f"{reference}: the partial download is kept; the same command resumes it")
             raise
 
 

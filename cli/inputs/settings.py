@@ -54,31 +54,35 @@ def resolve_run_settings(
     """
     from ...presets.settings import resolve_settings
 
-    preset = preset or _preset_of(sampling.preset, metadata)
+    preset = preset or _open_run_preset(sampling.preset, metadata)
     settings = resolve_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*flag_overrides(options), *_sampling_overrides(sampling)),
-        rearrangements=tuple(_rearrangements(options, sampling)),
+        rearrangements=tuple(_chain_rearrangements(options, sampling)),
     )
     for flag, reason in settings.ignored_flags:
         print_note(f"{flag} has no effect: {reason}")
     return settings
 
 
-def _preset_of(preset_flag: str | None, metadata: Mapping[str, str] | None) -> Preset:
+def _open_run_preset(preset_flag: str | None, metadata: Mapping[str, str] | None) -> Preset:
     """Return the preset that the command line or the user's config names."""
     from ...presets.preset import load_preset
 
     name = preset_name(preset_flag)
-    if name != "model":
+    if name != MODEL_PRESET:
         return open_chosen_preset(name, preset_flag)
     preset = preset_of_model(metadata or {}, print_note)
     if preset is None:
         print_note("this model names no sampling settings (general.sampling.*); the preset default is used")
         preset = load_preset("default")
     return preset
+
+
+MODEL_PRESET = "model"
+"""Name of the preset that stands for the settings in the model's file."""
 
 
 def preset_name(preset_flag: str | None) -> str:
@@ -125,7 +129,7 @@ def flag_overrides(options: Options) -> Iterator[Override]:
     """Yield the overrides of those flags that set one value each."""
     from ...presets.overrides import Override
 
-    given = typed_flags_of(options)
+    typed = typed_flags_of(options)
     is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in iterate_flags(options))
     for flag, value in iterate_flags(options):
         if flag.setting_name is None or value is None:
@@ -134,9 +138,9 @@ def flag_overrides(options: Options) -> Iterator[Override]:
         if setting == "grammar":
             continue
         if flag.setting_name == "max_tokens":
-            yield Override(given.name_of(flag), flag.setting_name, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
+            yield Override(typed.name_of(flag), flag.setting_name, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
         elif not (is_mirostat_off and setting == "mirostat"):
-            yield Override(given.name_of(flag), flag.setting_name, value)
+            yield Override(typed.name_of(flag), flag.setting_name, value)
     grammar = given_grammar(options)
     if grammar is not None:
         yield Override(grammar.flag, "grammar", grammar.value)
@@ -147,16 +151,16 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
     from ...presets.overrides import Override
 
     if options.dry_sequence_breaker:
-        yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
+        yield Override("--dry-sequence-breaker", "dry.breakers", _sequence_breakers(options.dry_sequence_breaker))
     if options.seed is not None:
         yield Override("--seed", "seed", None if options.seed == -1 else options.seed)
     if options.ignore_eos:
         yield Override("--ignore-eos", "ignore_eos", None)
     for text in options.logit_bias or ():
-        yield Override(f"--logit-bias {text}", "logit_bias.bias", _bias(text))
+        yield Override(f"--logit-bias {text}", "logit_bias.bias", _parse_bias(text))
 
 
-def _breakers(texts: Iterable[str]) -> list[str]:
+def _sequence_breakers(texts: Iterable[str]) -> list[str]:
     """Return the sequence breakers. As in llama.cpp, ``none`` removes the breakers before it."""
     breakers: list[str] = []
     for text in texts:
@@ -167,12 +171,12 @@ def _breakers(texts: Iterable[str]) -> list[str]:
     return breakers
 
 
-_BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
+_BIAS_PATTERN = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
-def _bias(text: str) -> dict[int | str, Any]:
+def _parse_bias(text: str) -> dict[int | str, Any]:
     """Return the bias by token. ``15043+1`` and ``15043=-inf`` name a token by id, ``hello=2`` by its text."""
-    match = _BIAS.fullmatch(text)
+    match = _BIAS_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
     key, value = (match["id"], match["signed"]) if match["id"] else (match["key"], match["value"])
@@ -183,7 +187,7 @@ def _bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-def _rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
+def _chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
     """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
     from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_samplers, rearrange_for_mirostat
 
@@ -198,21 +202,21 @@ def _rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
     """Return the grammar of a run, checked as far as possible without a model. Raises ``GrammarError``."""
-    value = settings.grammar.value
-    if value is None:
+    grammar_value = settings.grammar.value
+    if grammar_value is None:
         _reject_grammar_flags(options)
         return None
     from ...grammars.errors import GrammarError
     from ...grammars.spec import grammar_table, resolve_grammar
 
     if options.grammar_root is not None:
-        value = {**grammar_table(value), "root": options.grammar_root}
+        grammar_value = {**grammar_table(grammar_value), "root": options.grammar_root}
     if options.grammar_after is not None:
-        value = {**grammar_table(value), "after": options.grammar_after}
+        grammar_value = {**grammar_table(grammar_value), "after": options.grammar_after}
     if options.schema_lenient:
-        value = {**grammar_table(value), "schema_lenient": True}
+        grammar_value = {**grammar_table(grammar_value), "schema_lenient": True}
     try:
-        spec = resolve_grammar(value, grammar_folders(), settings.grammar_folder)
+        spec = resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
         spec.check()
     except GrammarError as error:
         if isinstance(settings.grammar.value, str):
@@ -280,8 +284,8 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
     return LogprobRequest(top_count, source, tuple(dict.fromkeys(token_ids)))
 
 
-_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
-_ID = re.compile(r"<\[(\d{1,12})\]>")
+_ITEM_PATTERN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
+_TOKEN_ID_PATTERN = re.compile(r"<\[(\d{1,12})\]>")
 
 
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
@@ -291,24 +295,24 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
     tokens = []
     offset = 0
     while True:
-        item = _ITEM.match(texts, offset)
+        item = _ITEM_PATTERN.match(texts, offset)
         if item is None:
             raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not TEXT, "TEXT" or <[ID]>')
-        tokens.append(_token(item[1].strip(), vocabulary))
+        tokens.append(_parse_token(item[1].strip(), vocabulary))
         if not item[2]:
             return tokens
         offset = item.end()
 
 
-def _token(written: str, vocabulary: Vocabulary) -> int:
+def _parse_token(written: str, vocabulary: Vocabulary) -> int:
     """Return the token id of one item of the list, as the user wrote it."""
     from ...models.errors import ModelError
 
-    number = _ID.fullmatch(written)
-    if number:
-        if int(number[1]) >= vocabulary.size:
+    id_match = _TOKEN_ID_PATTERN.fullmatch(written)
+    if id_match:
+        if int(id_match[1]) >= vocabulary.size:
             raise UsageError(f"--logprob-of: {written}: token ids are 0 to {vocabulary.size - 1}")
-        return int(number[1])
+        return int(id_match[1])
     if not written:
         raise UsageError("--logprob-of: an empty text is not a token; remove a comma")
     text = written
@@ -320,10 +324,10 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
     try:
         return vocabulary.single(text)
     except ModelError as error:
-        raise UsageError(f"--logprob-of: {error}{_hint(written, text, vocabulary)}") from None
+        raise UsageError(f"--logprob-of: {error}{_space_hint(written, text, vocabulary)}") from None
 
 
-def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:
+def _space_hint(written: str, text: str, vocabulary: Vocabulary) -> str:
     """Return advice if the text with a space in front is one token; otherwise an empty string."""
     if written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
         return ""
@@ -351,7 +355,7 @@ class ChatTemplateFlags:
             self.variables = _parse_variables(options.chat_template_kwargs)
         if options.chat_template is not None:
             flag = typed_flags.typed_name_by_field.get("chat_template", "--chat-template")
-            self.source = _read_flag(flag, options.chat_template, self.variables)
+            self.source = _read_template_flag(flag, options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:
         """Return the template of the flags; None if neither flag was typed. Raises ``ModelError``."""
@@ -362,7 +366,7 @@ class ChatTemplateFlags:
         return open_chat_template(model, self.source, self.variables)
 
 
-def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
+def _read_template_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
     from ...engine.templates import check_chat_template
 
     try:

@@ -198,47 +198,47 @@ class FullSamplingOptions(SamplingOptions):
             raise UsageError(f"{given[0]} and {given[1]} both choose the samplers; give only one")
 
 
-_grammar = partial(flag, panel="Grammar (use one of the first six)")
+_grammar_flag = partial(flag, panel="Grammar (use one of the first six)")
 
 
 @options_class
 class GrammarOptions(Options):
     """The sources of a grammar. At most one flag is given."""
 
-    grammar: str | None = _grammar(
+    grammar: str | None = _grammar_flag(
         "--grammar",
         metavar="NAME|GBNF",
         help="Grammar: a name (see gen grammars), or GBNF itself.",
         setting_name="grammar",
         completion_kind=CompletionKind.GRAMMAR_NAME,
     )
-    grammar_file: Path | None = _grammar(
+    grammar_file: Path | None = _grammar_flag(
         "--grammar-file", help="Grammar: a file with GBNF.", setting_name="grammar.file"
     )
-    json_schema: str | None = _grammar(
+    json_schema: str | None = _grammar_flag(
         "-j",
         "--json-schema",
         help="Grammar: JSON that matches this JSON Schema.",
         display_name="--json-schema",
         setting_name="grammar.json_schema",
     )
-    json_schema_file: Path | None = _grammar(
+    json_schema_file: Path | None = _grammar_flag(
         "-jf",
         "--json-schema-file",
         help="Grammar: JSON that matches the JSON Schema in a file.",
         display_name="--json-schema-file",
         setting_name="grammar.json_schema_file",
     )
-    regex: str | None = _grammar(
+    regex: str | None = _grammar_flag(
         "--regex",
         help="Grammar: text that this regular expression matches completely.",
         setting_name="grammar.regex",
     )
-    lark_file: Path | None = _grammar(
+    lark_file: Path | None = _grammar_flag(
         "--lark-file", help="Grammar: a file with llguidance's variant of Lark.", setting_name="grammar.lark_file"
     )
 
-    schema_lenient: bool = _grammar(
+    schema_lenient: bool = _grammar_flag(
         "--schema-lenient",
         help="Ignore unsupported keywords of a JSON Schema, and list them.",
         default=False,
@@ -255,20 +255,20 @@ class GrammarOptions(Options):
 
 @options_class
 class ConstraintOptions(GrammarOptions):
-    """The flags of a grammar and of its use in a run."""
+    """The flags that choose a grammar, and those that determine how a run applies the grammar."""
 
-    grammar_root: str | None = _grammar(
+    grammar_root: str | None = _grammar_flag(
         "--grammar-root", metavar="RULE", help="First rule of a GBNF grammar. [root]"
     )
-    grammar_after: str | None = _grammar(
+    grammar_after: str | None = _grammar_flag(
         "--grammar-after", metavar="TEXT", help="Apply the grammar only after this text was generated."
     )
-    grammar_complete: bool = _grammar(
+    grammar_complete: bool = _grammar_flag(
         "--grammar-complete",
         help="Complete the grammar's sentence even beyond the limit set by -n.",
         default=False,
     )
-    no_jump: bool = _grammar(
+    no_jump: bool = _grammar_flag(
         "--no-jump", help="Let the chain select tokens even where the grammar allows only one text.", default=False
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.text import count_noun
 from ..messages import with_flags
 from .run import file_size, visible
 from .tables import print_table, print_wrapped
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _FACT_INDENT = 17
 """Columns before a fact, which its label fills."""
-_COUNTS = (
+_COUNT_LABELS = (
     ("block_count", "layers"),
     ("embedding_length", "dimensions"),
     ("attention.head_count", "attention heads"),
@@ -24,7 +25,7 @@ _COUNTS = (
     ("expert_used_count", "experts used for a token"),
 )
 """Metadata keys of the architecture's counts, and the nouns that are counted."""
-_ORIGINS = (
+_ORIGIN_LABELS = (
     ("organization", "made by"),
     ("author", "author"),
     ("finetune", "tuned for"),
@@ -45,7 +46,7 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
         (
             summary.entry.name,
             file_size(summary.size_bytes),
-            _problem(summary) or summary.quantization,
+            _load_problem(summary) or summary.quantization,
             "" if summary.problem else parameter_count(summary.parameters),
             "" if summary.problem or summary.trained_context is None else f"{summary.trained_context:,}",
             "" if summary.problem else _yes_or_no(summary.has_chat_template),
@@ -59,32 +60,32 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
 def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
     """Print the facts in the header of a model's file, one per line."""
     print_wrapped(visible(summary.entry.name), 0)
-    named = facts.value("name")
-    if named:
-        _fact("name", named)
-    _fact("file", str(summary.entry.path))
+    model_name = facts.value("name")
+    if model_name:
+        _print_fact("name", model_name)
+    _print_fact("file", str(summary.entry.path))
     if len(summary.entry.parts) > 1:
-        _fact("", f"and {len(summary.entry.parts) - 1} more parts")
-    _fact("from", _short_path(summary.entry.source))
+        _print_fact("", f"and {count_noun(len(summary.entry.parts) - 1, 'more part')}")
+    _print_fact("from", _short_path(summary.entry.source))
     bits = summary.size_bytes * 8 / summary.parameters if summary.parameters else 0
-    _fact("size", f"{file_size(summary.size_bytes)}, {summary.quantization}, {bits:.3g} bits per weight")
-    _fact("parameters", parameter_count(summary.parameters))
-    _fact("architecture", ", ".join([summary.architecture, *_counts(facts)]))
+    _print_fact("size", f"{file_size(summary.size_bytes)}, {summary.quantization}, {bits:.3g} bits per weight")
+    _print_fact("parameters", parameter_count(summary.parameters))
+    _print_fact("architecture", ", ".join([summary.architecture, *_describe_counts(facts)]))
     if summary.trained_context is not None:
-        _fact("context", f"trained with {summary.trained_context:,} tokens")
+        _print_fact("context", f"trained with {summary.trained_context:,} tokens")
     tokenizer = facts.metadata.get("tokenizer.ggml.model", "unknown")
-    _fact("vocabulary", f"{facts.vocabulary_size:,} tokens, {tokenizer}")
-    _fact("chat template", _yes_or_no(summary.has_chat_template))
-    for key, label in _ORIGINS:
+    _print_fact("vocabulary", f"{facts.vocabulary_size:,} tokens, {tokenizer}")
+    _print_fact("chat template", _yes_or_no(summary.has_chat_template))
+    for key, label in _ORIGIN_LABELS:
         if value := facts.metadata.get(f"general.{key}"):
-            _fact(label, value)
+            _print_fact(label, value)
     if summary.problem:
-        _fact("problem", _problem(summary))
+        _print_fact("problem", _load_problem(summary))
     _show_tokens(facts)
     _show_settings(facts)
 
 
-def _problem(summary: ModelSummary) -> str:
+def _load_problem(summary: ModelSummary) -> str:
     """Return why a model cannot be loaded, with advice that names flags; empty if there is no known problem."""
     if summary.is_model:  # a file name in the problem must not be changed like a flag
         return summary.problem or ""
@@ -101,8 +102,8 @@ def parameter_count(count: int) -> str:
     return f"{size:.3g}{unit}"
 
 
-def _counts(facts: ModelFacts) -> list[str]:
-    values = [(facts.value(key), words) for key, words in _COUNTS]
+def _describe_counts(facts: ModelFacts) -> list[str]:
+    values = [(facts.value(key), words) for key, words in _COUNT_LABELS]
     return [f"{int(value):,} {words}" for value, words in values if value.isdecimal()]
 
 
@@ -117,7 +118,7 @@ def _show_tokens(facts: ModelFacts) -> None:
 def _show_settings(facts: ModelFacts) -> None:
     """Print the author's sampling settings from the GGUF file and from Ollama."""
     if facts.sampling:
-        settings = ", ".join(f"{name} {_number(value)}" for name, value in facts.sampling.items())
+        settings = ", ".join(f"{name} {_short_number(value)}" for name, value in facts.sampling.items())
         print()
         print_wrapped(visible(f"the author's sampling settings: {settings}; use them with -P model"), 2)
     if facts.ollama_settings:
@@ -128,15 +129,15 @@ def _show_settings(facts: ModelFacts) -> None:
         print("\nthe author's sampling settings: none in the file")
 
 
-def _number(text: str) -> str:
+def _short_number(text: str) -> str:
     try:
         return f"{float(text):g}"
     except ValueError:
         return text
 
 
-def _fact(name: str, fact: str) -> None:
-    print_wrapped(visible(f"  {name:{_FACT_INDENT - 4}}  {fact}"), _FACT_INDENT)
+def _print_fact(label: str, fact: str) -> None:
+    print_wrapped(visible(f"  {label:{_FACT_INDENT - 4}}  {fact}"), _FACT_INDENT)
 
 
 def _yes_or_no(value: bool) -> str:

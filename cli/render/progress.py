@@ -39,7 +39,7 @@ def loading_bar(name: str, *, is_almost_loaded: bool = False) -> Iterator[Callab
     if is_almost_loaded or not sys.stderr.isatty():
         yield lambda fraction: None
         return
-    with _shown_bar(_percentage()) as bar:
+    with _shown_bar(_percentage_columns()) as bar:
         task = bar.add_task(f"Loading {_short_name(name)}", total=1.0)
 
         def update(fraction: float) -> None:
@@ -74,7 +74,7 @@ def download_bar(name: str) -> Iterator[Callable[[PullProgress], None]]:
 
         yield note_new_file
         return
-    with _shown_bar(_bytes()) as bar:
+    with _shown_bar(_byte_columns()) as bar:
         tasks: dict[str, TaskID] = {}
 
         def update(progress: PullProgress) -> None:
@@ -143,22 +143,22 @@ class ReadingBar:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done_count: int, total_count: int) -> None:
         """Update the bar, or erase it when the text is read.
 
         Args:
-            done: number of tokens that have been read.
-            total: number of tokens of the text.
+            done_count: number of tokens that have been read.
+            total_count: number of tokens of the text.
         """
-        if total < _LONG_PROMPT_TOKENS:
+        if total_count < _LONG_PROMPT_TOKENS:
             return
-        if done >= total:
+        if done_count >= total_count:
             self.erase()
             return
         if self._bar is None or self._task is None:  # short prompts return above, and need not import rich
-            self._bar = self._open_bar.enter_context(_shown_bar(_counts("tokens", shows_time=True)))
-            self._task = self._bar.add_task(self._title, total=total, completed=done)
-        self._bar.update(self._task, completed=done)
+            self._bar = self._open_bar.enter_context(_shown_bar(_count_columns("tokens", shows_time=True)))
+            self._task = self._bar.add_task(self._title, total=total_count, completed=done_count)
+        self._bar.update(self._task, completed=done_count)
 
     def erase(self) -> None:
         """Remove the bar from the screen."""
@@ -190,11 +190,11 @@ def recovery_bar(title: str = "Recovering") -> Iterator[Callable[[int, int], Non
     if not sys.stderr.isatty():
         yield None
         return
-    with _shown_bar(_counts("tokens", RETRY_DISPLAY.countdown)) as bar:
+    with _shown_bar(_count_columns("tokens", RETRY_DISPLAY.countdown)) as bar:
         task = bar.add_task(title, total=None)
 
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def update(done_count: int, total_count: int) -> None:
+            bar.update(task, completed=done_count, total=total_count)
 
         yield update
 
@@ -212,7 +212,7 @@ def counting_bar(title: str, total: int | None) -> Iterator[Callable[[], None]]:
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
-    with _shown_bar(_counts("items")) as bar:
+    with _shown_bar(_count_columns("items")) as bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 
@@ -255,7 +255,7 @@ def make_bar(
     return Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
 
 
-def _percentage() -> tuple[ProgressColumn, ...]:
+def _percentage_columns() -> tuple[ProgressColumn, ...]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
     return (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TaskProgressColumn())
@@ -265,7 +265,7 @@ _FAST_RATE = 1000
 """Tokens per second above which the elapsed time is not shown, since the counts already change all the time."""
 
 
-def _counts(
+def _count_columns(
     noun: str, get_title: Callable[[], str] = str, *, shows_time: bool = False
 ) -> tuple[ProgressColumn, ...]:
     """Return the columns of a bar with the finished number, the total and the rate per second.
@@ -304,7 +304,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def _bytes() -> tuple[ProgressColumn, ...]:
+def _byte_columns() -> tuple[ProgressColumn, ...]:
     from rich.progress import DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     measures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
@@ -316,35 +316,37 @@ class RetryDisplay:
 
     def __init__(self) -> None:
         self._last_problem: str | None = None
-        self._next_tries: dict[float, Retry] = {}
+        self._pending_retries: dict[float, Retry] = {}
         """The pending retries, by the time at which they begin, in seconds of ``time.monotonic()``."""
         self._lock = Lock()
 
     def show(self, retry: Retry) -> None:
         """Start the countdown of a retry. Print a note if its problem differs from the last one."""
         with self._lock:
-            self._next_tries[time.monotonic() + retry.wait_seconds] = retry
+            self._pending_retries[time.monotonic() + retry.wait_seconds] = retry
             is_new = retry.problem != self._last_problem
             self._last_problem = retry.problem
         if is_new:
-            print_note(f"{retry.problem}; trying again in {_seconds(retry.wait_seconds)}, {_count(retry)}")
+            print_note(
+                f"{retry.problem}; trying again in {_whole_seconds(retry.wait_seconds)}, {_retry_number(retry)}"
+            )
 
     def countdown(self) -> str:
         """Return the number of the next try and the seconds until then, in words; empty if no try is pending."""
         now = time.monotonic()
         with self._lock:
-            self._next_tries = {begin: retry for begin, retry in self._next_tries.items() if begin > now}
-            if not self._next_tries:
+            self._pending_retries = {start: retry for start, retry in self._pending_retries.items() if start > now}
+            if not self._pending_retries:
                 return ""
-            begin = min(self._next_tries)
-            return f"Again in {_seconds(begin - now)}, {_count(self._next_tries[begin])}"
+            start = min(self._pending_retries)
+            return f"Again in {_whole_seconds(start - now)}, {_retry_number(self._pending_retries[start])}"
 
 
-def _seconds(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     return f"{ceil(seconds):,} s"
 
 
-def _count(retry: Retry) -> str:
+def _retry_number(retry: Retry) -> str:
     return f"try {retry.attempt_number:,} of {retry.max_attempts:,}"
 
 

@@ -74,9 +74,9 @@ def show_next_token(traced: TracedNextToken) -> None:
 def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
     """Return the column of the model, and a column with the final probabilities of each chain."""
     trace = traced.result.trace
-    first = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
-    columns = [first[0], first[-1]._replace(title=_FIRST_CHAIN_TITLE)]
-    for title, comparison in zip(_titles(traced.other_names), traced.result.comparisons, strict=True):
+    first_chain_columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
+    columns = [first_chain_columns[0], first_chain_columns[-1]._replace(title=_FIRST_CHAIN_TITLE)]
+    for title, comparison in zip(_other_chain_titles(traced.other_names), traced.result.comparisons, strict=True):
         stages = comparison.trace.stages
         rows = [candidate.probs for candidate in comparison.trace.candidates]
         columns.append(stage_columns(stages, rows)[-1]._replace(title=title))
@@ -84,14 +84,14 @@ def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:
 
 
 def _distance_notes(traced: TracedNextToken) -> Iterator[StepNote]:
-    """Yield the steps of the first chain, and the distance of each other chain from the first chain.
+    """Yield the steps of the first chain, and the distances of every other chain's probabilities from the first.
 
     A chain whose name is too long for a title is written out in its note.
     """
     steps = " > ".join(step.about.name for step in traced.chain.steps)
     yield StepNote(_FIRST_CHAIN_TITLE, steps)
     for name, title, comparison in zip(
-        traced.other_names, _titles(traced.other_names), traced.result.comparisons, strict=True
+        traced.other_names, _other_chain_titles(traced.other_names), traced.result.comparisons, strict=True
     ):
         written_out = "" if title == name else f"{name}: "
         yield StepNote(title, written_out + _distance_words(title, comparison))
@@ -109,7 +109,7 @@ def _distance_words(title: str, comparison: ChainComparison) -> str:
     return ", ".join(parts)
 
 
-def _titles(names: Sequence[str]) -> list[str]:
+def _other_chain_titles(names: Sequence[str]) -> list[str]:
     """Return a title for each other chain: its name if the name is short, otherwise ``chain`` and a number."""
     return [short_title(name) or f"chain {number}" for number, name in enumerate(names, 2)]
 
@@ -317,7 +317,7 @@ def _print_trace_table(
         print(line)
 
 
-_GAP = "  "
+_COLUMN_GAP = "  "
 _NARROW_COLUMNS = 60
 """Width of a terminal below which tokens and bars are shorter."""
 _LABEL_COLUMNS, _NARROW_LABEL_COLUMNS = 18, 12
@@ -336,24 +336,24 @@ def table_lines(
         chosen_row: index of the row of the chosen token, which is marked with ``>``; None to mark no row.
     """
     is_narrow = width < _NARROW_COLUMNS
-    labels = _labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, chosen_row)
+    labels = _row_labels(tokens, _NARROW_LABEL_COLUMNS if is_narrow else _LABEL_COLUMNS, chosen_row)
     cells = [_column_cells(column) for column in columns]
     bar_columns = _NARROW_BAR_COLUMNS if is_narrow else _BAR_COLUMNS
     bars = ["", *(bar(prob or 0.0, bar_columns) for prob in columns[-1].probs), "", ""]
     label_columns = max(map(_display_width, labels))
-    blocks = list(_blocks(cells, width - label_columns, len(_GAP) + bar_columns))
+    blocks = list(_column_blocks(cells, width - label_columns, len(_COLUMN_GAP) + bar_columns))
     for number, block in enumerate(blocks):
         if number:
             yield ""
-        block_columns = label_columns + sum(len(_GAP) + _display_width(column[0]) for column in block)
-        has_bars = number == len(blocks) - 1 and block_columns + len(_GAP) + bar_columns <= width
+        block_columns = label_columns + sum(len(_COLUMN_GAP) + _display_width(column[0]) for column in block)
+        has_bars = number == len(blocks) - 1 and block_columns + len(_COLUMN_GAP) + bar_columns <= width
         for row, label in enumerate(labels):
             line = label + " " * (label_columns - _display_width(label))
-            line += "".join(_GAP + column[row] for column in block)
-            yield (line + _GAP + bars[row] if has_bars else line).rstrip()
+            line += "".join(_COLUMN_GAP + column[row] for column in block)
+            yield (line + _COLUMN_GAP + bars[row] if has_bars else line).rstrip()
 
 
-def _labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | None) -> list[str]:
+def _row_labels(tokens: Sequence[bytes], max_columns: int, chosen_row: int | None) -> list[str]:
     """Return the cells of the first column: an empty title, the tokens, and the labels of the last two rows."""
     labels = [token_label(data, max_columns) for data in tokens]
     if chosen_row is not None:
@@ -369,7 +369,7 @@ def _column_cells(column: TraceColumn) -> list[str]:
     return [" " * (width - _display_width(cell)) + cell for cell in cells]
 
 
-def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[Sequence[list[str]]]:
+def _column_blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[Sequence[list[str]]]:
     """Divide the columns into blocks that fit next to each other, with at least one column per block.
 
     Args:
@@ -381,7 +381,7 @@ def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[
     while start < len(cells):
         end, block_width = start, 0
         while end < len(cells):
-            block_width += len(_GAP) + _display_width(cells[end][0])
+            block_width += len(_COLUMN_GAP) + _display_width(cells[end][0])
             needed_width = block_width + (bar_width if end == len(cells) - 1 else 0)
             if end > start and needed_width > width:
                 break
@@ -391,8 +391,8 @@ def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[
 
 
 def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
-    """Yield the lines of the notes. The names are in the first column, and texts are wrapped in the second."""
-    indent = max((_display_width(note.name) for note in notes), default=0) + len(_GAP)
+    """Yield the lines of the notes: names in the first column, and wrapped note texts in the second column."""
+    indent = max((_display_width(note.name) for note in notes), default=0) + len(_COLUMN_GAP)
     for note in notes:
         start = note.name + " " * (indent - _display_width(note.name))
         yield from wrap(
@@ -400,7 +400,7 @@ def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
         )  # fmt: skip
 
 
-_DROPPED = "·"
+_DROPPED_MARK = "·"
 _MIN_DECIMAL = 0.00005
 """Probability below which four decimals would show 0."""
 
@@ -408,7 +408,7 @@ _MIN_DECIMAL = 0.00005
 def probability_text(prob: float | None) -> str:
     """Return a probability with four decimals, or with a power of ten if four decimals would show 0."""
     if prob is None:
-        return _DROPPED
+        return _DROPPED_MARK
     return f"{prob:.4f}" if prob >= _MIN_DECIMAL or prob == 0 else f"{prob:.0e}"
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.cli.render.report import page
-from logitsmith.cli.render.report.run_data import BLOCK_TOKENS, RunReader, packed_trace
+from logitsmith.cli.render.report.run_data import TOKENS_PER_BLOCK, RunReader, packed_trace
 from logitsmith.logprobs import RecordedTrace, read_stream
 
 from ..traced_runs import jsonl, traced_events
@@ -100,7 +100,7 @@ def test_any_trace_is_packed_without_loss(rows):
 
 
 def test_a_run_is_packed_in_an_overview_and_blocks():
-    events = traced_events(BLOCK_TOKENS + 5)
+    events = traced_events(TOKENS_PER_BLOCK + 5)
     run = packed_run(events)
     overview = unpack(run.overview)
     tokens = events[1:-1]
@@ -111,8 +111,10 @@ def test_a_run_is_packed_in_an_overview_and_blocks():
     assert (overview["model"], overview["seed"]) == ("tiny", 7)
     assert (overview["finish"], overview["isCutOff"]) == ("length", False)
     assert overview["command"] == "gen Once --seed 7 --format jsonl"
-    assert [len(unpack(block)) for block in run.blocks] == [BLOCK_TOKENS, 5]
-    assert unpack(run.blocks[1])[0]["ids"] == [item["id"] for item in tokens[BLOCK_TOKENS]["trace"]["candidates"]]
+    assert [len(unpack(block)) for block in run.blocks] == [TOKENS_PER_BLOCK, 5]
+    assert unpack(run.blocks[1])[0]["ids"] == [
+        item["id"] for item in tokens[TOKENS_PER_BLOCK]["trace"]["candidates"]
+    ]
     contents = dict(zip(*overview["contents"], strict=True))
     assert contents[tokens[3]["id"]] == tokens[3]["token"]
 

@@ -1,6 +1,6 @@
 """The data of a run in a report: an overview that the page needs first, and blocks with the traces of tokens.
 
-A trace is packed into few numbers, from which the page computes the probabilities.
+A trace is packed into a few numbers, from which the HTML page computes the probabilities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Column = Sequence[float | None]
-BLOCK_TOKENS = 128
+TOKENS_PER_BLOCK = 128
 """Number of tokens whose traces are in one block. A block has about 60 KB, and is unpacked in milliseconds."""
 _DECIMALS = 6
 """Decimals of logits, logprobs and entropies. Probabilities are then exact to a millionth."""
@@ -40,7 +40,7 @@ class RunData:
     Attributes:
         name: name of the run on the page.
         overview: settings, texts and logprobs of the run, compressed and base64-encoded.
-        blocks: traces and alternatives of `BLOCK_TOKENS` tokens each, compressed and base64-encoded; an empty
+        blocks: traces and alternatives of `TOKENS_PER_BLOCK` tokens each, compressed and base64-encoded; an empty
             string for a block without any.
         token_count: number of tokens of the prompt and the text.
         is_cut_off: True if the record of the run does not end with a "done" line.
@@ -70,7 +70,7 @@ class RunReader:
         self._tokens = _TokenColumns()
         self._contents: dict[int, str | list[int]] = {}
         """Content of each token by id: text, or bytes if they are not UTF-8."""
-        self._details: list[Json | None] = []
+        self._block_details: list[Json | None] = []
         """Trace and alternatives of each token of the current block."""
         self._blocks: list[str] = []
         self._sources: set[str] = set()
@@ -87,7 +87,7 @@ class RunReader:
             if isinstance(event, RecordedStart):
                 self._start = event
             elif isinstance(event, RecordedTokenLine):
-                self._add(event)
+                self._add_token(event)
             else:
                 self._done = event
         if is_empty:
@@ -101,7 +101,7 @@ class RunReader:
             is_cut_off=self._done is None,
         )
 
-    def _add(self, line: RecordedTokenLine) -> None:
+    def _add_token(self, line: RecordedTokenLine) -> None:
         tokens = self._tokens
         source = self._source or line.logprobs_from or "model"
         distribution = line.distribution(source)
@@ -111,12 +111,12 @@ class RunReader:
             self._sources.add(source)
         details: Json = {}
         trace = line.trace
-        dropped_top: list[Any] | None = None
+        dropped_candidate: list[Any] | None = None
         if trace is not None:
             self._has_trace = True
             top = trace.dropped_top_candidate()
             if top is not None and top.dropped_by is not None:
-                dropped_top = [top.id, trace.stages[top.dropped_by].name]
+                dropped_candidate = [top.id, trace.stages[top.dropped_by].name]
             details = packed_trace(trace)
             for candidate in trace.candidates:
                 self._add_content(candidate.id, candidate.data)
@@ -124,21 +124,21 @@ class RunReader:
         alternatives = self._alternatives(
             [] if distribution is None else distribution.top_logprobs, set(details.get("ids", ()))
         )
-        self._details.append({**details, **({"alternatives": alternatives} if alternatives else {})} or None)
+        self._block_details.append({**details, **({"alternatives": alternatives} if alternatives else {})} or None)
         tokens.ids.append(line.id)
         tokens.texts.append(line.text)
-        tokens.logprobs.append(_rounded(logprob))
-        tokens.entropies.append(_rounded(entropy))
-        tokens.dropped_top.append(dropped_top)
+        tokens.logprobs.append(_round(logprob))
+        tokens.entropies.append(_round(entropy))
+        tokens.dropped_candidates.append(dropped_candidate)
         tokens.prompt_count += line.event == "prompt"
-        if len(self._details) == BLOCK_TOKENS:
+        if len(self._block_details) == TOKENS_PER_BLOCK:
             self._close_block()
 
     @staticmethod
     def _alternatives(top_tokens: Iterable[RecordedToken], traced_ids: set[int]) -> list[list[Any]]:
         """Return text or bytes, and logprob, of each likely token that the trace does not contain."""
         return [
-            [_text_or_bytes(token.data), _rounded(token.logprob)]
+            [_text_or_bytes(token.data), _round(token.logprob)]
             for token in top_tokens
             if token.id is None or token.id not in traced_ids
         ]
@@ -148,9 +148,9 @@ class RunReader:
             self._contents[token_id] = _text_or_bytes(data)
 
     def _close_block(self) -> None:
-        if self._details:
-            self._blocks.append(pack(self._details) if any(self._details) else "")
-            self._details = []
+        if self._block_details:
+            self._blocks.append(pack(self._block_details) if any(self._block_details) else "")
+            self._block_details = []
 
     def _run_name(self) -> str:
         has_id = self._start is not None and self._start.id is not None
@@ -174,14 +174,14 @@ class RunReader:
             "finish": None if self._done is None else self._done.finish_reason,
             "source": "/".join(sorted(self._sources)) or None,
             "hasTrace": self._has_trace,
-            "blockTokens": BLOCK_TOKENS,
+            "blockTokens": TOKENS_PER_BLOCK,
             "promptTokens": tokens.prompt_count,
             "contents": [list(self._contents), list(self._contents.values())],
             "ids": tokens.ids,
             "texts": tokens.texts,
             "logprobs": tokens.logprobs,
             "entropies": tokens.entropies,
-            "droppedTop": tokens.dropped_top,
+            "droppedTop": tokens.dropped_candidates,
         }
 
 
@@ -198,8 +198,8 @@ class _TokenColumns:
         texts: text that each token added to the run.
         logprobs: logprobs in nats; None where none is recorded.
         entropies: entropies in nats; None where none is recorded.
-        dropped_top: for each token, id of the dropped most likely token and name of the stage that dropped it;
-            None if no stage dropped it.
+        dropped_candidates: for each token, the id of the most likely token and the name of the stage that dropped
+            that token; None if no stage dropped the most likely token.
         prompt_count: number of tokens that belong to the prompt.
     """
 
@@ -207,7 +207,7 @@ class _TokenColumns:
     texts: list[str] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
     entropies: list[float | None] = field(default_factory=list)
-    dropped_top: list[list[Any] | None] = field(default_factory=list)
+    dropped_candidates: list[list[Any] | None] = field(default_factory=list)
     prompt_count: int = 0
 
 
@@ -226,7 +226,7 @@ def _finite(value: Any) -> Any:
     return {key: _finite(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, _DECIMALS)
 
 
@@ -252,9 +252,7 @@ def packed_trace(trace: RecordedTrace) -> Json:
     """
     candidates = trace.candidates
     dropped = [_dropped_by(candidate) for candidate in candidates]
-    logits = [
-        [_rounded(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))
-    ]
+    logits = [[_round(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))]
     return {
         "stages": [stage.model_dump(exclude_none=True) for stage in trace.stages],
         "ids": [candidate.id for candidate in candidates],

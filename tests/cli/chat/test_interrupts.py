@@ -77,14 +77,14 @@ def test_when_it_leaves(session, conversation, actions, interrupts, code, roles)
 def test_before_the_prompt_is_read(session, conversation, monkeypatch, count, code):
     """The message is stored, and the second Ctrl-C leaves also where nothing can be ended in order."""
     chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello"]))
-    divide = chat._splitter
+    divide = chat._new_splitter
 
     def interrupted():
         for _ in range(count):
             signal.raise_signal(signal.SIGINT)
         return divide()
 
-    monkeypatch.setattr(chat, "_splitter", interrupted)
+    monkeypatch.setattr(chat, "_new_splitter", interrupted)
     assert run_loop(chat) == code
     assert [message.content for message in conversation.messages()] == ["Hello"]
 
