@@ -249,7 +249,8 @@ class Conversation:
         """Yield the events of an answer, and store the answer periodically from its first token on.
 
         Before the last event is yielded, the answer becomes a message, which is then the current message. If the
-        caller stops earlier, the tokens so far become the message. An answer without tokens is not stored.
+        caller stops earlier, the tokens so far become the message, without text that was held back because a stop
+        string may have begun. An answer without tokens is not stored.
 
         Args:
             events: the events, as `generate` yields them.
@@ -328,10 +329,15 @@ class Conversation:
 
     def save_before_exit(self) -> None:
         """Try to write unsaved changes for the last time, and report how much is lost if that fails."""
-        if not self.save_unsaved_changes():
+        reason = ""
+        try:
+            self.save_unsaved_changes()
+        except StoreError as error:  # another process has deleted the chat
+            reason = f": {error}"
+        if self._unsaved_changes:
             message_count = len(self._unsaved_changes.messages)
             lost_changes = count_noun(message_count, "message") if message_count else "the last changes"
-            self._report(f"{self._store.path}: {lost_changes} of this chat could not be stored")
+            self._report(f"{self._store.path}: {lost_changes} of this chat could not be stored{reason}")
 
     @deferred_interrupts()
     def _change(self, changes: Changes, *, is_durable: bool = True) -> None:
@@ -345,6 +351,7 @@ class Conversation:
         """
         new_messages = {key: message for key, message in changes.messages.items() if key not in self._messages}
         message_for_user = None
+        has_new_name = self.id is None or "name" in (self._unsaved_changes | changes).fields
         if new_messages or self.id is not None:  # a conversation is stored with its first message
             message_for_user = self._write(replace(changes, messages=new_messages), is_durable)
         self._messages |= new_messages
@@ -356,6 +363,16 @@ class Conversation:
             self._current_message = None if current_hash is None else self._messages[current_hash]
         if message_for_user is not None:
             self._report(message_for_user)
+        if has_new_name:
+            self._check_stored_name()
+
+    def _check_stored_name(self) -> None:
+        """Report and drop the name if another chat has got the same name before this one was stored."""
+        if self.name is None or self.id is None or self._unsaved_changes:
+            return
+        if self._store.summary(self.id).name != self.name:
+            self._report(f"another chat is already called {self.name!r}; this chat has no name now")
+            self.name = None
 
     def _write(self, changes: Changes, is_durable: bool) -> str | None:
         """Write changes and the unsaved changes, or keep all of them as unsaved. Return a message for the user."""

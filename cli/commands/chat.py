@@ -148,6 +148,8 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
     try:
         return run_loop(chat)
     finally:
-        chat.conversation.save_before_exit()
-        if options.prompt_cache is not None:
-            save_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)
+        try:
+            chat.conversation.save_before_exit()
+        finally:
+            if options.prompt_cache is not None:
+                save_prompt_cache_file(chat.session.model, options.prompt_cache, print_note)

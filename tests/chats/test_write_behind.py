@@ -128,8 +128,34 @@ def test_a_name_that_is_taken(store, conversation, notes, writable):
     writable(True)
     other.rename("coffee")
     assert conversation.save_unsaved_changes()
+    assert notes[-1] == "another chat is already called 'coffee'; this chat has no name now"
+    assert conversation.name is None
     assert resumed(store, conversation, notes).name is None
     assert resumed(store, other, notes).name == "coffee"
+
+
+def test_two_new_chats_with_one_name(store, notes):
+    first, second = (Conversation.new(store, notes.append) for _ in range(2))
+    for conversation in (first, second):
+        conversation.rename("tea")
+    for conversation in (first, second):
+        conversation.add_user_message("Hello")
+    assert (first.name, second.name) == ("tea", None)
+    assert notes == ["another chat is already called 'tea'; this chat has no name now"]
+
+
+def test_leaving_a_chat_that_was_deleted_while_it_was_not_saved(store, conversation, notes, writable):
+    conversation.add_user_message("Hello")
+    writable(False)
+    conversation.add_user_message("Are you there?")
+    writable(True)
+    other = ChatStore.open(store.path)
+    other.delete(conversation.id)
+    other.close()
+    conversation.save_before_exit()
+    (_, report) = notes
+    assert report.startswith(f"{store.path}: 1 message of this chat could not be stored: ")
+    assert "was deleted meanwhile" in report
 
 
 def test_a_message_that_is_already_stored_is_not_lost(conversation, notes, writable):
