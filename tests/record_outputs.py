@@ -12,8 +12,8 @@ Help texts are compared only with ``--help-too``. Compare records of one machine
 logits.
 
 A change of wording is compared with ``--wording TABLE``. Each line of the table has an old and a new text, with a
-tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used. Several
-spaces or rules (─) in a row then count as one, since the columns of a screen are as wide as their longest text.
+tab between them. The old texts are replaced in the record BEFORE, and every line of the table must be used.
+Several spaces or rules (─) in a row then count as one, since columns are as wide as their longest text.
 """
 
 import argparse
@@ -167,7 +167,8 @@ def read_wording(path):
 def _narrowed(data):
     """Replace several spaces or rules in a row by one."""
     text = data.decode(errors="surrogateescape")
-    return re.sub(r"(?<=\S) {2,}|(?<=─)─+", lambda found: found[0][:1].strip("─"), text).encode(errors="surrogateescape")
+    narrowed = re.sub(r"(?<=\S) {2,}|(?<=─)─+", lambda found: found[0][:1].strip("─"), text)
+    return narrowed.encode(errors="surrogateescape")
 
 
 def _reworded(data, wording, unused):

@@ -43,5 +43,7 @@ def test_compare(tmp_path, records, capsys, after, wording, code, printed):
 
 
 def test_the_width_of_columns_does_not_count(tmp_path, records):
-    before, after = records("what    by\n──────────\nmade    it\n", "what         by\n───────────────\ngenerated    it\n")
+    before, after = records(
+        "what    by\n──────────\nmade    it\n", "what         by\n───────────────\ngenerated    it\n"
+    )
     assert compare(before, after, wording=table(tmp_path, "made\tgenerated\n")) == 0
