@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
-from logitsmith.samplers.batch.penalties import RequestTokenCache, count_tokens
+from logitsmith.samplers.batch.penalties import TokenCountCache, count_tokens
 from numpy.typing import NDArray
 
 from .batch_sampler_peers import CASES, ROWS, Batch, Side, chains, native, torch_side
@@ -87,7 +87,7 @@ def _compare(batch: Batch, rounds: int) -> None:
 
 
 def _cache(batch: Batch, rounds: int) -> None:
-    everything, own, requests = batch.texts, RequestTokenCache(), np.arange(ROWS)
+    everything, own, requests = batch.texts, TokenCountCache(), np.arange(ROWS)
 
     def counting(step: int, kept: bool) -> tuple[list[int], float]:
         texts = everything[:, : batch.history + step], everything[:, batch.history : batch.history + step]

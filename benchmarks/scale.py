@@ -66,7 +66,7 @@ def _compare(model: str, slots: int, rounds: int) -> None:
 def _divide(path: Path, requests: list[Request], slots: int) -> None:
     """Print the parts of a batch's wall time."""
     decoding = 0.0
-    run = NativeContext._run
+    run = NativeContext._decode_batch
 
     def timed(native: NativeContext, count: int) -> None:
         nonlocal decoding
@@ -74,7 +74,7 @@ def _divide(path: Path, requests: list[Request], slots: int) -> None:
         run(native, count)
         decoding += perf_counter() - began
 
-    NativeContext._run = timed  # type: ignore[method-assign]
+    NativeContext._decode_batch = timed  # type: ignore[method-assign]
     chains, tokens = 0.0, 0
     with Model.load(path, n_ctx=1024, threads=_THREADS) as model, BatchEngine(model, slots) as engine:
         decoding, began = 0.0, perf_counter()

@@ -45,7 +45,7 @@ class UsageError(LogitsmithError):
     exit_code = 2
 
 
-_KINDS = {
+_EXPECTED_VALUES = {
     "float_parsing": "a number",
     "float_type": "a number",
     "int_parsing": "an integer",
@@ -68,21 +68,21 @@ _KINDS = {
     "path_type": "a path",
 }
 """The expected value, by the type of pydantic's error."""
-_BOUNDS = {
+_BOUND_ERRORS = {
     "less_than": ("<", "lt"),
     "less_than_equal": ("≤", "le"),
     "greater_than": (">", "gt"),
     "greater_than_equal": ("≥", "ge"),
 }
 """The sign, and the name of the limit, by the type of pydantic's error about a range."""
-_LENGTHS = {
+_LENGTH_ERRORS = {
     "too_short": ("item", "min_length"),
     "too_long": ("item", "max_length"),
     "string_too_short": ("character", "min_length"),
     "string_too_long": ("character", "max_length"),
 }
 """The counted noun, and the name of the limit, by the type of pydantic's error about a length."""
-_OWN_VALIDATORS = ("value_error", "assertion_error")
+_VALIDATOR_ERROR_TYPES = ("value_error", "assertion_error")
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -98,20 +98,20 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
 
     Args:
         problems: pydantic's errors about the value, one for each type that the field accepts.
-        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the error's limit is shown.
+        allowed: the range of the field in words, such as ``0..1`` or ``≥ 0``; empty: the error's limit.
     """
-    # An error that is not about the type is about the one type that the value has.
-    problem = next((error for error in problems if error["type"] not in _KINDS), problems[0])
-    kind, value = problem["type"], problem["input"]
-    if kind in _KINDS:
-        kinds = join_alternatives(dict.fromkeys(_KINDS[error["type"]] for error in problems))
-        return wrong_value(value, kinds) + (f" ({allowed})" if allowed else "")
-    if kind in _LENGTHS:
+    # One of the errors belongs to the type that the value has. It is the only one that is not about a wrong type.
+    problem = next((error for error in problems if error["type"] not in _EXPECTED_VALUES), problems[0])
+    error_type, value = problem["type"], problem["input"]
+    if error_type in _EXPECTED_VALUES:
+        expected_values = join_alternatives(dict.fromkeys(_EXPECTED_VALUES[error["type"]] for error in problems))
+        return wrong_value(value, expected_values) + (f" ({allowed})" if allowed else "")
+    if error_type in _LENGTH_ERRORS:
         return _length_message(problem)
-    if kind in _OWN_VALIDATORS:
+    if error_type in _VALIDATOR_ERROR_TYPES:
         return str(problem["ctx"]["error"])
     context = problem.get("ctx", {})
-    match kind:
+    match error_type:
         case "missing":
             message = "it is missing"
         case "extra_forbidden":
@@ -121,9 +121,9 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
             message = "not JSON" + (f", starting at column {column[1]}" if column else "")
         case "literal_error" | "enum":
             message = _choice_message(short_repr(value), context["expected"])
-        case _ if kind in _BOUNDS:
-            sign, limit = _BOUNDS[kind]
-            bound = allowed or f"{sign} {context[limit]}"
+        case _ if error_type in _BOUND_ERRORS:
+            sign, limit_name = _BOUND_ERRORS[error_type]
+            bound = allowed or f"{sign} {context[limit_name]}"
             message = wrong_value(value, f"within {bound}" if ".." in bound else bound)
         case _:
             message = f"{short_repr(value)} is not allowed here"
@@ -131,13 +131,13 @@ def problem_message(*problems: ErrorDetails, allowed: str = "") -> str:
 
 
 def _length_message(problem: ErrorDetails) -> str:
-    noun, key = _LENGTHS[problem["type"]]
-    limit, length = problem["ctx"][key], len(problem["input"])
+    noun, limit_name = _LENGTH_ERRORS[problem["type"]]
+    limit, length = problem["ctx"][limit_name], len(problem["input"])
     if limit == 0:
         return f"it has {count_noun(length, noun)}, but must be empty"
     if length == 0:
         return "it is empty"
-    bound = "at least" if key == "min_length" else "at most"
+    bound = "at least" if limit_name == "min_length" else "at most"
     return f"it has {count_noun(length, noun)}, but must have {bound} {limit:,}"
 
 

@@ -54,12 +54,12 @@ def bounded_lines(file: IO[AnyStr], max_length: int = MAX_LINE_BYTES) -> Iterato
 
     ``max_length``: bytes, or characters of a text file. Raises ``InputTooLargeError`` for a longer line.
     """
-    number = 0
+    line_number = 0
     while line := file.readline(max_length + 1):
-        number += 1
+        line_number += 1
         if len(line) > max_length:
             raise InputTooLargeError(
-                f"line {number} is longer than {max_length // 1_000_000} MB; give a file of shorter lines"
+                f"line {line_number} is longer than {max_length // 1_000_000} MB; give a file of shorter lines"
             )
         yield line
 
@@ -81,7 +81,7 @@ def input_name(path: Path) -> str:
 def open_input(path: Path) -> Iterator[BinaryIO]:
     """Open a file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
     try:
-        with _opened(path) as file:
+        with _open_unnamed(path) as file:
             yield file
     except InputTooLargeError as error:
         error.filename = error.filename or input_name(path)
@@ -89,7 +89,7 @@ def open_input(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_unnamed(path: Path) -> Iterator[BinaryIO]:
     if is_stdin(path):
         if sys.stdin is None:
             raise OSError(None, "it is closed", "stdin")
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def file_errors_in_words(path: Path) -> Iterator[None]:
-    """While inside, raise an ``OSError`` with the message of `file_problem`."""
+    """Give each ``OSError`` of the block the message of `file_problem`."""
     try:
         yield
     except OSError as error:
@@ -200,7 +200,7 @@ def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[Sea
 
 
 def _resolve(folder: Path) -> Path:
-    """Return a path with its links resolved; the path itself if its links form a ring."""
+    """Return a path with its links resolved; the unchanged path if its links form a ring."""
     try:
         return folder.resolve()
     except (OSError, RuntimeError):
@@ -230,38 +230,38 @@ def write_file_atomically(path: Path, write: Callable[[IO[bytes]], object], is_p
 
     Args:
         path: the file.
-        write: writes the content into an open file.
+        write: function that writes the content into an open file.
         is_private: whether only the owner may read the file. Otherwise the file gets the permissions of a new
             file, which the umask determines.
     """
-    name = ""
+    temporary_name = ""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as stream:
                 write(stream)
             return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            name = file.name
+            temporary_name = file.name
             write(file)
             file.flush()
             os.fsync(file.fileno())
         if not is_private:  # a temporary file is private
-            mask = os.umask(0)  # the umask can only be read by setting it
-            os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+            umask = os.umask(0)  # it can only be read by setting it
+            os.umask(umask)
+            Path(temporary_name).chmod(0o666 & ~umask)
+        Path(temporary_name).replace(path)
     except OSError as error:
         error.filename = str(path)
         raise
     finally:
-        if name:
+        if temporary_name:
             with suppress(OSError):
-                Path(name).unlink(missing_ok=True)
+                Path(temporary_name).unlink(missing_ok=True)
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """While inside, Ctrl-C is deferred; it takes effect after the block. Also a decorator."""
+    """Defer Ctrl-C until the end of the block. Can also decorate a function."""
     if current_thread() is not main_thread():  # Python calls signal handlers only in the main thread
         yield
         return
@@ -291,7 +291,7 @@ class AppendOnlyFile:
         self.path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self.is_regular = stat.S_ISREG(os.fstat(self._handle).st_mode)
-        self._end = self.size
+        self._end_offset = self.size
 
     @property
     def size(self) -> int:
@@ -313,39 +313,39 @@ class AppendOnlyFile:
 
         Raises ``InputTooLargeError`` for a line that is longer than logitsmith writes.
         """
-        with self.path.open("rb") as file, self._errors_named():
+        with self.path.open("rb") as file, self._add_name_to_errors():
             yield from bounded_lines(file)
 
     def truncate(self, length: int) -> None:
         """Truncate the file to ``length`` bytes, for example to remove a line that a crash left incomplete."""
         if self.is_regular and length < self.size:
-            with self._errors_named():
+            with self._add_name_to_errors():
                 os.ftruncate(self._handle, length)
-        self._end = self.size
+        self._end_offset = self.size
 
     def append(self, data: bytes) -> None:
         """Append bytes. A failed write is undone."""
-        written = 0
+        written_bytes = 0
         try:
-            with self._errors_named():
-                while written < len(data):
-                    written += os.write(self._handle, data[written:])
+            with self._add_name_to_errors():
+                while written_bytes < len(data):
+                    written_bytes += os.write(self._handle, data[written_bytes:])
         except OSError:
             self._undo_failed_write()
             raise
-        self._end += len(data)
+        self._end_offset += len(data)
 
     def _undo_failed_write(self) -> None:
         if self.is_regular:
             try:
-                os.ftruncate(self._handle, self._end)
+                os.ftruncate(self._handle, self._end_offset)
             except OSError:
                 return  # the next process that reads the file truncates it
 
     def sync(self) -> None:
         """Force appended lines to the disk."""
         if self.is_regular:
-            with self._errors_named():
+            with self._add_name_to_errors():
                 os.fsync(self._handle)
 
     def sync_folder(self) -> None:
@@ -362,8 +362,8 @@ class AppendOnlyFile:
             os.close(folder)
 
     @contextmanager
-    def _errors_named(self) -> Iterator[None]:
-        """While inside, add the file's name to errors of calls that take a file number."""
+    def _add_name_to_errors(self) -> Iterator[None]:
+        """Add the file's name to errors of the block, whose calls only know the number of the open file."""
         try:
             yield
         except OSError as error:

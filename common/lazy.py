@@ -17,16 +17,16 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
     warns, and returns the object that has a new name now, see `renamed`. The ``__dir__`` lists the names in
     ``__all__``, imported or not.
     """
-    module_of: dict[str, tuple[str, str]] = {}
+    definition_by_name: dict[str, tuple[str, str]] = {}  # the module, and the name in it
 
     def import_name(name: str) -> object:
-        if not module_of and not name.startswith("__"):
-            module_of.update(_imports_for_type_checkers(package))
-        if name not in module_of:
+        if not definition_by_name and not name.startswith("__"):
+            definition_by_name.update(_imports_for_type_checkers(package))
+        if name not in definition_by_name:
             from .renamed import find_by_old_name  # noqa: PLC0415 - most runs use no old name
 
             return find_by_old_name(package, name)
-        module, defined_name = module_of[name]
+        module, defined_name = definition_by_name[name]
         value: object = getattr(import_module(module, package), defined_name)
         setattr(sys.modules[package], name, value)
         return value

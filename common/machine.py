@@ -28,14 +28,14 @@ NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
 """The ways in which llama.cpp uses several NUMA nodes."""
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Return a description of the system, the processor, and the memory in bytes; None for unknown values."""
     return {
         "system": platform.platform(),
         "cpu": _cpu_name(),
         "hardware_threads": os.cpu_count(),
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": _system_pages("SC_PHYS_PAGES"),
+        "memory_bytes": _page_count_in_bytes("SC_PHYS_PAGES"),
         "available_memory_bytes": _available_memory_bytes(),
     }
 
@@ -49,9 +49,9 @@ def _cpu_name() -> str:
     return next(names, platform.machine())
 
 
-def _system_pages(name: str) -> int | None:
+def _page_count_in_bytes(setting: str) -> int | None:
     try:
-        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return None
 

@@ -246,16 +246,18 @@ def warn_of_old_name(owner: str, old_name: str, new_name: str, *, stack_level: i
 class _OldAttribute:
     """A descriptor that forwards an old name to the new one."""
 
-    def __init__(self, owner: str, old_name: str, new_name: str) -> None:
-        self._names = (owner, old_name, new_name)
+    def __init__(self, owner_name: str, old_name: str, new_name: str) -> None:
+        self._owner_name = owner_name
+        self._old_name = old_name
+        self._new_name = new_name
 
     def __get__(self, instance: object, owner: type) -> object:
-        warn_of_old_name(*self._names)
-        return getattr(owner if instance is None else instance, self._names[2])
+        warn_of_old_name(self._owner_name, self._old_name, self._new_name)
+        return getattr(owner if instance is None else instance, self._new_name)
 
     def __set__(self, instance: object, value: object) -> None:
-        warn_of_old_name(*self._names)
-        setattr(instance, self._names[2], value)
+        warn_of_old_name(self._owner_name, self._old_name, self._new_name)
+        setattr(instance, self._new_name, value)
 
 
 def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str]) -> Any:
@@ -263,17 +265,17 @@ def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str])
 
     A function that is called for each token lists an old argument itself, so that no wrapper slows it down.
     """
-    accepted = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     renamed_arguments = {
         old_name: new_name
         for old_name, new_name in new_names.items()
-        if new_name in accepted and old_name not in accepted
+        if new_name in parameters and old_name not in parameters
     }
     if not renamed_arguments:
         return function
 
     @functools.wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
+    def call_with_new_names(*arguments: Any, **keywords: Any) -> Any:
         for old_name in renamed_arguments.keys() & keywords.keys():
             new_name = renamed_arguments[old_name]
             if new_name in keywords:
@@ -282,20 +284,20 @@ def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str])
             keywords[new_name] = keywords.pop(old_name)
         return function(*arguments, **keywords)
 
-    return call
+    return call_with_new_names
 
 
 def _rename_in_subclasses(base: type, new_names: Mapping[str, str]) -> None:
-    """Make subclasses that define an old name get the new one."""
-    own_hook = vars(base).get("__init_subclass__")
+    """Give each subclass that defines an old name the new name instead."""
+    own_init = vars(base).get("__init_subclass__")
 
     def init_subclass(subclass: type, /, **keywords: Any) -> None:
         for old_name in new_names.keys() & vars(subclass).keys():
             warn_of_old_name(subclass.__qualname__, old_name, new_names[old_name])
             setattr(subclass, new_names[old_name], vars(subclass)[old_name])
             delattr(subclass, old_name)
-        inherited = super(base, subclass)
-        hook = own_hook.__get__(None, subclass) if own_hook else inherited.__init_subclass__
-        hook(**keywords)
+        base_class = super(base, subclass)
+        call_init = own_init.__get__(None, subclass) if own_init else base_class.__init_subclass__
+        call_init(**keywords)
 
     setattr(base, "__init_subclass__", classmethod(init_subclass))  # noqa: B010 - mypy allows no assignment

@@ -30,7 +30,7 @@ def parse_strict_json(text: str | bytes) -> Any:
         NestedTooDeeplyError: the text has too many levels; also a ``RecursionError``.
         ValueError: an integer has too many digits. All errors above are subclasses of ``ValueError``.
     """
-    if _depth(text) > MAX_JSON_DEPTH:
+    if _bracket_depth(text) > MAX_JSON_DEPTH:
         raise NestedTooDeeplyError("it is nested too deeply")
     try:
         return json.loads(text, parse_constant=_reject_constant)
@@ -40,17 +40,18 @@ def parse_strict_json(text: str | bytes) -> Any:
         raise
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)  # \Z: an open string must not be searched repeatedly
-_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+# \Z: a string without a closing quote must not be searched again from each of its characters.
+_NON_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
-def _depth(text: str | bytes) -> int:
+def _bracket_depth(text: str | bytes) -> int:
     """Return the depth of brackets outside of strings; 0 if there are too few brackets to exceed the limit."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")  # UTF-8 has no bracket or quote inside of another character
     if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return 0
-    brackets = _NO_BRACKETS.sub("", _STRING.sub("", text))
+    brackets = _NON_BRACKETS.sub("", _JSON_STRING.sub("", text))
     return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
 
 
@@ -58,7 +59,7 @@ def _reject_constant(name: str) -> float:
     raise NonFiniteNumberError(f"{name} is not a number in JSON")
 
 
-_PROBLEMS = {
+_PROBLEM_BY_MESSAGE_START = {
     "Expecting value": "a value is missing",
     "Expecting property name": "a key in double quotes is missing",
     "Expecting ':'": "a colon is missing",
@@ -74,8 +75,11 @@ _PROBLEMS = {
 
 
 def json_problem(error: json.JSONDecodeError) -> str:
-    """Return a short sentence about the error at the place that the error names."""
-    return next((words for start, words in _PROBLEMS.items() if error.msg.startswith(start)), "it is incomplete")
+    """Return logitsmith's wording of an error of Python's JSON parser, without the position."""
+    return next(
+        (problem for start, problem in _PROBLEM_BY_MESSAGE_START.items() if error.msg.startswith(start)),
+        "it is incomplete",
+    )
 
 
 # One encoder for all calls: `json.dumps` would make a new one for each.

@@ -10,7 +10,7 @@ from typing import Any
 
 _MAX_VALUE_CHARACTERS = 60
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-_SIMILARITY = 0.7
+_MIN_SIMILARITY = 0.7
 """Minimum similarity of two names, 0 to 1. A lower value would match short words with three equal letters, such as
 ``top_p`` and ``stop``."""
 
@@ -33,8 +33,8 @@ class NotUTF8Error(ValueError):
     """Bytes that are not UTF-8.
 
     Attributes:
-        offset: place of the first wrong byte, from 0.
-        line: line of this byte, from 1.
+        offset: offset of the first wrong byte, counted from 0.
+        line: number of the line with this byte, counted from 1.
         byte: value of this byte.
     """
 
@@ -81,7 +81,7 @@ def join_alternatives(choices: Iterable[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def nearest_name(name: str, known_names: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
+def nearest_name(name: str, known_names: Iterable[str], min_similarity: float = _MIN_SIMILARITY) -> str | None:
     """Return the known name that is most similar to ``name``; None if no name is similar enough.
 
     A name in which only two adjacent letters are swapped takes precedence.
@@ -89,22 +89,26 @@ def nearest_name(name: str, known_names: Iterable[str], similarity: float = _SIM
     Args:
         name: the mistyped name.
         known_names: the names to choose from.
-        similarity: the minimum similarity, 0 to 1, see `difflib`.
+        min_similarity: the minimum similarity, 0 to 1, see `difflib`.
     """
     names = list(known_names)
-    swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
-    matches = [swapped] if swapped else difflib.get_close_matches(name, names, n=1, cutoff=similarity)
+    swapped_name = next((candidate for candidate in names if _has_two_swapped_letters(name, candidate)), None)
+    matches = (
+        [swapped_name] if swapped_name else difflib.get_close_matches(name, names, n=1, cutoff=min_similarity)
+    )
     return matches[0] if matches else None
 
 
-def _is_swapped(name: str, known_name: str) -> bool:
+def _has_two_swapped_letters(name: str, known_name: str) -> bool:
     """Return whether two names differ only in the order of two adjacent letters."""
     if len(name) != len(known_name):
         return False
-    differing = [index for index, pair in enumerate(zip(name, known_name, strict=True)) if pair[0] != pair[1]]
-    if len(differing) != 2 or differing[1] != differing[0] + 1:
+    differing_indices = [
+        index for index, pair in enumerate(zip(name, known_name, strict=True)) if pair[0] != pair[1]
+    ]
+    if len(differing_indices) != 2 or differing_indices[1] != differing_indices[0] + 1:
         return False
-    first, second = differing
+    first, second = differing_indices
     return (name[first], name[second]) == (known_name[second], known_name[first])
 
 
@@ -114,7 +118,5 @@ def without_error_number(text: str) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return a value for a sentence: as Python writes it, but with true, false and null; long values are
-    shortened.
-    """
+    """Return Python's ``repr`` of a value, but with true, false and null; a long one is shortened."""
     return _REPR.repr(value)

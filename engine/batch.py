@@ -46,9 +46,9 @@ class BatchAnswer:
 
     @property
     def exactness(self) -> BatchExactness:
-        """The promise about this answer.
+        """The promise about this answer, whether other requests can have changed it.
 
-        Its length is known now, so it may be stronger than the batch's promise.
+        The length of the answer is known now, so this promise may be stronger than the batch's promise.
         """
         exactness = self.start.batch_exactness or EXACT
         return exactness.for_answer(self.done.prompt_tokens + self.done.completion_tokens)
@@ -93,7 +93,7 @@ requests, an additional row in a decode of other requests costs less than a sepa
 
 
 class BatchEngine:
-    """Requests that are computed together, each in a separate slot; a context manager that closes itself.
+    """Requests that are computed together, each in a separate slot. A ``with`` statement closes the engine.
 
     Each request's chain draws its tokens. Whether these are the tokens of the request without the batch depends on
     the tensors of the model and on the processor. This is measured, and ``exactness`` reports it. A slot keeps its
@@ -118,17 +118,17 @@ class BatchEngine:
             slots: Number of requests that are computed together.
             deterministic: Whether to compute exactly what `generate` computes. That takes as long as running the
                 requests one after the other.
-            note: Called with a sentence if the messages of a chat had to be changed for the template; called once
-                per sentence.
+            note: Function that shows a note to the user: called with a sentence, once for each different sentence,
+                if the messages of a chat had to be changed for the template.
 
         Raises ``ModelError``.
         """
         self._model = model
         self._slots = model.make_slots(slots, deterministic)
-        self._free = list(self._slots.slots)
-        self._waiting: deque[GenerationRequest] = deque()
-        self._running: dict[int, _SlotRequest] = {}
-        self._note, self._noted = note, set[str]()
+        self._unused_slots = list(self._slots.slots)
+        self._waiting_requests: deque[GenerationRequest] = deque()
+        self._running_by_slot: dict[int, _SlotRequest] = {}
+        self._show_note, self._shown_notes = note, set[str]()
         self._undelivered: list[tuple[object, Event | BatchFailure]] = []
         self._is_closed = False
 
@@ -140,12 +140,12 @@ class BatchEngine:
     @property
     def free_slots(self) -> int:
         """The number of requests that can join at the next step; if negative, the number that wait for a slot."""
-        return len(self._free) - len(self._waiting)
+        return len(self._unused_slots) - len(self._waiting_requests)
 
     @property
     def is_idle(self) -> bool:
         """True if no request runs or waits."""
-        return not self._running and not self._waiting
+        return not self._running_by_slot and not self._waiting_requests
 
     def add(self, request: GenerationRequest) -> None:
         """Add a request, which joins at the next step, or later when a slot becomes free.
@@ -153,7 +153,7 @@ class BatchEngine:
         Its id should be unique.
         """
         self._check_open()
-        self._waiting.append(request)
+        self._waiting_requests.append(request)
 
     def cancel(self, request_id: object) -> bool:
         """Remove a request. It has no more events, and its slot is free at the next step.
@@ -161,11 +161,11 @@ class BatchEngine:
         Returns False if no request with this id waits or runs. If several have this id, one that waits is removed,
         or else the first.
         """
-        for index, waiting in enumerate(self._waiting):
-            if waiting.id == request_id:
-                del self._waiting[index]
+        for index, waiting_request in enumerate(self._waiting_requests):
+            if waiting_request.id == request_id:
+                del self._waiting_requests[index]
                 return True
-        for running in self._running.values():
+        for running in self._running_by_slot.values():
             if running.request.id == request_id:
                 self._release(running.slot)
                 return True
@@ -180,8 +180,8 @@ class BatchEngine:
         events, self._undelivered = self._undelivered, []
         try:
             for advance in (self.begin_waiting, self.advance_running):
-                for progress in advance():
-                    events += ((progress.request.id, event) for event in progress.events)
+                for request_progress in advance():
+                    events += ((request_progress.request.id, event) for event in request_progress.events)
         except BaseException:  # such as AbortedError; the next step returns the events before the error
             self._undelivered = events
             raise
@@ -190,8 +190,8 @@ class BatchEngine:
     def begin_waiting(self) -> Iterator[RequestProgress]:
         """Run the first half of `step`: read the prompts of waiting requests, as long as slots are free."""
         self._check_open()
-        while self._waiting and self._free:
-            yield self._begin(self._waiting.popleft())
+        while self._waiting_requests and self._unused_slots:
+            yield self._begin_request(self._waiting_requests.popleft())
 
     def advance_running(self) -> Iterator[RequestProgress]:
         """Run the second half of `step`, and yield the events of each request as soon as its logits are computed.
@@ -199,73 +199,75 @@ class BatchEngine:
         The iterator must be exhausted. A request that is canceled meanwhile is left out.
         """
         self._check_open()
-        has_enough_requests = len(self._running) >= _MIN_REQUESTS_TO_DIVIDE_RUN
+        has_enough_requests = len(self._running_by_slot) >= _MIN_REQUESTS_TO_DIVIDE_RUN
         appends = [
             SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests))
-            for running in self._running.values()
+            for running in self._running_by_slot.values()
         ]
         for slot, rows in self._slots.append(appends):
-            running = self._running.get(slot.number)
+            running = self._running_by_slot.get(slot.number)
             if running is not None:
-                yield self._collect(running, running.receive_logits(rows))
+                yield self._collect_events(running, running.receive_logits(rows))
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ModelError("the batch is closed")
         self._model.check_open()
 
-    def _begin(self, request: GenerationRequest) -> RequestProgress:
+    def _begin_request(self, request: GenerationRequest) -> RequestProgress:
         """Put a request into the slot with the longest beginning of its prompt, and read the prompt."""
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
-            running = _SlotRequest(self._model, request, note=self._note_once)
+            running = _SlotRequest(self._model, request, show_note=self._note_once)
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
-        running.slot = slot = self._slots.best_slot_for(running.prompt_ids, self._free)
-        self._free.remove(slot)
-        self._running[slot.number] = running
+        running.slot = slot = self._slots.best_slot_for(running.prompt_ids, self._unused_slots)
+        self._unused_slots.remove(slot)
+        self._running_by_slot[slot.number] = running
         try:
-            return self._collect(running, running.read_prompt(self._slots))
+            return self._collect_events(running, running.read_prompt(self._slots))
         except AbortedError:
-            self._waiting.appendleft(request)
+            self._waiting_requests.appendleft(request)
             raise
 
-    def _collect(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
+    def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
         """Return the new events of a request, whose slot becomes free if it fails or ends.
 
         An error becomes the failure of the request, so that other requests can continue.
         """
-        events: list[Event | BatchFailure] = []
+        collected_events: list[Event | BatchFailure] = []
         try:
-            events.extend(new_events)
+            collected_events.extend(new_events)
         except AbortedError:
             self._release(running.slot)
             raise
         except Exception as error:
-            events.append(BatchFailure(running.request.id, error, has_begun=bool(events) or running.has_begun))
+            collected_events.append(
+                BatchFailure(running.request.id, error, has_begun=bool(collected_events) or running.has_begun)
+            )
         except BaseException:
             self._release(running.slot)
             raise
         running.has_begun = True
-        if events and isinstance(events[-1], (Done, BatchFailure)):
+        if collected_events and isinstance(collected_events[-1], (Done, BatchFailure)):
             self._release(running.slot)
-        return RequestProgress(running.request, events, running)
+        return RequestProgress(running.request, collected_events, running)
 
     def _release(self, slot: SequenceSlot) -> None:
-        if self._running.pop(slot.number, None) is not None:  # None if the request was canceled meanwhile
-            self._free.append(slot)
+        if self._running_by_slot.pop(slot.number, None) is not None:  # None if the request was canceled meanwhile
+            self._unused_slots.append(slot)
 
     def _note_once(self, sentence: str) -> None:
-        if self._note is not None and sentence not in self._noted:
-            self._noted.add(sentence)
-            self._note(sentence)
+        if self._show_note is not None and sentence not in self._shown_notes:
+            self._shown_notes.add(sentence)
+            self._show_note(sentence)
 
     def close(self) -> None:
         """Free the memory of the slots, and drop all requests. Must be called before the model is closed."""
         self._is_closed = True
-        self._running.clear()
-        self._waiting.clear()
+        self._running_by_slot.clear()
+        self._waiting_requests.clear()
         self._slots.close()
 
     def __enter__(self) -> BatchEngine:
@@ -304,53 +306,55 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
         note: See `BatchEngine`.
     """
     with BatchEngine(model, parallel, deterministic=deterministic, note=note) as engine:
-        waiting, is_over = iter(requests), False
-        events_of: dict[RunningRequest | None, list[Event]] = {}
+        request_iterator, has_no_more_requests = iter(requests), False
+        events_by_request: dict[RunningRequest | None, list[Event]] = {}
 
-        def outcomes(steps: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
-            for step in steps:
+        def iterate_outcomes(step_results: Iterable[RequestProgress]) -> Iterator[BatchOutcome]:
+            for request_progress in step_results:
                 if progress is not None:
-                    progress(sum(isinstance(event, Token) for event in step.events))
-                outcome = _add_events(step, events_of)
+                    progress(sum(isinstance(event, Token) for event in request_progress.events))
+                outcome = _add_events_of_step(request_progress, events_by_request)
                 if outcome is not None:
                     yield outcome
 
         while True:
-            while engine.free_slots > 0 and not is_over:
-                is_over = should_stop is not None and should_stop()
-                request = None if is_over else next(waiting, _NO_MORE_REQUESTS)
+            while engine.free_slots > 0 and not has_no_more_requests:
+                has_no_more_requests = should_stop is not None and should_stop()
+                request = None if has_no_more_requests else next(request_iterator, _NO_MORE_REQUESTS)
                 if request is None:
                     break
                 if isinstance(request, GenerationRequest):
                     engine.add(request)
-                    yield from outcomes(engine.begin_waiting())
+                    yield from iterate_outcomes(engine.begin_waiting())
                 else:
-                    is_over = True
-            if is_over and engine.is_idle:
+                    has_no_more_requests = True
+            if has_no_more_requests and engine.is_idle:
                 return
-            yield from outcomes(engine.advance_running())
+            yield from iterate_outcomes(engine.advance_running())
 
 
 _NO_MORE_REQUESTS = object()
 
 
-def _add_events(step: RequestProgress, events_of: dict[RunningRequest | None, list[Event]]) -> BatchOutcome | None:
-    """Add a request's new events to ``events_of``; return the outcome after the last event, otherwise None.
+def _add_events_of_step(
+    request_progress: RequestProgress, events_by_request: dict[RunningRequest | None, list[Event]]
+) -> BatchOutcome | None:
+    """Add a request's new events to its earlier ones; return the outcome after the last event, otherwise None.
 
     Raises an error that is not one of `_FAILURES`: a fault of a plug-in, a constraint or this program.
     """
-    events = events_of.setdefault(step.running, [])
-    for event in step.events:
+    events = events_by_request.setdefault(request_progress.running, [])
+    for event in request_progress.events:
         if isinstance(event, BatchFailure):
-            del events_of[step.running]
+            del events_by_request[request_progress.running]
             if not isinstance(event.error, _FAILURES):
                 raise event.error
             return event
         events.append(event)
     if not events or not isinstance(events[-1], Done):
         return None
-    start, prompt_tokens, tokens, done = split_events(events_of.pop(step.running))
-    return BatchAnswer(step.request.id, start, tokens, done, prompt_tokens)
+    start_event, prompt_tokens, tokens, done_event = split_events(events_by_request.pop(request_progress.running))
+    return BatchAnswer(request_progress.request.id, start_event, tokens, done_event, prompt_tokens)
 
 
 class _SlotRequest(RunningRequest):
@@ -367,55 +371,57 @@ class _SlotRequest(RunningRequest):
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
         """Read the prompt, and make the tokens that its logits determine."""
-        self._rows: list[Logits] = []
+        self._collected_rows: list[Logits] = []
         """The logits after those of the needed tokens that were already read."""
         slot, prompt_ids, logprobs = self.slot, self.prompt_ids, self.request.logprobs
-        has_echo = self.request.echo
-        began = perf_counter()
-        echo: list[PromptToken] = []
-        if has_echo:
-            echo = list(scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs))
+        should_echo = self.request.echo
+        start_seconds = perf_counter()
+        echoed_tokens: list[PromptToken] = []
+        if should_echo:
+            echoed_tokens = list(
+                scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs)
+            )
         cached_tokens = 0
-        if not has_echo or len(prompt_ids) > slot.max_rows:  # otherwise the text would depend on the echo
+        if not should_echo or len(prompt_ids) > slot.max_rows:  # otherwise the text would depend on the echo
             cached_tokens = slots.read(slot, prompt_ids)
-        self._began = perf_counter()
-        self._prompt_seconds = self._began - began
-        yield self.begin(slot, 0 if has_echo else cached_tokens, slot.length, exactness=slots.exactness)
-        yield from echo
+        self._generation_start = perf_counter()
+        self._prompt_seconds = self._generation_start - start_seconds
+        yield self.begin(slot, 0 if should_echo else cached_tokens, slot.length, exactness=slots.exactness)
+        yield from echoed_tokens
         yield from self.resume()
-        yield from self._tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
+        yield from self._iterate_tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
 
     def next_tokens(self, slots: SequenceSlots, has_enough_requests: bool) -> Sequence[int]:
-        """Return the tokens to be read next, and remove wrong drafts from the slot.
+        """Return the tokens to be read next, and remove wrong draft tokens from the slot.
 
         Several forced tokens are read one by one, together with tokens of other requests, if that gives the same
         logits. A draft is always read in one call, because only that can save time.
         """
-        needed = self.needed_tokens
-        if not self._rows:
+        needed_tokens = self.needed_tokens
+        if not self._collected_rows:
             slots.discard_last(self.slot, self.drop_count)
             self.drop_count = 0
             is_divided = (
-                len(needed) > 1
+                len(needed_tokens) > 1
                 and has_enough_requests
                 and not self.request.lookup
-                and slots.is_run_exact(len(needed))
+                and slots.is_one_call_exact(len(needed_tokens))
             )
             if not is_divided:
-                return needed
-        return needed[len(self._rows) : len(self._rows) + 1]
+                return needed_tokens
+        return needed_tokens[len(self._collected_rows) : len(self._collected_rows) + 1]
 
     def receive_logits(self, rows: Sequence[Logits]) -> Iterator[Event]:
         """Receive the logits of the tokens that were read, and make the tokens that they determine."""
-        if len(self._rows) + len(rows) < len(self.needed_tokens):
-            self._rows += [row.copy() for row in rows]
+        if len(self._collected_rows) + len(rows) < len(self.needed_tokens):
+            self._collected_rows += [row.copy() for row in rows]
             return
-        rows, self._rows = [*self._rows, *rows], []
-        yield from self._tokens_and_end(rows)
+        rows, self._collected_rows = [*self._collected_rows, *rows], []
+        yield from self._iterate_tokens_and_end(rows)
 
-    def _tokens_and_end(self, rows: Sequence[Logits] | None) -> Iterator[Event]:
+    def _iterate_tokens_and_end(self, rows: Sequence[Logits] | None) -> Iterator[Event]:
         """Yield the tokens that these logits determine, and the last event if the text ends."""
         if rows is not None:
             yield from self.resume(rows)
         if self.finish_reason is not None:
-            yield self.done(self._prompt_seconds, perf_counter() - self._began)
+            yield self.finish(self._prompt_seconds, perf_counter() - self._generation_start)

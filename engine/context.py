@@ -38,7 +38,7 @@ def small_batch_rows(batch: int, vocab_size: int) -> int:
 
 
 Progress = Callable[[int, int], None]
-"""Called after each batch of a prompt, with the number of tokens that are done and the total number."""
+"""Function that is called after each batch of a prompt, with the number of tokens read and the total number."""
 
 
 @supports_old_names
@@ -46,12 +46,12 @@ class Context:
     """One sequence of tokens in llama.cpp's memory.
 
     A new prompt reuses the tokens at its beginning that the context already has: their keys and values are not
-    computed again. In small batches llama.cpp computes the same logits wherever a text is divided, and all tokens
-    of a small batch get their logits.
+    computed again. In small batches, llama.cpp computes the same logits however a text is split into batches. The
+    logits of every token of a small batch are available, not only those of the last one.
 
     Attributes:
-        length: maximum number of tokens.
-        tokens: the tokens that were read.
+        length: length of the context, which is the maximum number of tokens.
+        tokens: the tokens in the context, whose keys and values llama.cpp has computed.
         max_rows: maximum number of tokens in a small batch.
     """
 
@@ -65,7 +65,7 @@ class Context:
                 batch cannot be divided.
         """
         self._native = native
-        self._batch = batch
+        self._batch_tokens = batch
         self._segments = PromptSegments(batch, min(batch, segment or batch))
         self.max_rows = small_batch_rows(batch, native.vocab_size)
         self.length = native.length
@@ -107,13 +107,13 @@ class Context:
         if exact and self._reuse_complete_prompt(prompt):
             return len(prompt)
         common_count = self._common_token_count(prompt)
-        reused_count = self._keep(
+        reused_count = self._keep_first_tokens(
             self._segments.reusable_token_count(min(common_count, self._exact_token_count), len(prompt))
             if exact
             else common_count
         )
         is_exact = not small_batches and (exact or reused_count == 0)
-        batch_size = self.max_rows if small_batches else self._batch
+        batch_size = self.max_rows if small_batches else self._batch_tokens
         first_batch_end = self._segments.end_of_batch(reused_count) if exact else reused_count + batch_size
         if progress is not None:
             progress(len(self.tokens), len(prompt))
@@ -146,11 +146,11 @@ class Context:
     def read_each(self, prompt: Sequence[int]) -> Iterator[Logits]:
         """Make ``prompt`` the content of the context, and yield the logits after each token.
 
-        All tokens are read again, in small batches. The logits are valid as those of `logits` are. Raises
+        All tokens are read again, in small batches. The logits are valid for as long as those of `logits`. Raises
         ``ModelError`` as `read` does.
         """
         self.check(prompt)
-        self._keep(0)
+        self._keep_first_tokens(0)
         yield from self.append_in_small_batches(prompt)
 
     def append_in_small_batches(self, tokens: Sequence[int]) -> Iterator[Logits]:
@@ -164,11 +164,11 @@ class Context:
 
         So the previous token is removed and read again, next to the new one.
         """
-        previous = self.tokens[-1:]
-        if not previous or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
+        previous_tokens = self.tokens[-1:]
+        if not previous_tokens or self.is_full or not self._native.truncate_sequence(len(self.tokens) - 1):
             return self.append_batch([token])
-        self._limit_exact_tokens(len(self.tokens) - 1)
-        self._native.decode([*previous, token], len(self.tokens) - 1, all_logits=True)
+        self._record_exact_tokens_up_to(len(self.tokens) - 1)
+        self._native.decode([*previous_tokens, token], len(self.tokens) - 1, all_logits=True)
         self.tokens.append(token)
         return [self._native.logits_at(1)]
 
@@ -176,13 +176,13 @@ class Context:
         """Keep only the first ``length`` tokens, which the context must have."""
         if length == len(self.tokens):
             return
-        kept = self.tokens[:length]
-        self._limit_exact_tokens(length)
+        kept_tokens = self.tokens[:length]
+        self._record_exact_tokens_up_to(length)
         if self._native.truncate_sequence(length):
-            self.tokens = kept
+            self.tokens = kept_tokens
         else:  # the state of a recurrent model cannot be truncated
             self.tokens.clear()
-            self.read(kept, small_batches=True)
+            self.read(kept_tokens, small_batches=True)
 
     @property
     def shift_unsupported_reason(self) -> str | None:
@@ -199,7 +199,7 @@ class Context:
         self._native.remove_span(start, start + count, len(self.tokens))
         del self.tokens[start : start + count]
         self._is_shifted = True
-        self._limit_exact_tokens(0)
+        self._record_exact_tokens_up_to(0)
 
     def append(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
@@ -210,7 +210,7 @@ class Context:
         self.tokens.append(token)
 
     def append_batch(self, tokens: Sequence[int]) -> list[Logits]:
-        """Append tokens in one batch; return the logits after each token, valid as those of `logits` are.
+        """Append tokens in one batch; return the logits after each token, valid for as long as those of `logits`.
 
         Raises ``ModelError`` when they do not fit.
         """
@@ -246,15 +246,15 @@ class Context:
 
         Both are empty for a recurrent model, which can reuse no tokens.
         """
-        kept = self._keep(self._exact_token_count if self._native.can_truncate else 0)
-        return self.tokens[:], self._native.state() if kept else memoryview(b"")
+        kept_count = self._keep_first_tokens(self._exact_token_count if self._native.can_truncate else 0)
+        return self.tokens[:], self._native.state() if kept_count else memoryview(b"")
 
     def restore_exact_state(self, tokens: Sequence[int], state: bytes) -> bool:
         """Replace the content by a result of `exact_state`; return False if llama.cpp rejects it.
 
         After a rejection the context is empty.
         """
-        self._keep(0)
+        self._keep_first_tokens(0)
         if len(tokens) > self.length or not self._native.set_state(state):
             return False
         self.tokens[:], self._exact_token_count = tokens, len(tokens)
@@ -286,20 +286,20 @@ class Context:
 
     def _common_token_count(self, prompt: Sequence[int]) -> int:
         """Return the length of the beginning of a prompt that the context has; the last token never counts."""
-        common = 0
+        common_count = 0
         for read_token, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
             if read_token != token:
                 break
-            common += 1
-        return common
+            common_count += 1
+        return common_count
 
-    def _limit_exact_tokens(self, count: int) -> None:
+    def _record_exact_tokens_up_to(self, count: int) -> None:
         """Record that the tokens after the first ``count`` are not computed as an empty context computes them."""
         if count < self._exact_token_count:
             self._exact_token_count, self._prompt_logits = count, None
         self._logits = None
 
-    def _keep(self, count: int) -> int:
+    def _keep_first_tokens(self, count: int) -> int:
         """Drop all but the first ``count`` tokens before a prompt is read; return the number that remain."""
         self._is_shifted = False
         # Needed even if all tokens are kept, because an aborted batch may have left some in llama.cpp's memory.
@@ -317,41 +317,46 @@ class PromptSegments(NamedTuple):
     """The division of a prompt by an empty context: into batches, and of a batch into segments.
 
     Attributes:
-        batch: number of tokens in a batch.
-        segment: number of tokens. A batch can be divided at its multiples without changing the logits. Equal to
-            ``batch`` if a batch cannot be divided.
+        batch_tokens: number of tokens in a batch.
+        segment_tokens: number of tokens. A batch can be divided at its multiples without changing the logits.
+            Equal to ``batch_tokens`` if a batch cannot be divided.
     """
 
-    batch: int
-    segment: int
+    batch_tokens: int
+    segment_tokens: int
 
-    def reusable_token_count(self, common: int, length: int) -> int:
-        """Return how many of ``common`` tokens at the beginning a prompt of ``length`` tokens can reuse.
+    def reusable_token_count(self, common_count: int, prompt_length: int) -> int:
+        """Return how many of the first ``common_count`` tokens a prompt of ``prompt_length`` tokens can reuse.
 
         Reused tokens end where a batch ends. They may also end between two segments of a batch, if the prompt has
         at least one more segment in this batch.
         """
-        start = common - common % self.batch
-        inside = (common - start) // self.segment * self.segment
-        before_last = (min(length - start, self.batch) - self.segment) // self.segment * self.segment
-        return start + max(0, min(inside, before_last))
+        batch_start = common_count - common_count % self.batch_tokens
+        common_segment_tokens = (common_count - batch_start) // self.segment_tokens * self.segment_tokens
+        max_segment_tokens = (
+            (min(prompt_length - batch_start, self.batch_tokens) - self.segment_tokens)
+            // self.segment_tokens
+            * self.segment_tokens
+        )
+        return batch_start + max(0, min(common_segment_tokens, max_segment_tokens))
 
     def end_of_batch(self, position: int) -> int:
         """Return the end of the batch that a position is in."""
-        return position - position % self.batch + self.batch
+        return position - position % self.batch_tokens + self.batch_tokens
 
 
-def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
-    """Raise ``ModelError`` if a prompt is empty or has more than ``length`` tokens.
+def check_prompt(prompt: Sequence[int], max_tokens: int, holder_words: str) -> None:
+    """Raise ``ModelError`` if a prompt is empty or has more than ``max_tokens`` tokens.
 
-    ``holder``: the words before this number in the message, such as ``the context holds``.
+    ``holder_words``: the words before this number in the message, such as ``the context holds``.
     """
     if not prompt:
         raise ModelError("the prompt is empty")
-    if len(prompt) > length:
-        tokens = count_noun(len(prompt), "token")
+    if len(prompt) > max_tokens:
+        prompt_length = count_noun(len(prompt), "token")
         raise ModelError(
-            f"the prompt has {tokens} and {holder} {length:,}", advice="shorten it, or give a larger n_ctx"
+            f"the prompt has {prompt_length} and {holder_words} {max_tokens:,}",
+            advice="shorten it, or give a larger n_ctx",
         )
 
 
@@ -363,23 +368,23 @@ class ContextShift:
     depend on the discarded tokens.
 
     Attributes:
-        kept_prompt_tokens: number of tokens at the beginning that are never discarded; -1 stands for the whole
-            prompt until `resolve_kept_prompt_tokens` is called.
-        shift_count: how often tokens were discarded.
+        kept_prompt_token_count: number of tokens at the beginning that are never discarded; -1 stands for the
+            whole prompt until `resolve_kept_prompt_tokens` is called.
+        shift_count: number of times that tokens were discarded.
         max_rows: see `Context`.
     """
 
-    def __init__(self, context: Context, kept_prompt_tokens: int) -> None:
+    def __init__(self, context: Context, kept_prompt_token_count: int) -> None:
         """Check that the context can shift. Raises ``ModelError``."""
-        if kept_prompt_tokens < -1:
-            raise ModelError(f"keep_on_shift: {kept_prompt_tokens} is not ≥ -1")
+        if kept_prompt_token_count < -1:
+            raise ModelError(f"keep_on_shift: {kept_prompt_token_count} is not ≥ -1")
         if context.shift_unsupported_reason is not None:
             raise ModelError(
                 "context shift: this model cannot discard the oldest tokens of a text: "
                 f"{context.shift_unsupported_reason}"
             )
         self._context = context
-        self.kept_prompt_tokens = kept_prompt_tokens
+        self.kept_prompt_token_count = kept_prompt_token_count
         self.shift_count = 0
         self.max_rows = context.max_rows
 
@@ -388,15 +393,15 @@ class ContextShift:
 
         This is what llama.cpp does.
         """
-        if self.kept_prompt_tokens < 0 or self.kept_prompt_tokens > prompt_tokens:
-            self.kept_prompt_tokens = prompt_tokens
+        if self.kept_prompt_token_count < 0 or self.kept_prompt_token_count > prompt_tokens:
+            self.kept_prompt_token_count = prompt_tokens
         else:
-            self.kept_prompt_tokens += adds_bos
+            self.kept_prompt_token_count += int(adds_bos)
 
     @property
     def remaining(self) -> int:
         """The number of tokens that still fit before old tokens are discarded."""
-        return self._context.remaining - 1
+        return self._context.remaining - 1  # old tokens are discarded when only one more token fits
 
     def discard_oldest(self, rejected_token_count: int) -> bool:
         """Remove the last ``rejected_token_count`` tokens, and discard half of the tokens that may be discarded.
@@ -405,9 +410,9 @@ class ContextShift:
         """
         context = self._context
         context.truncate(len(context.tokens) - rejected_token_count)
-        discarded_token_count = (len(context.tokens) - self.kept_prompt_tokens) // 2
+        discarded_token_count = (len(context.tokens) - self.kept_prompt_token_count) // 2
         if discarded_token_count < 1:
             return False
-        context.discard(self.kept_prompt_tokens, discarded_token_count)
+        context.discard(self.kept_prompt_token_count, discarded_token_count)
         self.shift_count += 1
         return True

@@ -93,7 +93,7 @@ class Decoder:
 
     def __post_init__(self) -> None:
         self._tracker = None if self.constraint is None else _ConstraintTracker(self.constraint, self.vocabulary)
-        self._pending: int | None = None
+        self._pending_token: int | None = None
         """The last token, which has been made but not yet read."""
         self._has_ended = False
         self._rejected_count = 0
@@ -121,34 +121,34 @@ class Decoder:
                 return "length"
             if is_interrupted is not None and is_interrupted():
                 return "interrupted"
-            if self._is_full and not self._free_space():
+            if self._is_full and not self._discard_old_tokens():
                 return "context"
             remaining = max_tokens - self.token_count
             forced_tokens = self._forced_tokens(remaining)
             if forced_tokens:
-                yield from self._make_forced(forced_tokens)
+                yield from self._make_forced_tokens(forced_tokens)
             else:
-                yield from self._draw(self._draft(remaining))
+                yield from self._draw_tokens(self._draft_tokens(remaining))
 
     def complete_sentence(self) -> _Tokens:
         """Make the tokens that complete the constraint's sentence, as far as they fit into the context.
 
         `is_complete` stays False if the sentence cannot be completed.
         """
-        tokens = [] if self._tracker is None else self._tracker.completion()
-        while tokens and not self._has_stopped() and not (self._is_full and not self._free_space()):
-            count = self._max_forced_count()
-            yield from self._make_forced(tokens[:count])
-            tokens = tokens[count:]
+        tokens = [] if self._tracker is None else self._tracker.completion_tokens()
+        while tokens and not self._has_stopped() and not (self._is_full and not self._discard_old_tokens()):
+            batch_length = self._max_forced_count()
+            yield from self._make_forced_tokens(tokens[:batch_length])
+            tokens = tokens[batch_length:]
 
     def _has_stopped(self) -> bool:
         return self._has_ended or self.stream.matched_stop is not None
 
     @property
     def _is_full(self) -> bool:
-        return self._pending is not None and self.capacity.remaining + self._rejected_count <= 0
+        return self._pending_token is not None and self.capacity.remaining + self._rejected_count <= 0
 
-    def _free_space(self) -> bool:
+    def _discard_old_tokens(self) -> bool:
         """Free space in a full sequence; return False if that is not possible."""
         if self.discard_oldest is None or not self.discard_oldest(self._rejected_count):
             return False
@@ -160,23 +160,23 @@ class Decoder:
 
         The batch includes the pending token, but not the last forced one.
         """
-        count = min(self.capacity.remaining + self._rejected_count, self.capacity.max_rows)
-        return count if self._pending is not None else count + 1
+        free_token_count = min(self.capacity.remaining + self._rejected_count, self.capacity.max_rows)
+        return free_token_count if self._pending_token is not None else free_token_count + 1
 
     def _forced_tokens(self, max_count: int) -> list[int]:
-        """Return the next forced tokens, at most ``max_count`` and at most as many as fit into one batch."""
+        """Return the next forced tokens: at most ``max_count``, and no more than fit into one batch."""
         if not self.jump or self._tracker is None:
             return []
         return self._tracker.forced_tokens()[: min(max_count, self._max_forced_count())]
 
-    def _make_forced(self, tokens: list[int]) -> _Tokens:
-        """Make these tokens. All but the last are read in one batch; the last one stays pending."""
+    def _make_forced_tokens(self, tokens: list[int]) -> _Tokens:
+        """Make these forced tokens. All but the last are read in one batch; the last one stays pending."""
         batch = tokens[:-1]
-        if self._pending is None:
+        if self._pending_token is None:
             yield self._make_token((yield from self._read(()))[0], tokens[0])
             tokens = tokens[1:]
         else:
-            batch = [self._pending, *batch]
+            batch = [self._pending_token, *batch]
         if not batch or self._has_stopped():
             return
         for logits, token in zip((yield from self._read(batch)), tokens, strict=False):
@@ -184,29 +184,29 @@ class Decoder:
             if self._has_stopped():
                 break
 
-    def _draft(self, max_count: int) -> list[int]:
+    def _draft_tokens(self, max_count: int) -> list[int]:
         """Return the draft tokens, fewer than ``max_count``: the chain draws one more token after the draft."""
-        if self.lookup is None or self._pending is None:
+        if self.lookup is None or self._pending_token is None:
             return []
         return self.lookup.draft(min(max_count, self._max_forced_count()) - 1)
 
-    def _draw(self, draft: list[int]) -> _Tokens:
+    def _draw_tokens(self, draft: list[int]) -> _Tokens:
         """Draw one token, and another one after each token of the draft that the chain drew, too."""
-        rows = yield from self._read(draft if self._pending is None else [self._pending, *draft])
+        rows = yield from self._read(draft if self._pending_token is None else [self._pending_token, *draft])
         accepted_count, is_match = 0, False
         for index, logits in enumerate(rows):
             event = self._make_token(logits)
             is_match = index < len(draft) and event.id == draft[index]
             accepted_count += is_match
             yield event
-            if not is_match or self._has_stopped() or self._is_decided():
+            if not is_match or self._has_stopped() or self._does_constraint_decide_next():
                 break
         if draft and self.lookup is not None:
             # If the loop ended at a match, the matching token is pending, and is read again with the next token.
             self._rejected_count = len(draft) - accepted_count + is_match
             self.lookup.record_acceptance(len(draft), accepted_count)
 
-    def _is_decided(self) -> bool:
+    def _does_constraint_decide_next(self) -> bool:
         """Return whether the constraint ends the text here, or forces the next token."""
         tracker = self._tracker
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
@@ -222,7 +222,7 @@ class Decoder:
         """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
         tracker = self._tracker
         mask = None if tracker is None else tracker.mask()
-        began = perf_counter()
+        start_seconds = perf_counter()
         tracer = self.tracer
         if tracer is not None:
             token = tracer.sample(logits, mask)
@@ -235,7 +235,7 @@ class Decoder:
             self.forced_count += 1
         trace = None if tracer is None else tracer.read(token, forced is not None)
         self.chain.accept(token)
-        self.chain_seconds += perf_counter() - began
+        self.chain_seconds += perf_counter() - start_seconds
         if tracker is not None:
             tracker.accept(token)
         data, is_control, self._has_ended = self.vocabulary.token(token)
@@ -243,7 +243,7 @@ class Decoder:
         text = "" if is_control else self.stream.push(data)
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
-        self._pending = token
+        self._pending_token = token
         if self.lookup is not None:
             self.lookup.add(token)
         return event
@@ -262,7 +262,7 @@ class _ConstraintTracker:
     def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
         self._constraint = constraint
         self._forcing = as_forcing(constraint)
-        self._eog = np.array(sorted(vocabulary.eog) if self._forcing else (), dtype=np.intp)
+        self._eog_tokens = np.array(sorted(vocabulary.eog) if self._forcing else (), dtype=np.intp)
         self._mask: NDArray[np.bool_] | None = None
         self.seconds = 0.0
 
@@ -274,25 +274,25 @@ class _ConstraintTracker:
     def mask(self) -> NDArray[np.bool_]:
         """Return the tokens that are allowed next, bool (V,)."""
         if self._mask is None:
-            began = perf_counter()
+            start_seconds = perf_counter()
             self._mask = self._constraint.mask()
-            self.seconds += perf_counter() - began
+            self.seconds += perf_counter() - start_seconds
         return self._mask
 
     def accept(self, token: int) -> None:
         """Advance by one token. Raises ``GrammarError`` if the mask does not allow the token."""
-        began = perf_counter()
+        start_seconds = perf_counter()
         self._constraint.accept(token)
         self._mask = None
-        self.seconds += perf_counter() - began
+        self.seconds += perf_counter() - start_seconds
 
     def forced_tokens(self) -> list[int]:
         """Return the tokens that must come next, possibly none."""
         if self._forcing is None:
             return []
-        began = perf_counter()
+        start_seconds = perf_counter()
         tokens = self._forcing.forced_tokens()
-        self.seconds += perf_counter() - began
+        self.seconds += perf_counter() - start_seconds
         return tokens
 
     def is_exhausted(self) -> bool:
@@ -300,9 +300,9 @@ class _ConstraintTracker:
         if self._forcing is None or not self._forcing.is_complete:
             return False
         mask = self.mask()
-        return bool(mask.sum() == mask[self._eog].sum())
+        return bool(mask.sum() == mask[self._eog_tokens].sum())
 
-    def completion(self) -> list[int]:
+    def completion_tokens(self) -> list[int]:
         """Return the tokens that complete the sentence; none if it is complete or cannot be completed."""
         completable = as_completable(self._constraint)
         if completable is None or completable.is_complete:
@@ -339,10 +339,10 @@ class PromptLookup:
 
     def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
         self._max_tokens = max_tokens
-        self._text: list[int] = []
+        self._text_tokens: list[int] = []
         self._continuations: dict[tuple[int, ...], int] = {}
         """For each sequence of tokens, the index in the text after its latest occurrence."""
-        self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
+        self._max_draft_tokens, self._min_match_tokens = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
         self._paused_tokens, self._next_pause_tokens = 0, 1
         self.drafted_token_count = self.accepted_token_count = 0
         for token in text:
@@ -350,21 +350,26 @@ class PromptLookup:
 
     def add(self, token: int) -> None:
         """Append one token to the text."""
-        end = len(self._text)
-        for size in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
-            self._continuations[tuple(self._text[end - size :])] = end
-        self._text.append(token)
+        end = len(self._text_tokens)
+        for match_length in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
+            self._continuations[tuple(self._text_tokens[end - match_length :])] = end
+        self._text_tokens.append(token)
         self._paused_tokens -= self._paused_tokens > 0
 
     def draft(self, max_count: int) -> list[int]:
         """Return a guess of the next tokens, at most ``max_count``, possibly none."""
         if self._paused_tokens:
             return []
-        for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
-            start = self._continuations.get(tuple(self._text[-size:]))
-            if start is not None:
-                period = len(self._text) - start  # a continuation that reaches the end of the text is repeated
-                return [self._text[start + step % period] for step in range(min(max_count, self._draft_length))]
+        for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
+            continuation_start = self._continuations.get(tuple(self._text_tokens[-match_length:]))
+            if continuation_start is not None:
+                period = (
+                    len(self._text_tokens) - continuation_start
+                )  # a continuation that reaches the end of the text is repeated
+                return [
+                    self._text_tokens[continuation_start + step % period]
+                    for step in range(min(max_count, self._max_draft_tokens))
+                ]
         return []
 
     def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
@@ -372,13 +377,16 @@ class PromptLookup:
         self.drafted_token_count += drafted_count
         self.accepted_token_count += accepted_count
         if accepted_count == drafted_count:
-            self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
+            self._max_draft_tokens, self._min_match_tokens = (
+                min(self._max_tokens, 2 * self._max_draft_tokens),
+                _MIN_MATCH_TOKENS,
+            )
             self._next_pause_tokens = 1
             return
-        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
+        self._max_draft_tokens = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
         if 2 * accepted_count >= drafted_count:
             self._next_pause_tokens = 1
         else:
-            self._min_match = _MAX_MATCH_TOKENS
+            self._min_match_tokens = _MAX_MATCH_TOKENS
             self._paused_tokens = self._next_pause_tokens
             self._next_pause_tokens = min(2 * self._next_pause_tokens, _MAX_PAUSE_TOKENS)

@@ -26,8 +26,8 @@ class RowGroup(NamedTuple):
     """Adjacent slots that one call decodes.
 
     Attributes:
-        first_slot: number of the first slot.
-        row_count: number of slots; 1 for a token that is decoded without other sequences.
+        first_slot: index of the first slot.
+        row_count: how many slots there are; 1 for a token that is decoded without other sequences.
     """
 
     first_slot: int
@@ -35,10 +35,11 @@ class RowGroup(NamedTuple):
 
 
 class GroupSizes(NamedTuple):
-    """The groups that are allowed.
+    """The sizes of groups that are allowed.
 
     Attributes:
-        allowed_row_counts: the numbers of rows that one decode may have, ascending.
+        allowed_row_counts: the numbers of rows, one for each decoded token, that one call of llama.cpp may have,
+            ascending.
         slot_count: number of slots in the batch.
         can_fill_gaps: whether a slot without a token may get a filler token, whose row is discarded.
     """
@@ -51,9 +52,9 @@ class GroupSizes(NamedTuple):
         """Return the smallest allowed group that includes two slots; None if no group does.
 
         Args:
-            first_slot: number of the first slot.
-            last_slot: number of the last slot.
-            token_count: number of slots from the first to the last that get a token.
+            first_slot: index of the first slot.
+            last_slot: index of the last slot.
+            token_count: how many of the slots from the first to the last have a token to decode.
         """
         span = last_slot - first_slot + 1
         for row_count in self.allowed_row_counts:
@@ -100,24 +101,24 @@ def divide_rows(
     """Return the groups that together take the least time.
 
     Args:
-        slot_numbers: the slots that get a token, ascending.
+        slot_numbers: the indices of the slots that have a token to decode, ascending.
         single_row_copies: for each of these slots, the number of copies of its token if it is decoded alone.
         sizes: the groups that are allowed.
         times: the table of `DecodeTimes`.
     """
-    best_of_first: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]  # at index n: the first n slots
+    best_by_slot_count: list[tuple[float, tuple[RowGroup, ...]]] = [(0.0, ())]  # at index n: the first n slots
     for end, (last_slot, copies) in enumerate(zip(slot_numbers, single_row_copies, strict=True), 1):
-        seconds, groups = best_of_first[-1]
+        seconds, groups = best_by_slot_count[-1]
         best = (seconds + _estimate_seconds(copies, times), (*groups, RowGroup(last_slot, 1)))
         for start in range(end - 2, -1, -1):
             group = sizes.smallest_group(slot_numbers[start], last_slot, end - start)
             if group is not None:
-                seconds, groups = best_of_first[start]
+                seconds, groups = best_by_slot_count[start]
                 best = min(best, (seconds + _estimate_seconds(group.row_count, times), (*groups, group)))
             elif last_slot - slot_numbers[start] >= sizes.allowed_row_counts[-1]:
                 break
-        best_of_first.append(best)
-    return best_of_first[-1][1]
+        best_by_slot_count.append(best)
+    return best_by_slot_count[-1][1]
 
 
 def _estimate_seconds(row_count: int, times: Sequence[tuple[int, float]]) -> float:
@@ -142,22 +143,22 @@ _MAX_ROWS = 32
 
 @dataclass
 class DecodePlan:
-    """The way in which the single tokens of several sequences are decoded.
+    """The way in which a batch decodes the single tokens of several sequences.
 
     Attributes:
         exactness: what can be promised about the answers of the batch.
         allowed_row_counts: the numbers of rows that one decode may have, ascending.
         single_row_copies: number of copies of a token that is decoded without other sequences, where one row alone
             is not computed like ``allowed_row_counts`` rows. All copies but the first are discarded.
-        is_run_exact_by_length: whether N tokens of one sequence, decoded in one batch, get the logits that they
-            get one by one. N is the key; a number of tokens that was not compared is absent.
+        is_one_call_exact_by_count: whether N tokens of one sequence get the same logits in one call as one by one.
+            N is the key; a number of tokens that was not compared yet is absent.
         times: the durations of decodes.
     """
 
     exactness: BatchExactness
     allowed_row_counts: tuple[int, ...]
     single_row_copies: int
-    is_run_exact_by_length: dict[int, bool] = field(default_factory=dict)
+    is_one_call_exact_by_count: dict[int, bool] = field(default_factory=dict)
     times: DecodeTimes = field(default_factory=DecodeTimes)
 
     def copies_of_single_token(self, sequence_length: int) -> int:
@@ -210,7 +211,7 @@ def _max_probe_rows(slot_count: int) -> int:
     return max(_FALLBACK_ROW_COUNTS[-1], min(slot_count, _MAX_ROWS))
 
 
-def choose_decode_plan(rows: ProbeRows, slot_count: int, tests_every_count: bool = False) -> DecodePlan:
+def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count: bool = False) -> DecodePlan:
     """Measure which numbers of rows give bit-identical logits, and choose the numbers that a batch uses.
 
     Numbers that agree with one row alone are preferred. If two rows already differ from one row, the plan uses
@@ -218,24 +219,24 @@ def choose_decode_plan(rows: ProbeRows, slot_count: int, tests_every_count: bool
     slots decides how many rows one decode has, but not which logits are computed.
 
     Args:
-        rows: computes rows in the model's own graph.
+        probe_rows: computes rows in the model's own graph.
         slot_count: number of slots in the batch.
         tests_every_count: whether every number of rows is tested, not only those at which llama.cpp may change
             kernels.
     """
-    probe = _Probe(rows)
+    probe = _Probe(probe_rows)
     max_rows = min(slot_count, _MAX_ROWS)
-    tested = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
-    row_counts = sorted({count for count in tested if count <= max_rows} | {2, max_rows})
-    like_one_row = probe.agreeing_counts(1, row_counts)
-    if len(like_one_row) > 1 and probe.are_copies_equal(2):
-        return DecodePlan(BatchExactness(ExactnessLevel.EXACT), like_one_row[1:], 2)
+    tested_counts = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
+    row_counts = sorted({count for count in tested_counts if count <= max_rows} | {2, max_rows})
+    counts_like_one_row = probe.agreeing_counts(1, row_counts)
+    if len(counts_like_one_row) > 1 and probe.are_copies_equal(2):
+        return DecodePlan(BatchExactness(ExactnessLevel.EXACT), counts_like_one_row[1:], 2)
     difference = probe.max_logit_difference
     for reference_count in _FALLBACK_ROW_COUNTS:
-        agreeing = probe.agreeing_counts(reference_count, row_counts)
-        if agreeing and probe.are_copies_equal(reference_count):
+        agreeing_counts = probe.agreeing_counts(reference_count, row_counts)
+        if agreeing_counts and probe.are_copies_equal(reference_count):
             exactness = BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference)
-            return DecodePlan(exactness, agreeing, reference_count)
+            return DecodePlan(exactness, agreeing_counts, reference_count)
     return _rounding_plan(slot_count, probe.max_logit_difference)
 
 
@@ -246,16 +247,16 @@ def _rounding_plan(slot_count: int, max_logit_difference: float, can_truncate: b
     return DecodePlan(exactness, row_counts, single_row_copies, times=DecodeTimes(is_ignored=True))
 
 
-def common_plan(first: DecodePlan, second: DecodePlan, slot_count: int) -> DecodePlan:
+def common_plan(first_plan: DecodePlan, second_plan: DecodePlan, slot_count: int) -> DecodePlan:
     """Return a plan whose promise is kept by both plans.
 
     Only two plans of the level `ExactnessLevel.EXACT` have such numbers of rows; others give a rounding plan.
     """
-    row_counts = tuple(count for count in first.allowed_row_counts if count in second.allowed_row_counts)
-    levels = {first.exactness.level, second.exactness.level}
+    row_counts = tuple(count for count in first_plan.allowed_row_counts if count in second_plan.allowed_row_counts)
+    levels = {first_plan.exactness.level, second_plan.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
-        return DecodePlan(first.exactness, row_counts, first.single_row_copies)
-    difference = max(first.exactness.max_logit_difference, second.exactness.max_logit_difference)
+        return DecodePlan(first_plan.exactness, row_counts, first_plan.single_row_copies)
+    difference = max(first_plan.exactness.max_logit_difference, second_plan.exactness.max_logit_difference)
     return _rounding_plan(slot_count, difference)
 
 
@@ -275,29 +276,29 @@ class _Probe:
         ``reference_count`` rows depend on their place in the batch.
         """
         self._references = {}
-        agrees = self._agrees_everywhere(reference_count)
-        if not agrees or (reference_count > 1 and not self._agrees(1, reference_count)):
+        is_independent_of_place = self._agrees_everywhere(reference_count)
+        if not is_independent_of_place or (reference_count > 1 and not self._agrees(1, reference_count)):
             return ()
-        agreeing = [reference_count]
+        agreeing_so_far = [reference_count]
         for count in row_counts:
             if count <= reference_count:
                 continue
             if self._agrees_everywhere(count):
-                agreeing.append(count)
+                agreeing_so_far.append(count)
                 continue
-            if agreeing[-1] == 2 and count == 4 and self._agrees_everywhere(3):
-                agreeing.append(3)  # groups of three are faster than pairs
+            if agreeing_so_far[-1] == 2 and count == 4 and self._agrees_everywhere(3):
+                agreeing_so_far.append(3)  # groups of three are faster than pairs
             break
-        return tuple(agreeing)
+        return tuple(agreeing_so_far)
 
     def are_copies_equal(self, copies: int) -> bool:
         """Return whether the first of several copies of a token gets the reference row."""
         return self._agrees(0, 1, copies)
 
-    def _agrees_everywhere(self, count: int) -> bool:
-        """Return whether decodes of ``count`` rows agree with the references, for all distinct sequences."""
-        last = max(0, self._rows.distinct_sequence_count - count)
-        return all(self._agrees(first, count) for first in [*range(0, last, count), last])
+    def _agrees_everywhere(self, row_count: int) -> bool:
+        """Return whether decodes of ``row_count`` rows agree with the references, for all distinct sequences."""
+        last_start = max(0, self._rows.distinct_sequence_count - row_count)
+        return all(self._agrees(start, row_count) for start in [*range(0, last_start, row_count), last_start])
 
     def _agrees(self, first: int, count: int, copies: int = 1) -> bool:
         """Decode rows, and return whether each equals its reference; a row without a reference becomes one."""
@@ -377,23 +378,27 @@ def probe_decode_plan(
         # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
         return _rounding_plan(slot_count, 0.0, model.can_truncate)
     is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
-    distinct = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
+    distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
     try:
-        plan = _probe(model, context, adapters, distinct)
+        plan = _choose_plan_by_probe(model, context, adapters, distinct_count)
         if model.is_mixture:  # an expert may get any number of the rows; equal rows all go to the same experts
-            smaller = replace(context, sequence_count=min(slot_count, _MAX_MIXTURE_ROWS))
-            plan = common_plan(plan, _probe(model, smaller, adapters, 1, tests_every_count=True), slot_count)
+            smaller_context = replace(context, sequence_count=min(slot_count, _MAX_MIXTURE_ROWS))
+            plan = common_plan(
+                plan,
+                _choose_plan_by_probe(model, smaller_context, adapters, 1, tests_every_count=True),
+                slot_count,
+            )
     except AbortedError:
         raise
     except ModelError:  # the probe's context does not fit into memory; the batch's context may need less
         return _rounding_plan(slot_count, 0.0)
-    if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
+    if plan.exactness.level is ExactnessLevel.EXACT and context.context_length > _CONTEXT_TOKENS:
         # In longer texts `generate`, which decodes each token alone, uses another kernel of flash attention.
         plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)
     return plan
 
 
-def _probe(
+def _choose_plan_by_probe(
     model: NativeModel,
     context: ContextOptions,
     adapters: Sequence[tuple[object, float]],
@@ -403,7 +408,7 @@ def _probe(
     max_rows = _max_probe_rows(context.sequence_count)
     sequence_count = max(max_rows, distinct_sequence_count) + 1
     options = ContextOptions(
-        _CONTEXT_TOKENS, context.threads, 2 * sequence_count, sequence_count, True, context.compute
+        _CONTEXT_TOKENS, context.threads, 2 * sequence_count, sequence_count, True, context.compute_options
     )
     native = NativeContext(model, options, adapters)
     try:

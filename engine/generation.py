@@ -124,31 +124,31 @@ def generate_request(
     """
     context = model.context
     shift = None if request.keep_on_shift is None else ContextShift(context, request.keep_on_shift)
-    running = RunningRequest(model, request, note=note, in_background=True)
+    running = RunningRequest(model, request, show_note=note, compiles_in_background=True)
     prompt_ids = running.prompt_ids
     context.check(prompt_ids)
-    began = perf_counter()
+    start_seconds = perf_counter()
     cached_tokens = (
         0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
     )
-    prompt_seconds = perf_counter() - began
+    prompt_seconds = perf_counter() - start_seconds
     yield running.begin(context, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
     if request.echo:
-        began = perf_counter()
-        yield from _echo(model, prompt_ids, request.logprobs, progress, is_interrupted)
-        prompt_seconds = perf_counter() - began
-    began = perf_counter()
-    is_read = len(context.tokens) == len(prompt_ids)
-    if is_read:
+        start_seconds = perf_counter()
+        yield from _yield_echo(model, prompt_ids, request.logprobs, progress, is_interrupted)
+        prompt_seconds = perf_counter() - start_seconds
+    start_seconds = perf_counter()
+    is_prompt_read = len(context.tokens) == len(prompt_ids)
+    if is_prompt_read:
         try:
-            yield from _decode(running, context)
+            yield from _decode_tokens(running, context)
         except AbortedError:
             if is_interrupted is None:
                 raise
-    yield running.done(prompt_seconds, perf_counter() - began)
+    yield running.finish(prompt_seconds, perf_counter() - start_seconds)
 
 
-def _echo(
+def _yield_echo(
     model: Model,
     prompt_ids: Sequence[int],
     logprobs: LogprobRequest,
@@ -172,7 +172,7 @@ def _echo(
         context.read(prompt_ids, progress, is_interrupted)
 
 
-def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
+def _decode_tokens(running: RunningRequest, context: Context) -> Iterator[Token]:
     """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
@@ -183,7 +183,7 @@ def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
 
 
 class RunningRequest:
-    """A request that is being run: call `begin` after its prompt was read, `resume` until it ends, then `done`.
+    """A request that is being run: call `begin` after its prompt was read, `resume` until it ends, then `finish`.
 
     Attributes:
         model: the model.
@@ -202,17 +202,17 @@ class RunningRequest:
         model: Model,
         request: GenerationRequest,
         *,
-        note: Callable[[str], object] | None = None,
-        in_background: bool = False,
+        show_note: Callable[[str], object] | None = None,
+        compiles_in_background: bool = False,
     ) -> None:
         """Tokenize the prompt, and build the chain and the constraint.
 
         Args:
             model: the model.
             request: the request.
-            note: called with a sentence if the messages of a chat had to be changed for the template.
-            in_background: whether to compile the grammar in a thread. Its errors are raised when its first mask is
-                needed.
+            show_note: called with a sentence if the messages of a chat had to be changed for the template.
+            compiles_in_background: whether to compile the grammar in a thread. Errors of the grammar are then
+                raised when the first mask is needed.
 
         Raises ``ModelError``, ``SamplingError``, ``GrammarError`` for a request that cannot be run.
         """
@@ -224,14 +224,14 @@ class RunningRequest:
         self.needed_tokens: Sequence[int] = ()
         self.drop_count = 0
         self.model = model
-        self.constraint = _start_constraint(model, request, in_background)
+        self.constraint = _start_constraint(model, request, compiles_in_background)
         if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.chain = build_chain(model, request)
-        self.prompt_ids = _prompt_ids(model, request, note)
-        self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
-        self._stream = TextStream(self._stops)
-        self._lookup = _prompt_lookup(model, request, self.prompt_ids)
+        self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
+        self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
+        self._stream = TextStream(self._stop_strings)
+        self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)
 
     def begin(  # noqa: PLR0913 - these arguments differ between a batch and a single run
         self,
@@ -269,7 +269,7 @@ class RunningRequest:
             discard_oldest=None if shift is None else shift.discard_oldest,
             tracer=None if request.trace is None else TraceReader(vocabulary, chain, request.trace),
         )
-        self._decoding = self._decode(is_interrupted)
+        self._decoding = self._decode_tokens(is_interrupted)
         chain.reset(self.prompt_ids)
         return Start(
             model=self.model.name,
@@ -282,27 +282,29 @@ class RunningRequest:
             context=length,
             logprobs=_describe_logprobs(request.logprobs, vocabulary.size),
             max_tokens=request.max_tokens,
-            stop=self._stops,
+            stop=self._stop_strings,
             versions=versions(),
             batch_exactness=exactness,
             trace=request.trace,
         )
 
-    def _decode(self, is_interrupted: Callable[[], bool] | None) -> Decoding:
+    def _decode_tokens(self, is_interrupted: Callable[[], bool] | None) -> Decoding:
         """Make the tokens; return the finish reason."""
-        limit = self.request.max_tokens
-        reason = yield from self._decoder.decode(sys.maxsize if limit is None else limit, is_interrupted)
-        if self.request.complete_sentence and reason == "length":
+        max_tokens = self.request.max_tokens
+        finish_reason = yield from self._decoder.decode(
+            sys.maxsize if max_tokens is None else max_tokens, is_interrupted
+        )
+        if self.request.complete_sentence and finish_reason == "length":
             yield from self._decoder.complete_sentence()
-        return reason
+        return finish_reason
 
-    def resume(self, rows: Sequence[Logits] | None = None) -> Iterator[Token]:
+    def resume(self, logits_rows: Sequence[Logits] | None = None) -> Iterator[Token]:
         """Send the needed logits, None at first, and yield the tokens that result from them."""
-        reply = rows
+        input_rows = logits_rows
         try:
             while True:
-                output = self._decoding.send(reply)
-                reply = None
+                output = self._decoding.send(input_rows)
+                input_rows = None
                 if isinstance(output, LogitsRequest):
                     self.needed_tokens, self.drop_count = output
                     return
@@ -310,7 +312,7 @@ class RunningRequest:
         except StopIteration as end:
             self.finish_reason = end.value
 
-    def done(self, prompt_seconds: float, generation_seconds: float) -> Done:
+    def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back, and return the last event.
 
         The finish reason is ``interrupted`` if the text has not ended.
@@ -340,7 +342,7 @@ def build_chain(model: Model, request: GenerationRequest) -> Chain:
     return build(request.chain, seed=request.seed, vocab=model.vocabulary)
 
 
-def _start_constraint(model: Model, request: GenerationRequest, in_background: bool) -> Constraint | None:
+def _start_constraint(model: Model, request: GenerationRequest, compiles_in_background: bool) -> Constraint | None:
     """Return the request's constraint, which has read the beginning of the answer; None without one."""
     constraint = request.constraint
     if constraint is None:
@@ -348,7 +350,9 @@ def _start_constraint(model: Model, request: GenerationRequest, in_background: b
     from ..grammars.spec import GrammarSpec  # noqa: PLC0415 - most runs have no grammar
 
     if isinstance(constraint, GrammarSpec):
-        constraint = start_constraint(constraint, model) if in_background else constraint.start(model.vocabulary)
+        constraint = (
+            start_constraint(constraint, model) if compiles_in_background else constraint.start(model.vocabulary)
+        )
     try:
         for token in model.vocabulary.tokenize(request.beginning.encode()) if request.beginning else ():
             constraint.accept(token)
@@ -368,7 +372,9 @@ def _versions() -> Mapping[str, str]:
     return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
 
 
-def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> PromptLookup | None:
+def _make_prompt_lookup(
+    model: Model, request: GenerationRequest, prompt_ids: Sequence[int]
+) -> PromptLookup | None:
     if request.lookup < 0:
         raise ModelError(f"lookup: {request.lookup} is not ≥ 0")
     if request.lookup and not model.can_truncate:
@@ -376,13 +382,15 @@ def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequenc
     return PromptLookup(request.lookup, prompt_ids) if request.lookup else None
 
 
-def _prompt_ids(model: Model, request: GenerationRequest, note: Callable[[str], object] | None) -> list[int]:
+def _tokenize_prompt_of(
+    model: Model, request: GenerationRequest, show_note: Callable[[str], object] | None
+) -> list[int]:
     prompt = request.prompt
     if isinstance(prompt, ChatMessages):
         from .templates import format_chat, open_chat_template  # noqa: PLC0415 - most runs have no template
 
         template = open_chat_template(model, prompt.template, prompt.variables)
-        prompt = format_chat(model, prompt.messages, template, note) + request.beginning
+        prompt = format_chat(model, prompt.messages, template, show_note) + request.beginning
     return prompt_token_ids(model.vocabulary, prompt)
 
 

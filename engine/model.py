@@ -57,7 +57,7 @@ class Model:
 
     def __init__(self, path: Path, native: NativeModel, context: ContextOptions) -> None:
         self._native = native
-        self._options = context
+        self._context_options = context
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
         self._decode_plans: dict[int, DecodePlan] = {}
@@ -146,11 +146,13 @@ class Model:
         try:
             native = NativeModel(str(path), plan.options, progress, background_load)
         except ModelError as error:
-            duplicate = find_duplicate_token(path)
-            raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
+            duplicate_token = find_duplicate_token(path)
+            raise (
+                ModelError(f"{path}: {duplicate_token}; convert the model again") if duplicate_token else error
+            ) from None
         try:
-            if sentence := native.generation_unsupported_reason():
-                raise ModelError(f"{path}: {sentence}")
+            if reason := native.generation_unsupported_reason():
+                raise ModelError(f"{path}: {reason}")
             model = cls(path, native, plan.context_options(native.trained_context))
             model.lora, model._background_load = plan.lora, background_load
             model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
@@ -166,10 +168,12 @@ class Model:
         self.check_open()
         if self._context is None:
             handle = (
-                None if self._background_load is None else self._background_load.wait_for_context(self._options)
+                None
+                if self._background_load is None
+                else self._background_load.wait_for_context(self._context_options)
             )
-            native = NativeContext(self._native, self._options, self._adapters, handle)
-            self._context = Context(native, self._options.batch, self._segment_tokens)
+            native = NativeContext(self._native, self._context_options, self._adapters, handle)
+            self._context = Context(native, self._context_options.batch_tokens, self._segment_tokens)
         return self._context
 
     @property
@@ -178,8 +182,12 @@ class Model:
 
         In a mixture of experts, the division of a batch changes how many tokens an expert gets, and so the logits.
         """
-        is_known = self._options.compute.has_tiled_attention
-        return SEGMENT_TOKENS if is_known and not (self._native.is_mixture or self._native.uses_gpu) else None
+        has_tiled_attention = self._context_options.compute_options.has_tiled_attention
+        return (
+            SEGMENT_TOKENS
+            if has_tiled_attention and not (self._native.is_mixture or self._native.uses_gpu)
+            else None
+        )
 
     @supports_old_names
     def make_slots(self, count: int, deterministic: bool = False) -> SequenceSlots:
@@ -188,13 +196,15 @@ class Model:
         Close the slots before the model. Raises ``ModelError``.
         """
         plan = self._decode_plan(count, deterministic)
-        options = self._options
-        batch = max(options.batch, count)
-        length = options.length + (plan.single_row_copies - 1 if plan is not None else 0)
-        context = replace(options, length=length, batch=batch, sequence_count=count)
+        options = self._context_options
+        batch = max(options.batch_tokens, count)
+        length = options.context_length + (plan.single_row_copies - 1 if plan is not None else 0)
+        context = replace(options, context_length=length, batch_tokens=batch, sequence_count=count)
         native = NativeContext(self._native, context, self._adapters)
         chunks = PromptChunks(
-            options.batch, deterministic, is_divisible=self._segment_tokens is not None and not deterministic
+            options.batch_tokens,
+            deterministic,
+            is_divisible=self._segment_tokens is not None and not deterministic,
         )
         return SequenceSlots(native, count, chunks, plan)
 
@@ -214,7 +224,7 @@ class Model:
         if deterministic or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
-            context = replace(self._options, sequence_count=count)
+            context = replace(self._context_options, sequence_count=count)
             self._decode_plans[count] = probe_decode_plan(self._native, context, self._adapters)
         return self._decode_plans[count]
 
@@ -229,7 +239,7 @@ class Model:
 
         It is lower if the slots' contexts would need more than half of the free memory.
         """
-        slot_bytes = max(1, self._native.cache_bytes_per_token() * self._options.length)
+        slot_bytes = max(1, self._native.cache_bytes_per_token() * self._context_options.context_length)
         return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
 
     @property
@@ -253,11 +263,11 @@ class Model:
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
             "overrides": dict(self._overrides),
             "gpu_layers": self._gpu_layers,
-            "batch": self._options.batch,
+            "batch": self._context_options.batch_tokens,
             "threads": self.threads,
             "compute": {
                 name: value
-                for name, value in asdict(self._options.compute).items()
+                for name, value in asdict(self._context_options.compute_options).items()
                 if value != getattr(LLAMA_CPPS_DEFAULTS, name)
             },
         }
@@ -267,7 +277,7 @@ class Model:
 
         It is measured with fixed tokens. Raises ``ModelError``.
         """
-        return kernel_digest(self._native, self.threads, self._options.compute, self._adapters)
+        return kernel_digest(self._native, self.threads, self._context_options.compute_options, self._adapters)
 
     def special_text(self, name: str) -> str:
         """Return the text of the special token ``bos`` or ``eos``; empty if there is none."""
@@ -344,11 +354,11 @@ def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
     for path, size, _ in parts:
         digest.update(size.to_bytes(8, "little"))
         with path.open("rb") as file:
-            _add_blocks(file, size, digest)
+            _hash_blocks(file, size, digest)
     return digest.hexdigest()
 
 
-def _add_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
+def _hash_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
     step = max(_BLOCK_BYTES, (size - _BLOCK_BYTES) // (_BLOCK_COUNT - 1))
     for start in [*range(0, max(1, size - _BLOCK_BYTES), step)][: _BLOCK_COUNT - 1]:
         file.seek(start)
@@ -365,33 +375,36 @@ call, as a batch decodes its slots."""
 
 
 def kernel_digest(
-    model: NativeModel, threads: int, compute: ComputeOptions, adapters: Sequence[tuple[object, float]]
+    model: NativeModel, threads: int, compute_options: ComputeOptions, adapters: Sequence[tuple[object, float]]
 ) -> str:
     """Return a SHA-256, in hexadecimal, of the logits of fixed tokens: of a prompt, of one row, of eight rows.
 
-    Two machines with the same digest compute bit-identical logits for these tokens. It takes about as long as
-    reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
+    Two machines with the same digest compute bit-identical logits for these tokens. Computing the digest takes
+    about as long as reading 75 tokens of a prompt, in a separate context. Raises ``ModelError``.
 
     Args:
         model: the model.
         threads: number of CPU threads of the context.
-        compute: other settings that the logits depend on.
+        compute_options: other settings of the context that the logits depend on.
         adapters: LoRA adapters with their scales.
     """
     digest = hashlib.sha256()
     sequence_count = _DIGEST_ROWS + 1 if model.decodes_sequences_together else 1
     length = _DIGEST_CONTEXT_TOKENS
     native = NativeContext(
-        model, ContextOptions(length, threads, length, sequence_count, False, compute), adapters
+        model, ContextOptions(length, threads, length, sequence_count, False, compute_options), adapters
     )
     try:
-        native.decode(_tokens(0, _DIGEST_PROMPT_TOKENS, native.vocab_size), 0)
+        native.decode(_digest_tokens(0, _DIGEST_PROMPT_TOKENS, native.vocab_size), 0)
         digest.update(native.logits().tobytes())
-        native.decode(_tokens(1, 1, native.vocab_size), _DIGEST_PROMPT_TOKENS)
+        native.decode(_digest_tokens(1, 1, native.vocab_size), _DIGEST_PROMPT_TOKENS)
         digest.update(native.logits().tobytes())
         if sequence_count > 1:
             native.decode_spans(
-                [SequenceSpan(_tokens(row, 1, native.vocab_size), 0, row) for row in range(1, sequence_count)]
+                [
+                    SequenceSpan(_digest_tokens(row, 1, native.vocab_size), 0, row)
+                    for row in range(1, sequence_count)
+                ]
             )
             for row in range(_DIGEST_ROWS):
                 digest.update(native.logits_at(row).tobytes())
@@ -400,6 +413,6 @@ def kernel_digest(
     return digest.hexdigest()
 
 
-def _tokens(first: int, count: int, vocab_size: int) -> list[int]:
+def _digest_tokens(first: int, count: int, vocab_size: int) -> list[int]:
     """Return token ids from anywhere in the vocabulary."""
     return [(7919 * (first + place + 1)) % vocab_size for place in range(count)]

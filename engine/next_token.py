@@ -73,7 +73,7 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
         prompt: Text, UTF-8 bytes, or token ids.
         chain: The chain. It is reset, and applied to the logits after the prompt.
         constraint: Masks tokens before each chain.
-        top: How many of the most likely tokens of each stage are candidates.
+        top: Number of most likely tokens of each stage that are candidates.
         against: Other chains to compare with.
         jump: Whether to take a token that the constraint forces, as `generate` does; False: each chain would draw
             it.
@@ -103,12 +103,12 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     Args:
         model: The model, whose context is used.
         request: The request.
-        top: How many of the most likely tokens of each stage are candidates.
+        top: Number of most likely tokens of each stage that are candidates.
         against: Other chains to compare with.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
     """
-    running = RunningRequest(model, request, in_background=True)
+    running = RunningRequest(model, request, compiles_in_background=True)
     prompt_ids, constraint = running.prompt_ids, running.constraint
     context = model.context
     context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
@@ -116,32 +116,35 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
         return None
     logits = context.logits()
     mask = None if constraint is None else constraint.mask()
-    readers = []
+    trace_readers = []
     for chain in (running.chain, *against):
-        reader = TraceReader(model.vocabulary, chain, top)
+        trace_reader = TraceReader(model.vocabulary, chain, top)
         chain.reset(prompt_ids)
-        reader.sample(logits, mask)
-        readers.append(reader)
-    forced = _forced_token(constraint) if request.jump else None
-    chosen_ids = () if forced is None else (forced,)
-    top_ids = np.unique(np.concatenate([reader.top_ids(*chosen_ids) for reader in readers]))
-    ids = readers[0].sort_by_model_logits(top_ids)
-    first = probabilities(readers[0].candidates)
+        trace_reader.sample(logits, mask)
+        trace_readers.append(trace_reader)
+    forced_token = _forced_token(constraint) if request.jump else None
+    chosen_ids = () if forced_token is None else (forced_token,)
+    top_ids = np.unique(np.concatenate([trace_reader.top_ids(*chosen_ids) for trace_reader in trace_readers]))
+    candidate_ids = trace_readers[0].sort_by_model_logits(top_ids)
+    first_probabilities = probabilities(trace_readers[0].candidates)
     comparisons = tuple(
-        ChainComparison(reader.make_trace(ids), distance(first, probabilities(reader.candidates)))
-        for reader in readers[1:]
+        ChainComparison(
+            trace_reader.make_trace(candidate_ids),
+            distance(first_probabilities, probabilities(trace_reader.candidates)),
+        )
+        for trace_reader in trace_readers[1:]
     )
-    trace = readers[0].make_trace(ids, is_forced=forced is not None)
-    return NextToken(len(prompt_ids), trace, forced, comparisons)
+    trace = trace_readers[0].make_trace(candidate_ids, is_forced=forced_token is not None)
+    return NextToken(len(prompt_ids), trace, forced_token, comparisons)
 
 
 def probabilities(candidates: Candidates) -> Probabilities:
     """Return the probability of every token, float64 (V,); 0 for tokens that are not candidates."""
     logits = candidates.logits.astype(np.float64)
     weights = np.exp(logits - logits.max())
-    row = np.zeros(candidates.vocab_size)
-    row[candidates.ids] = weights / weights.sum()
-    return row
+    probability_row = np.zeros(candidates.vocab_size)
+    probability_row[candidates.ids] = weights / weights.sum()
+    return probability_row
 
 
 def distance(first: Probabilities, second: Probabilities) -> ChainDistance:
@@ -165,5 +168,5 @@ def _divergence(p: Probabilities, q: Probabilities) -> float:
 
 
 def _forced_token(constraint: Constraint | None) -> int | None:
-    forcing = None if constraint is None else as_forcing(constraint)
-    return next(iter(forcing.forced_tokens()), None) if forcing is not None else None
+    forcing_constraint = None if constraint is None else as_forcing(constraint)
+    return next(iter(forcing_constraint.forced_tokens()), None) if forcing_constraint is not None else None

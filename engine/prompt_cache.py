@@ -15,7 +15,7 @@ from ..models.errors import ModelError
 from .model import Model
 from .native.binding import llama_cpp_build
 
-_FIRST_LINE = b"gen prompt cache 1\n"
+_MAGIC_LINE = b"gen prompt cache 1\n"
 _MAX_HEADER_BYTES = 1_000_000
 _ID_BYTES = array("i").itemsize
 
@@ -28,28 +28,33 @@ class PromptCacheError(ModelError):
 
 
 def save_prompt_cache(model: Model, path: str | Path) -> int:
-    """Write the part of the model's context that `generate` with ``exact_reuse`` can reuse; return its tokens.
+    """Write the tokens and the state of the model's context that `generate` with ``exact_reuse`` can reuse.
 
-    The result is the number of tokens. The file is private to its owner, and is written atomically. Afterwards the
+    Returns the number of these tokens. The file is private to its owner, and is written atomically. Afterwards the
     context has no other tokens. Raises ``PromptCacheError`` for a file that cannot be written, and ``ModelError``.
     """
     path = Path(path)
     tokens, state = model.context.exact_state()
-    ids = array("i", tokens).tobytes()
-    digest = hashlib.sha256(ids)
+    token_bytes = array("i", tokens).tobytes()
+    digest = hashlib.sha256(token_bytes)
     digest.update(state)
-    header = {**_required_match(model), "tokens": len(tokens), "bytes": len(state), "sha256": digest.hexdigest()}
+    header = {
+        **_facts_that_must_match(model),
+        "tokens": len(tokens),
+        "bytes": len(state),
+        "sha256": digest.hexdigest(),
+    }
 
-    def write(file: IO[bytes]) -> None:
-        file.write(_FIRST_LINE + json.dumps(header).encode() + b"\n" + ids)
+    def write_cache(file: IO[bytes]) -> None:
+        file.write(_MAGIC_LINE + json.dumps(header).encode() + b"\n" + token_bytes)
         file.write(state)
 
     try:
-        write_file_atomically(path, write, is_private=True)
+        write_file_atomically(path, write_cache, is_private=True)
     except OSError as error:
         raise PromptCacheError(f"{path}: {write_problem(error, path)}") from error
     except ValueError as error:
-        raise _unusable_name(path) from error
+        raise _file_name_error(path) from error
     return len(tokens)
 
 
@@ -66,7 +71,7 @@ def load_prompt_cache(model: Model, path: str | Path) -> int:
     except OSError as error:
         raise PromptCacheError(f"{path}: {file_problem(error, path)}") from error
     except ValueError as error:
-        raise _unusable_name(path) from error
+        raise _file_name_error(path) from error
     except PromptCacheError as error:
         raise PromptCacheError(f"{path}: {error}") from None
     if tokens and not model.context.restore_exact_state(tokens, state):
@@ -74,7 +79,7 @@ def load_prompt_cache(model: Model, path: str | Path) -> int:
     return len(tokens)
 
 
-def _unusable_name(path: Path) -> PromptCacheError:
+def _file_name_error(path: Path) -> PromptCacheError:
     """Return the error for a path with a NUL, or with a character that the system cannot encode."""
     return PromptCacheError(f"{str(path)!r}: no file can have this name; give another path")
 
@@ -86,26 +91,26 @@ def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
     """
     with path.open("rb") as file:
         header = _read_header(file)
-        count = header["tokens"]
-        for name, value in _required_match(model).items():
+        token_count = header["tokens"]
+        for name, value in _facts_that_must_match(model).items():
             if header.get(name) != json.loads(json.dumps(value)):
-                raise PromptCacheError(f"it was made with another {_NAMES[name]}")
-        if count > model.context.length:
+                raise PromptCacheError(f"it was made with another {_MATCHED_FACTS[name]}")
+        if token_count > model.context.length:
             raise PromptCacheError("it has more tokens than the context can hold")
-        ids, state = file.read(_ID_BYTES * count), file.read()
-    digest = hashlib.sha256(ids)
+        token_bytes, state = file.read(_ID_BYTES * token_count), file.read()
+    digest = hashlib.sha256(token_bytes)
     digest.update(state)
     if digest.hexdigest() != header.get("sha256"):
         raise PromptCacheError("it is damaged")
     tokens = array("i")
-    tokens.frombytes(ids)
+    tokens.frombytes(token_bytes)
     return tokens.tolist(), state
 
 
-_NAMES = {"model": "model or other settings of the model", "llama_cpp": "llama.cpp"}
+_MATCHED_FACTS = {"model": "model or other settings of the model", "llama_cpp": "llama.cpp"}
 
 
-def _required_match(model: Model) -> dict[str, Any]:
+def _facts_that_must_match(model: Model) -> dict[str, Any]:
     """Return the fields of the header that must be equal when a cache is loaded.
 
     The number of threads may differ, because the state after a prompt does not depend on it.
@@ -117,15 +122,15 @@ def _required_match(model: Model) -> dict[str, Any]:
 
 def _read_header(file: IO[bytes]) -> dict[str, Any]:
     """Return the header. Its ``tokens`` and ``bytes`` are checked against the length of the file."""
-    if file.read(len(_FIRST_LINE)) != _FIRST_LINE:
+    if file.read(len(_MAGIC_LINE)) != _MAGIC_LINE:
         raise PromptCacheError("it is not a prompt cache of gen")
     try:
         header = parse_strict_json(file.readline(_MAX_HEADER_BYTES))
-        count, size = header["tokens"], header["bytes"]
+        token_count, state_bytes = header["tokens"], header["bytes"]
     except (ValueError, TypeError, KeyError):
         raise PromptCacheError("it is damaged") from None
     remaining_bytes = os.fstat(file.fileno()).st_size - file.tell()
-    is_valid = type(count) is int and type(size) is int and min(count, size) >= 0
-    if not is_valid or count * _ID_BYTES + size != remaining_bytes:
+    is_valid = type(token_count) is int and type(state_bytes) is int and min(token_count, state_bytes) >= 0
+    if not is_valid or token_count * _ID_BYTES + state_bytes != remaining_bytes:
         raise PromptCacheError("it is damaged")
     return dict(header)

@@ -42,7 +42,7 @@ def score_prompt(
     Raises ``ModelError``.
     """
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
-    return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read(ids, progress)))
+    return _join_prompt_tokens(model, ids, scorer.until_aborted(scorer.read(ids, progress)))
 
 
 def scored_tokens(
@@ -57,7 +57,7 @@ def scored_tokens(
         logprobs: The logprobs to read.
     """
     scorer = _Scorer(model, LogprobReader(model.vocabulary, replace(logprobs, source="model")), None)
-    return _prompt_tokens(model, ids, scorer.read_rows(rows, ids, None))
+    return _join_prompt_tokens(model, ids, scorer.read_rows(rows, ids, None))
 
 
 def score(  # noqa: PLR0913 - the arguments are public
@@ -94,7 +94,7 @@ def score(  # noqa: PLR0913 - the arguments are public
     if not 0 < stride < length:
         raise ModelError(f"stride: {stride} is not within 1..{length - 1} (less than the context)")
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
-    return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read_windows(ids, stride, progress)))
+    return _join_prompt_tokens(model, ids, scorer.until_aborted(scorer.read_windows(ids, stride, progress)))
 
 
 def score_choices(
@@ -118,25 +118,25 @@ def score_choices(
     context = model.context
     _check_choices(model, prompt, choices)
     reader = LogprobReader(model.vocabulary, logprobs)
-    total = len(prompt) + sum(len(ids) - 1 for ids in choices)
+    total_tokens = len(prompt) + sum(len(ids) - 1 for ids in choices)
 
     def report_prompt(count: int, _: int) -> None:
         if progress is not None:
-            progress(count, total)
+            progress(count, total_tokens)
 
     context.read(prompt, report_prompt, small_batches=True)
     first_row = context.logits().copy()
-    scored = []
-    done = len(prompt)
+    tokens_by_choice = []
+    done_tokens = len(prompt)
     for ids in choices:
         context.truncate(len(prompt))
         rows = chain([first_row], context.append_in_small_batches(ids[:-1]))
         distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
-        scored.append(list(_prompt_tokens(model, ids, distributions, prompt[-1])))
-        done += len(ids) - 1
+        tokens_by_choice.append(list(_join_prompt_tokens(model, ids, distributions, prompt[-1])))
+        done_tokens += len(ids) - 1
         if progress is not None:
-            progress(done, total)
-    return scored
+            progress(done_tokens, total_tokens)
+    return tokens_by_choice
 
 
 def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> list[int]:
@@ -150,25 +150,25 @@ def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> li
         prompt: The tokens of the prompt.
         choice: The tokens of the choice. All but the last are read after the prompt.
     """
-    max_tokens = model.context.length - (len(choice) - 1)
-    if max_tokens < 1 or len(prompt) <= max_tokens:
-        return list(prompt)
-    bos = [prompt[0]] if prompt[0] == model.vocabulary.bos and max_tokens > 1 else []
-    return [*bos, *prompt[len(prompt) - (max_tokens - len(bos)) :]]
+    max_prompt_tokens = model.context.length - (len(choice) - 1)
+    if max_prompt_tokens < 1 or len(prompt) <= max_prompt_tokens:
+        return list(prompt)  # `score_choices` rejects a choice that does not fit without a prompt
+    bos = [prompt[0]] if prompt[0] == model.vocabulary.bos and max_prompt_tokens > 1 else []
+    return [*bos, *prompt[len(prompt) - (max_prompt_tokens - len(bos)) :]]
 
 
 def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
-    length = model.context.length
+    context_length = model.context.length
     if not prompt:
         raise ModelError("the prompt has no tokens; a choice needs at least one token before it")
-    for number, ids in enumerate(choices, 1):
-        model.vocabulary.check(ids)
-        if not ids:
-            raise ModelError(f"choice {number} has no tokens")
-        if len(prompt) + len(ids) - 1 > length:
+    for choice_number, choice_ids in enumerate(choices, 1):
+        model.vocabulary.check(choice_ids)
+        if not choice_ids:
+            raise ModelError(f"choice {choice_number} has no tokens")
+        if len(prompt) + len(choice_ids) - 1 > context_length:
             raise ModelError(
-                f"choice {number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
-                f"the choice {len(ids):,}, and the context holds {length:,}",
+                f"choice {choice_number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
+                f"the choice {len(choice_ids):,}, and the context holds {context_length:,}",
                 advice="give a larger n_ctx",
             )
     model.vocabulary.check(prompt)
@@ -184,12 +184,12 @@ class _Scorer:
 
     Attributes:
         model: the model.
-        reader: reads the logprobs.
+        logprob_reader: reads the logprobs.
         is_interrupted: called after each token. Once it returns True, reading ends.
     """
 
     model: Model
-    reader: LogprobReader
+    logprob_reader: LogprobReader
     is_interrupted: Callable[[], bool] | None
 
     def until_aborted(self, distributions: Iterator[Distributions]) -> Iterator[Distributions]:
@@ -201,7 +201,7 @@ class _Scorer:
                 raise
 
     def read(self, ids: Sequence[int], progress: Progress | None) -> Iterator[Distributions]:
-        """Read a text that fits into the context."""
+        """Read a text that fits into the context, and yield the distributions of each token."""
         return self.read_rows(self.model.context.read_each(ids), ids, progress)
 
     def read_rows(
@@ -209,47 +209,47 @@ class _Scorer:
     ) -> Iterator[Distributions]:
         """Yield the distributions of each token from the logits after each token, including the last one's."""
         yield ()
-        for count, logits in enumerate(rows, 1):
+        for token_count, logits in enumerate(rows, 1):
             if progress is not None:
-                progress(count, len(ids))
+                progress(token_count, len(ids))
             if self.is_interrupted is not None and self.is_interrupted():
                 return
-            if count < len(ids):
-                yield self.reader.read(logits, ids[count])
+            if token_count < len(ids):
+                yield self.logprob_reader.read(logits, ids[token_count])
 
     def read_windows(self, ids: Sequence[int], stride: int, progress: Progress | None) -> Iterator[Distributions]:
-        """Read a text of any length."""
-        length = self.model.context.length
+        """Read a text of any length in overlapping windows, and yield the distributions of each token."""
+        context_length = self.model.context.length
         bos = [ids[0]] if ids[0] == self.model.vocabulary.bos else []
-        done = 0
+        yielded_tokens = 0
         for start in range(0, len(ids), stride):
             added_bos = bos if start else []
-            window = [*added_bos, *ids[start : start + length - len(added_bos)]]
-            first_new = done - start + len(added_bos)
-            for distributions in islice(self.read(window, None), first_new, None):
-                done += 1
+            window = [*added_bos, *ids[start : start + context_length - len(added_bos)]]
+            first_new_index = yielded_tokens - start + len(added_bos)
+            for distributions in islice(self.read(window, None), first_new_index, None):
+                yielded_tokens += 1
                 if progress is not None:
-                    progress(done, len(ids))
+                    progress(yielded_tokens, len(ids))
                 yield distributions
-            if done == len(ids) or (self.is_interrupted is not None and self.is_interrupted()):
+            if yielded_tokens == len(ids) or (self.is_interrupted is not None and self.is_interrupted()):
                 return
 
 
-def _prompt_tokens(
-    model: Model, ids: Iterable[int], distributions: Iterable[Distributions], previous: int | None = None
+def _join_prompt_tokens(
+    model: Model, ids: Iterable[int], distributions: Iterable[Distributions], previous_token: int | None = None
 ) -> Iterator[PromptToken]:
     """Join each token with its distributions, until either iterable ends. An added BOS has no text.
 
-    ``previous``: the token before the first one; None if the tokens begin a text.
+    ``previous_token``: the token before the first one; None if the tokens begin a text.
     """
     vocabulary = model.vocabulary
-    is_beginning = previous is None
+    is_beginning = previous_token is None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # zip tries to take one more item of its first argument at the end. That makes the model read the last token.
     for index, (token_distributions, token) in enumerate(zip(distributions, ids, strict=False)):
         data = vocabulary.piece(token)
         is_added = is_beginning and index == 0 and vocabulary.adds_bos and token == vocabulary.bos
         text = "" if is_added else decoder.decode(data)
-        added_bytes = vocabulary.added_bytes(token, previous)
+        added_bytes = vocabulary.added_bytes(token, previous_token)
         yield PromptToken(index, token, data, text, is_added, token_distributions, added_bytes)
-        previous = token
+        previous_token = token

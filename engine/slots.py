@@ -43,16 +43,16 @@ class PromptChunks:
     uses_whole_batches: bool = False
     is_divisible: bool = False
 
-    def ends(self, length: int) -> list[int]:
+    def ends(self, prompt_length: int) -> list[int]:
         """Return the ends of the chunks of a prompt, as numbers of tokens from its beginning."""
-        ends: list[int] = []
-        step = _ALIGNED_TOKENS if self.is_divisible else SEGMENT_TOKENS
-        for start in range(0, length, self.batch):
-            end = min(start + self.batch, length)
+        chunk_ends: list[int] = []
+        chunk_tokens = _ALIGNED_TOKENS if self.is_divisible else SEGMENT_TOKENS
+        for start in range(0, prompt_length, self.batch):
+            end = min(start + self.batch, prompt_length)
             if not self.uses_whole_batches:
-                ends += range(start + step, end - SEGMENT_TOKENS + 1, step)
-            ends.append(end)
-        return ends
+                chunk_ends += range(start + chunk_tokens, end - SEGMENT_TOKENS + 1, chunk_tokens)
+            chunk_ends.append(end)
+        return chunk_ends
 
     def call_ends(self, ends: Sequence[int]) -> Sequence[int]:
         """Return those ``ends`` of chunks at which a call of llama.cpp ends."""
@@ -72,12 +72,12 @@ def shared_token_count(
         prompt: the tokens of the prompt.
         ends: the ends of the chunks in which the prompt would be read.
     """
-    shared = 0
+    shared_count = 0
     for held_end, end in zip(held_ends, ends, strict=False):
-        if held_end != end or end >= len(prompt) or held_tokens[shared:end] != prompt[shared:end]:
+        if held_end != end or end >= len(prompt) or held_tokens[shared_count:end] != prompt[shared_count:end]:
             break
-        shared = end
-    return shared
+        shared_count = end
+    return shared_count
 
 
 def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
@@ -90,9 +90,9 @@ def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[
 
 _FILLER_TOKENS = (0,)
 """The token that is decoded for a slot without a token of its own, and removed again."""
-_MAX_DIVIDED_RUN_TOKENS = 8
-"""Limit of the tokens of one slot that are decoded one by one, together with tokens of other slots. A longer run
-takes less time in one call."""
+_MAX_DIVIDED_TOKENS = 8
+"""Limit of the tokens of one slot that are decoded one by one, together with tokens of other slots. More tokens
+take less time in one call."""
 
 
 class SequenceSlot:
@@ -161,7 +161,7 @@ class SequenceSlots:
         self.slots = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
         self._prompt_rows: list[Logits] = []
-        self._sizes = GroupSizes(() if plan is None else plan.allowed_row_counts, count, native.can_truncate)
+        self._group_sizes = GroupSizes(() if plan is None else plan.allowed_row_counts, count, native.can_truncate)
 
     @property
     def exactness(self) -> BatchExactness:
@@ -176,7 +176,8 @@ class SequenceSlots:
             return (1,) * len(slot_numbers)
         single_row_copies = (self._plan.copies_of_single_token(0),) * len(slot_numbers)
         return tuple(
-            size for _, size in divide_rows(slot_numbers, single_row_copies, self._sizes, self._plan.times.table)
+            size
+            for _, size in divide_rows(slot_numbers, single_row_copies, self._group_sizes, self._plan.times.table)
         )
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
@@ -186,22 +187,24 @@ class SequenceSlots:
         """
         check_prompt(prompt, slot.length, "each slot of the batch holds")
         prompt = list(prompt)
-        ends = self._chunks.ends(len(prompt))
-        kept = self._copy_beginning(slot, prompt, ends) if self._can_truncate else 0
-        self._truncate(slot, kept)
-        if slot.prompt_logits is not None and kept == len(prompt):
+        chunk_ends = self._chunks.ends(len(prompt))
+        kept_count = self._copy_beginning(slot, prompt, chunk_ends) if self._can_truncate else 0
+        self._truncate_slot(slot, kept_count)
+        if slot.prompt_logits is not None and kept_count == len(prompt):
             self._prompt_rows = [slot.prompt_logits]
-            return kept
-        for start, end in pairwise([kept, *(end for end in self._chunks.call_ends(ends) if end > kept)]):
+            return kept_count
+        for start, end in pairwise(
+            [kept_count, *(end for end in self._chunks.call_ends(chunk_ends) if end > kept_count)]
+        ):
             tokens = prompt[start:end]
             self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
             slot.tokens.extend(tokens)
-            slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
+            slot.chunk_ends += (chunk_end for chunk_end in chunk_ends if start < chunk_end <= end)
         logits = self._native.logits().copy()
         logits.flags.writeable = False  # other requests get the same row
         slot.prompt_length, slot.prompt_logits = len(prompt), logits
         self._prompt_rows = [logits]
-        return kept
+        return kept_count
 
     def best_slot_for(self, prompt: Sequence[int], free_slots: Sequence[SequenceSlot]) -> SequenceSlot:
         """Return the slot that holds the longest beginning of a prompt; of several such slots, the first."""
@@ -217,14 +220,14 @@ class SequenceSlots:
         All tokens are read, in small batches, as `Context.read_each` does. Raises ``ModelError`` as `read` does.
         """
         check_prompt(prompt, slot.length, "each slot of the batch holds")
-        self._truncate(slot, 0)
+        self._truncate_slot(slot, 0)
         for start in range(0, len(prompt), slot.max_rows):
             tokens = list(prompt[start : start + slot.max_rows])
             # llama.cpp has another kernel for a single token. So the previous token is read again, next to it.
-            repeated = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
-            self._truncate(slot, len(slot.tokens) - len(repeated))
-            yield from self._decode([SlotAppend(slot, [*repeated, *tokens])])[len(repeated) :]
-            slot.tokens.extend([*repeated, *tokens])
+            repeated_tokens = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
+            self._truncate_slot(slot, len(slot.tokens) - len(repeated_tokens))
+            yield from self._decode([SlotAppend(slot, [*repeated_tokens, *tokens])])[len(repeated_tokens) :]
+            slot.tokens.extend([*repeated_tokens, *tokens])
         self._prompt_rows = [self._native.logits()]
 
     def prompt_rows(self) -> list[Logits]:
@@ -239,62 +242,66 @@ class SequenceSlots:
         plan = self._plan
         if plan is None:
             for append in appends:
-                yield self._append_run(append)
+                yield self._append_several(append)
             return
         single_appends: dict[int, SlotAppend] = {}
         for append in appends:
             if len(append.tokens) == 1:
                 single_appends[append.slot.number] = append
             else:
-                yield self._append_run(append)
+                yield self._append_several(append)
         slot_numbers = tuple(sorted(single_appends))
         single_row_copies = tuple(
             plan.copies_of_single_token(len(single_appends[number].slot.tokens)) for number in slot_numbers
         )
-        for group in divide_rows(slot_numbers, single_row_copies, self._sizes, plan.times.table):
+        for group in divide_rows(slot_numbers, single_row_copies, self._group_sizes, plan.times.table):
             if group.row_count > 1:
                 yield from self._append_group(group, single_appends, plan.times)
             elif group.first_slot in single_appends:
                 yield self._append_single(single_appends.pop(group.first_slot), plan)
 
-    def is_run_exact(self, token_count: int) -> bool:
-        """Return whether a run of this many tokens of one slot gets the same logits in one call as one by one."""
-        return self._plan is not None and self._plan.is_run_exact_by_length.get(token_count, False)
+    def is_one_call_exact(self, token_count: int) -> bool:
+        """Return whether this many tokens of one slot get the same logits in one call as one by one."""
+        return self._plan is not None and self._plan.is_one_call_exact_by_count.get(token_count, False)
 
-    def _append_run(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
-        """Append a run of tokens to one slot.
+    def _append_several(self, append: SlotAppend) -> tuple[SequenceSlot, list[Logits]]:
+        """Append several tokens to one slot, in one call.
 
-        The first run of each length is read twice, in one call and one by one, to compare the logits.
+        The first time for each number of tokens, they are read twice, in one call and one by one, to compare the
+        logits.
         """
         slot, tokens = append
-        plan, count = self._plan, len(tokens)
+        plan, token_count = self._plan, len(tokens)
         rows = self._decode([append])
         if (
             plan is None
-            or count in plan.is_run_exact_by_length
-            or count > _MAX_DIVIDED_RUN_TOKENS
+            or token_count in plan.is_one_call_exact_by_count
+            or token_count > _MAX_DIVIDED_TOKENS
             or not self._can_truncate
         ):
             slot.tokens.extend(tokens)
             return slot, rows
-        in_one_call = [row.copy() for row in rows]
+        rows_of_one_call = [row.copy() for row in rows]
         self._native.truncate_sequence(len(slot.tokens), slot.number)
-        one_by_one = [self._append_single(SlotAppend(slot, (token,)), plan)[1][0].copy() for token in tokens]
-        plan.is_run_exact_by_length[count] = all(map(np.array_equal, in_one_call, one_by_one))
-        if not plan.is_run_exact_by_length[count]:
-            self._truncate(slot, len(slot.tokens) - count)
-            return self._append_run(append)
-        return slot, in_one_call
+        rows_one_by_one = []
+        for token in tokens:
+            _, (row,) = self._append_single(SlotAppend(slot, (token,)), plan)
+            rows_one_by_one.append(row.copy())
+        plan.is_one_call_exact_by_count[token_count] = all(map(np.array_equal, rows_of_one_call, rows_one_by_one))
+        if not plan.is_one_call_exact_by_count[token_count]:
+            self._truncate_slot(slot, len(slot.tokens) - token_count)
+            return self._append_several(append)  # in one call again, now without a comparison
+        return slot, rows_of_one_call
 
     def _append_single(self, append: SlotAppend, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
         """Append one token: decode as many copies as the plan requires, and discard all copies but the first."""
         slot, tokens = append
-        copies = plan.copies_of_single_token(len(slot.tokens))
-        began = perf_counter()
-        rows = self._decode([SlotAppend(slot, [*tokens] * copies)])[:1]
-        plan.times.record(copies, perf_counter() - began)
+        copy_count = plan.copies_of_single_token(len(slot.tokens))
+        start_seconds = perf_counter()
+        rows = self._decode([SlotAppend(slot, [*tokens] * copy_count)])[:1]
+        plan.times.record(copy_count, perf_counter() - start_seconds)
         slot.tokens.extend(tokens)
-        if copies > 1:
+        if copy_count > 1:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         return slot, rows
 
@@ -309,11 +316,11 @@ class SequenceSlots:
         filler_slots = [slot for slot in slots if slot.number not in single_appends]
         for slot in filler_slots:  # a prompt that could not be read may have left tokens
             self._native.truncate_sequence(len(slot.tokens), slot.number)
-        began = perf_counter()
+        start_seconds = perf_counter()
         rows = self._decode(
             [single_appends.get(slot.number) or SlotAppend(slot, _FILLER_TOKENS) for slot in slots]
         )
-        times.record(group.row_count, perf_counter() - began)
+        times.record(group.row_count, perf_counter() - start_seconds)
         for slot in filler_slots:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
         for slot, row in zip(slots, rows, strict=True):
@@ -338,21 +345,23 @@ class SequenceSlots:
 
         Returns the number of shared tokens.
         """
-        shared = {other.number: _reusable_token_count(other, prompt, ends) for other in self.slots}
-        best = max(self.slots, key=lambda other: shared[other.number])
-        if shared[best.number] > shared[slot.number]:
+        shared_counts = {
+            other_slot.number: _reusable_token_count(other_slot, prompt, ends) for other_slot in self.slots
+        }
+        best_slot = max(self.slots, key=lambda other_slot: shared_counts[other_slot.number])
+        if shared_counts[best_slot.number] > shared_counts[slot.number]:
             self._native.truncate_sequence(0, slot.number)
-            self._native.copy_sequence(best.number, slot.number)
-            slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
-            slot.prompt_length, slot.prompt_logits = best.prompt_length, best.prompt_logits
-        return max(shared.values())
+            self._native.copy_sequence(best_slot.number, slot.number)
+            slot.tokens, slot.chunk_ends = best_slot.tokens[:], best_slot.chunk_ends[:]
+            slot.prompt_length, slot.prompt_logits = best_slot.prompt_length, best_slot.prompt_logits
+        return max(shared_counts.values())
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot."""
         if count:
-            self._truncate(slot, len(slot.tokens) - count)
+            self._truncate_slot(slot, len(slot.tokens) - count)
 
-    def _truncate(self, slot: SequenceSlot, length: int) -> None:
+    def _truncate_slot(self, slot: SequenceSlot, length: int) -> None:
         self._native.truncate_sequence(length, slot.number)
         del slot.tokens[length:]
         slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]

@@ -41,7 +41,7 @@ _MAX_INTEGER_BITS = 4096
 _MAX_TUPLE_NODES = 10_000
 """Maximum number of tuples inside a tuple. Python does not store a tuple's hash, and computes it through all inner
 tuples."""
-_CONTAINERS = (list, tuple, Mapping, KeysView, ValuesView, ItemsView)
+_CONTAINER_TYPES = (list, tuple, Mapping, KeysView, ValuesView, ItemsView)
 
 
 class TemplateLimitError(Exception):
@@ -64,20 +64,20 @@ class WorkBudget:
     """The work that one rendering may still do."""
 
     def __init__(self, input_characters: int) -> None:
-        """Start a budget.
+        """Begin with the full budget of one rendering.
 
         ``input_characters``: length of the messages and the other variables. Long messages allow more work.
         """
-        self._work = self._remaining = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
+        self._max_work = self._remaining_work = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
         self._max_characters = MAX_TEXT_CHARACTERS + _TEXT_PER_CHARACTER * input_characters
-        self._trees: dict[int, tuple[object, _TreeSize]] = {}
+        self._tree_sizes: dict[int, tuple[object, _TreeSize]] = {}
         """The sizes of values, by their ``id``. The values are kept, so that Python does not reuse an id."""
 
     def spend(self, units: int) -> None:
         """Count work. Raises ``TemplateLimitError`` when the budget is used up."""
-        self._remaining -= units
-        if self._remaining < 0:
-            raise TemplateLimitError(f"it does not end within {self._work:,} units of work")
+        self._remaining_work -= units
+        if self._remaining_work < 0:
+            raise TemplateLimitError(f"it does not end within {self._max_work:,} units of work")
 
     def check_length(self, length: int) -> None:
         """Raise ``TemplateLimitError`` if a string or a list of this length is too long to be made."""
@@ -85,8 +85,8 @@ class WorkBudget:
             raise TemplateLimitError(f"it makes a text of more than {self._max_characters:,} characters")
 
     def check(self, value: Any) -> Any:
-        """Return a value that was just computed. Counts its length as work, and raises if it is too large."""
-        if isinstance(value, (str, *_CONTAINERS)):
+        """Count the length of a computed value as work, and return the value; raise if it is too large."""
+        if isinstance(value, (str, *_CONTAINER_TYPES)):
             self.spend(1 + len(value))
             self.check_length(len(value))
             if isinstance(value, tuple):
@@ -101,13 +101,13 @@ class WorkBudget:
             raise TemplateLimitError(f"it computes a number of more than {_MAX_INTEGER_BITS:,} bits")
 
     def _check_tuple(self, value: tuple[Any, ...]) -> None:
-        nodes, pending = 0, [value]
-        while pending:
-            parts = pending.pop()
-            nodes += 1
-            if nodes > _MAX_TUPLE_NODES:
+        tuple_count, pending_tuples = 0, [value]
+        while pending_tuples:
+            current_tuple = pending_tuples.pop()
+            tuple_count += 1
+            if tuple_count > _MAX_TUPLE_NODES:
                 raise TemplateLimitError(f"it nests more than {_MAX_TUPLE_NODES:,} tuples")
-            pending += (part for part in parts if isinstance(part, tuple))
+            pending_tuples += (part for part in current_tuple if isinstance(part, tuple))
 
     def tree_size(self, value: Any) -> _TreeSize:
         """Return the size of a value as a tree. Raises ``TemplateLimitError`` if its text would be too long."""
@@ -115,17 +115,19 @@ class WorkBudget:
             return _TreeSize(1, len(value))
         if isinstance(value, Namespace):
             raise TemplateLimitError("it writes a namespace, which may contain itself")
-        if not isinstance(value, _CONTAINERS):
+        if not isinstance(value, _CONTAINER_TYPES):
             return _TreeSize(1, 8)
-        stored = self._trees.get(id(value))
-        if stored is not None:
-            return stored[1]
-        parts = [*value, *value.values()] if isinstance(value, Mapping) else list(value)
-        self.spend(1 + len(parts))
-        sizes = [self.tree_size(part) for part in parts]
-        size = _TreeSize(1 + sum(part.nodes for part in sizes), 2 + sum(part.characters + 4 for part in sizes))
+        stored_size = self._tree_sizes.get(id(value))
+        if stored_size is not None:
+            return stored_size[1]
+        child_values = [*value, *value.values()] if isinstance(value, Mapping) else list(value)
+        self.spend(1 + len(child_values))
+        child_sizes = [self.tree_size(part) for part in child_values]
+        size = _TreeSize(
+            1 + sum(part.nodes for part in child_sizes), 2 + sum(part.characters + 4 for part in child_sizes)
+        )
         self.check_length(size.characters)
-        self._trees[id(value)] = value, size
+        self._tree_sizes[id(value)] = value, size
         return size
 
     def text(self, value: Any) -> str:
@@ -137,8 +139,8 @@ class WorkBudget:
         return value
 
     def scan(self, value: Any) -> Any:
-        """Return a value that is about to be compared or searched. Counts the work that this takes."""
-        if isinstance(value, (str, *_CONTAINERS)):
+        """Count the work of comparing or searching a value, and return the value."""
+        if isinstance(value, (str, *_CONTAINER_TYPES)):
             size = self.tree_size(value)
             self.spend(size.nodes + size.characters // 64)
         return value
@@ -164,7 +166,7 @@ _TEXT_METHODS = """
     rpartition rsplit rstrip split splitlines startswith strip swapcase title upper
 """
 
-_METHODS: tuple[tuple[type, frozenset[str]], ...] = (
+_ALLOWED_METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (str, frozenset(_TEXT_METHODS.split())),
     (dict, frozenset(("copy", "get", "items", "keys", "values"))),
     (list, frozenset(("copy", "count", "index"))),
@@ -188,9 +190,9 @@ def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
     """Return the filters that templates may use; each counts its work."""
     names = f"{_TEXT_FILTERS} {_COMPARING_FILTERS} {_OTHER_FILTERS}".split()
     return {
-        **{name: _budgeted(name, filters[name]) for name in names},
+        **{name: _budgeted_filter(name, filters[name]) for name in names},
         "tojson": _to_json,
-        "gen pass": _pass,
+        "gen pass": _count_and_pass,
         "gen concat": _concatenate,
         "gen scan": lambda value: current_budget.get().scan(value),
         "gen check": lambda value: current_budget.get().check(value),
@@ -200,29 +202,29 @@ def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
 def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
     """Return the tests, such as ``is in``; each counts its work."""
 
-    def budgeted(function: Function) -> Function:
+    def add_budget(function: Function) -> Function:
         @wraps(function)
-        def test(*args: Any) -> bool:
+        def run_test(*args: Any) -> bool:
             budget = current_budget.get()
             budget.spend(CALL_WORK)
             for arg in args[1:]:
                 budget.scan(arg)
             return bool(function(*args))
 
-        return test
+        return run_test
 
-    return {name: budgeted(function) for name, function in tests.items()}
+    return {name: add_budget(function) for name, function in tests.items()}
 
 
-def _budgeted(name: str, function: Function) -> Function:
-    first = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja passes its context before the value
+def _budgeted_filter(name: str, function: Function) -> Function:
+    value_index = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja passes its context before the value
     converts_to_text, compares_values = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
 
     @wraps(function)
-    def filter_(*args: Any, **kwargs: Any) -> Any:
+    def run_filter(*args: Any, **kwargs: Any) -> Any:
         budget = current_budget.get()
         budget.spend(CALL_WORK)
-        jinja_args, value, filter_args = args[:first], args[first], args[first + 1 :]
+        jinja_args, value, filter_args = args[:value_index], args[value_index], args[value_index + 1 :]
         if isinstance(value, Namespace):
             raise TemplateLimitError("it filters a namespace, which may contain itself")
         if converts_to_text:
@@ -236,7 +238,7 @@ def _budgeted(name: str, function: Function) -> Function:
         result = function(*jinja_args, value, *filter_args, **kwargs)
         return budget.check(list(result) if isinstance(result, Iterator) else result)
 
-    return filter_
+    return run_filter
 
 
 def _check_filter(
@@ -314,15 +316,15 @@ def _check_join(budget: WorkBudget, values: Any, separator: Any) -> None:
         budget.check_length(len(values) * len(separator))
 
 
-def _check_format(budget: WorkBudget, text: str, mark: str, values: tuple[Any, ...]) -> None:
+def _check_format(budget: WorkBudget, text: str, field_mark: str, values: tuple[Any, ...]) -> None:
     if _WIDE_FIELD.search(text):
         raise TemplateLimitError(f"it formats with a field that may be wider than {_MAX_FIELD_WIDTH:,} characters")
-    size = budget.tree_size(values).characters
-    widths = sum(map(int, re.findall(r"\d+", text)))
-    budget.check_length(len(text) + text.count(mark) * size + widths)
+    value_characters = budget.tree_size(values).characters
+    field_widths = sum(map(int, re.findall(r"\d+", text)))
+    budget.check_length(len(text) + text.count(field_mark) * value_characters + field_widths)
 
 
-def _pass(value: Any, units: int) -> Any:
+def _count_and_pass(value: Any, units: int) -> Any:
     """Count work, and return the value unchanged."""
     current_budget.get().spend(units)
     return value
@@ -385,7 +387,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols], optimized=False
         )
         self.finalize = _finalize
-        self.concat: Any = _concat
+        self.concat: Any = _join_output
         del self.globals["lipsum"]
         self.filters: Any = _budgeted_filters(self.filters)
         self.tests: Any = _budgeted_tests(self.tests)
@@ -425,25 +427,25 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return whether templates may use an attribute."""
-        for kind, names in _METHODS:
+        for kind, names in _ALLOWED_METHODS:
             if isinstance(obj, kind):
                 return attr in names
         return super().is_safe_attribute(obj, attr, value)
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         """Compile a template. Jinja documents this method as the place to change how."""
-        counted = _WorkCountingTransformer().visit(source)
-        counted.set_environment(self)
-        return super()._generate(counted, *args, **kwargs)
+        counted_source = _WorkCountingTransformer().visit(source)
+        counted_source.set_environment(self)
+        return super()._generate(counted_source, *args, **kwargs)
 
 
 @jinja2.pass_context
 def _finalize(_: Context, value: Any) -> str:
-    """Return the text of an expression in ``{{ }}``. The unused context keeps Jinja from folding constants."""
+    """Return an expression in ``{{ }}`` as a string. The unused context keeps Jinja from folding constants."""
     return current_budget.get().text(value)
 
 
-def _concat(parts: Iterable[str]) -> str:
+def _join_output(parts: Iterable[str]) -> str:
     """Join the parts of the output, of a macro or of a block."""
     budget = current_budget.get()
     length, checked_parts = 0, []
@@ -469,14 +471,14 @@ class _WorkCountingTransformer(NodeTransformer):
         self.generic_visit(node)
         match node:
             case nodes.Concat():
-                return _filtered("gen concat", nodes.List(node.nodes, lineno=node.lineno))
+                return _filter_node("gen concat", nodes.List(node.nodes, lineno=node.lineno))
             case nodes.Compare():
                 for operand in node.ops:
-                    operand.expr = _filtered("gen scan", operand.expr)
+                    operand.expr = _filter_node("gen scan", operand.expr)
             case nodes.Tuple(ctx="load") if node.items:
-                return _filtered("gen check", node)
+                return _filter_node("gen check", node)
             case nodes.Getitem(ctx="load", arg=nodes.Slice()):
-                return _filtered("gen check", node)
+                return _filter_node("gen check", node)
         return node
 
     def _insert_work_count(self, node: Any) -> None:
@@ -485,16 +487,16 @@ class _WorkCountingTransformer(NodeTransformer):
         Turns that the loop's condition filters out count, too.
         """
         units = TURN_WORK + NODE_WORK * sum(_node_count(child) for child in node.body)
-        test = getattr(node, "test", None)
-        test_units = 0 if test is None else TURN_WORK + NODE_WORK * _node_count(test)
+        condition = getattr(node, "test", None)
+        condition_units = 0 if condition is None else TURN_WORK + NODE_WORK * _node_count(condition)
         self.generic_visit(node)
-        if test is not None:
-            node.test = _filtered("gen pass", node.test, nodes.Const(test_units))
-        count_work = _filtered("gen pass", nodes.Const(None, lineno=node.lineno), nodes.Const(units))
+        if condition is not None:
+            node.test = _filter_node("gen pass", node.test, nodes.Const(condition_units))
+        count_work = _filter_node("gen pass", nodes.Const(None, lineno=node.lineno), nodes.Const(units))
         node.body.insert(0, nodes.ExprStmt(count_work, lineno=node.lineno))
 
 
-def _filtered(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
+def _filter_node(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(value, name, list(args), [], None, None, lineno=value.lineno)
 
 
@@ -504,8 +506,8 @@ def _node_count(node: nodes.Node) -> int:
 
 
 def _descendants(node: nodes.Node) -> Iterator[nodes.Node]:
-    pending = [node]
-    while pending:
-        for child in pending.pop().iter_child_nodes():
-            pending.append(child)
+    pending_nodes = [node]
+    while pending_nodes:
+        for child in pending_nodes.pop().iter_child_nodes():
+            pending_nodes.append(child)
             yield child

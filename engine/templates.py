@@ -122,15 +122,15 @@ def open_chat_template(
         return _open_jinja(
             str(model.chat_template), "the model's chat template", bos, eos, json.dumps(dict(variables or {}))
         )
-    return _open(source, bos, eos, variables)
+    return _open_by_source(source, bos, eos, variables)
 
 
 def check_chat_template(source: str, variables: Mapping[str, Any] | None = None) -> None:
     """Raise the ``ModelError`` that `open_chat_template` would raise for a template, before there is a model."""
-    _open(source, "", "", variables)
+    _open_by_source(source, "", "", variables)
 
 
-def _open(source: str, bos: str, eos: str, variables: Mapping[str, Any] | None) -> ChatTemplate:
+def _open_by_source(source: str, bos: str, eos: str, variables: Mapping[str, Any] | None) -> ChatTemplate:
     if source in builtin_chat_templates():
         if variables:
             raise ModelError(f"the chat template {source} is built into llama.cpp and has no variables")
@@ -229,7 +229,7 @@ def tokenize_with_affixes(vocabulary: Vocabulary, text: str, prefix: str, suffix
 _RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 _DROPPED_REASONING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
 """Variables that make a template leave out the reasoning of earlier answers; each family of models has one."""
-_TRIMMED_SOURCE = "You have access to the following functions in JSONSchema format"
+_TRIMMING_TEMPLATE_WORDS = "You have access to the following functions in JSONSchema format"
 """Words of StepFun's template. Its models may reason endlessly when spaces surround a message. So llama.cpp trims
 the messages of each template with these words."""
 _ASCII_SPACES = " \t\n\v\f\r"
@@ -280,10 +280,11 @@ class JinjaChatTemplate(ChatTemplate):
         Some templates only remove the reasoning of earlier answers, and contain only the end tag.
         """
 
-        def is_in_template(tags: ReasoningTags) -> bool:
-            return tags.end in self._source and (tags.start in self._source or not tags.answer_prefixes)
+        def is_used_by_template(tags: ReasoningTags) -> bool:
+            can_lack_start_tag = not tags.answer_prefixes  # as in templates that only remove earlier reasoning
+            return tags.end in self._source and (can_lack_start_tag or tags.start in self._source)
 
-        return next(filter(is_in_template, _REASONING_TAGS), None)
+        return next(filter(is_used_by_template, _REASONING_TAGS), None)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for the messages of a chat.
@@ -295,7 +296,7 @@ class JinjaChatTemplate(ChatTemplate):
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
             note = f"{self.name} has no system role: the system message is placed before the user's first message"
-        if _TRIMMED_SOURCE in self._source:
+        if _TRIMMING_TEMPLATE_WORDS in self._source:
             messages = [{**message, "content": message["content"].strip(_ASCII_SPACES)} for message in messages]
         return ChatPrompt(
             self._render(messages, self._expects_content_parts, add_generation_prompt, self._can_think), note
@@ -304,20 +305,22 @@ class JinjaChatTemplate(ChatTemplate):
     @cached_property
     def _has_system_role(self) -> bool:
         """False if the template rejects system messages, or leaves them out."""
-        user = [{"role": "user", "content": _USER_MARK}]
-        rendered = self._try([{"role": "system", "content": _SYSTEM_MARK}, *user], self._expects_content_parts)
-        if rendered is not None:
-            return _SYSTEM_MARK in rendered
+        user_messages = [{"role": "user", "content": _USER_MARK}]
+        prompt = self._render_or_none(
+            [{"role": "system", "content": _SYSTEM_MARK}, *user_messages], self._expects_content_parts
+        )
+        if prompt is not None:
+            return _SYSTEM_MARK in prompt
         # A template that fails for all messages is treated as complete, so that its own error is reported.
-        return self._try(user, self._expects_content_parts) is None
+        return self._render_or_none(user_messages, self._expects_content_parts) is None
 
     @cached_property
     def _expects_content_parts(self) -> bool:
         """True if the content of a message must be a list of parts, as for models that also read images."""
-        user = [{"role": "user", "content": _USER_MARK}]
-        if _USER_MARK in (self._try(user, False) or ""):
+        user_messages = [{"role": "user", "content": _USER_MARK}]
+        if _USER_MARK in (self._render_or_none(user_messages, False) or ""):
             return False
-        return _USER_MARK in (self._try(user, True) or "")
+        return _USER_MARK in (self._render_or_none(user_messages, True) or "")
 
     @cached_property
     def _can_think(self) -> bool:
@@ -331,17 +334,22 @@ class JinjaChatTemplate(ChatTemplate):
             or self.reasoning_tags is not None
         ):
             return True
-        user = {"role": "user", "content": _USER_MARK}
-        answer = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
-        if _REASONING_MARK in (self._try([user, answer], self._expects_content_parts) or ""):
+        user_message = {"role": "user", "content": _USER_MARK}
+        answer_message = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
+        if _REASONING_MARK in (
+            self._render_or_none([user_message, answer_message], self._expects_content_parts) or ""
+        ):
             return True
         prompts = [
-            (self._try([user], self._expects_content_parts, value) or "").rstrip() for value in (False, True)
+            (self._render_or_none([user_message], self._expects_content_parts, value) or "").rstrip()
+            for value in (False, True)
         ]
-        shorter, longer = sorted(prompts, key=len)
-        return shorter != longer and longer.startswith(shorter)  # the additional text begins or ends the reasoning
+        shorter_prompt, longer_prompt = sorted(prompts, key=len)
+        return shorter_prompt != longer_prompt and longer_prompt.startswith(
+            shorter_prompt
+        )  # the additional text begins or ends the reasoning
 
-    def _try(
+    def _render_or_none(
         self, messages: Sequence[Message], expects_content_parts: bool, enable_thinking: bool = True
     ) -> str | None:
         try:
@@ -360,17 +368,21 @@ class JinjaChatTemplate(ChatTemplate):
     ) -> str:
         from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
 
-        chat = (
-            [_with_parts(message) for message in messages]
+        chat_messages = (
+            [_with_content_parts(message) for message in messages]
             if expects_content_parts
             else [dict(m) for m in messages]
         )
-        size = sum(len(text) for message in messages for text in message.values()) + len(str(self._variables))
-        size += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
-        variables = {**_dates(), "enable_thinking": enable_thinking, **self._variables}
-        token = current_budget.set(WorkBudget(size))
+        input_characters = sum(len(text) for message in messages for text in message.values()) + len(
+            str(self._variables)
+        )
+        input_characters += _EXTRA_CHARACTERS_PER_MESSAGE * len(messages)
+        variables = {**_date_variables(), "enable_thinking": enable_thinking, **self._variables}
+        budget_token = current_budget.set(WorkBudget(input_characters))
         try:
-            text = self._template.render(variables, messages=chat, add_generation_prompt=add_generation_prompt)
+            text = self._template.render(
+                variables, messages=chat_messages, add_generation_prompt=add_generation_prompt
+            )
             text.encode()
         except _RefusalError as error:
             raise ModelError(f"{self.name} rejects these messages: {error}") from error
@@ -383,16 +395,16 @@ class JinjaChatTemplate(ChatTemplate):
         except Exception as error:  # a template is a program by an unknown author, which may raise any error
             raise ModelError(f"{self.name} failed: {error}") from error
         finally:
-            current_budget.reset(token)
+            current_budget.reset(budget_token)
         return text
 
 
 class _StoppedError(ModelError):
-    """A template was stopped because it computes too much."""
+    """The error of a template that was stopped, because it computes too much."""
 
 
 class _RefusalError(Exception):
-    """A template called ``raise_exception``."""
+    """The error of a template that called ``raise_exception``, to reject the messages."""
 
 
 @lru_cache(maxsize=16)
@@ -409,7 +421,7 @@ def _compile(source: str, name: str) -> Template:
         raise ModelError(f"{name} is longer than {MAX_SOURCE_CHARACTERS:,} characters")
     try:
         return TemplateEnvironment().from_string(
-            source, globals={"raise_exception": _raise_exception, "strftime_now": _now}
+            source, globals={"raise_exception": _raise_exception, "strftime_now": _format_current_time}
         )
     except TemplateSyntaxError as error:
         raise ModelError(f"{name} is not valid Jinja: line {error.lineno}: {error.message}") from error
@@ -421,15 +433,15 @@ def _raise_exception(message: str) -> None:
     raise _RefusalError(message)
 
 
-def _now(date_format: str) -> str:
+def _format_current_time(date_format: str) -> str:
     from datetime import datetime  # noqa: PLC0415
 
     return datetime.now().strftime(date_format)
 
 
-def _dates() -> dict[str, str]:
+def _date_variables() -> dict[str, str]:
     """Return the variables that llama.cpp sets in addition to those of transformers."""
-    return {"date_string": _now("%d %b %Y"), "datetime": _now("%b %d %Y")}
+    return {"date_string": _format_current_time("%d %b %Y"), "datetime": _format_current_time("%b %d %Y")}
 
 
 def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -437,16 +449,22 @@ def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
 
     llama.cpp adds the same names (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
     """
-    preserve, effort = variables.get("preserve_reasoning", True), variables.get("reasoning_effort")
-    added: dict[str, Any] = {"preserve_reasoning": True}
-    if isinstance(preserve, bool):
-        added |= {"preserve_thinking": preserve, **dict.fromkeys(_DROPPED_REASONING_VARIABLES, not preserve)}
-    if isinstance(effort, str):
-        added["reasoning_strength"] = effort
-    return added | dict(variables)
+    preserve_reasoning, reasoning_effort = (
+        variables.get("preserve_reasoning", True),
+        variables.get("reasoning_effort"),
+    )
+    added_variables: dict[str, Any] = {"preserve_reasoning": True}
+    if isinstance(preserve_reasoning, bool):
+        added_variables |= {
+            "preserve_thinking": preserve_reasoning,
+            **dict.fromkeys(_DROPPED_REASONING_VARIABLES, not preserve_reasoning),
+        }
+    if isinstance(reasoning_effort, str):
+        added_variables["reasoning_strength"] = reasoning_effort
+    return added_variables | dict(variables)
 
 
-def _with_parts(message: Message) -> dict[str, Any]:
+def _with_content_parts(message: Message) -> dict[str, Any]:
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
@@ -478,15 +496,15 @@ class NativeChatTemplate(ChatTemplate):
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt for the messages of a chat, as llama.cpp's ``llama_chat_apply_template`` writes it."""
-        chat = (lib.llama_chat_message * len(messages))()
-        texts = [(_c_text(message["role"]), _c_text(message["content"])) for message in messages]
-        for native, (role, content) in zip(chat, texts, strict=True):
-            native.role, native.content = role, content
+        native_messages = (lib.llama_chat_message * len(messages))()
+        texts = [(_encode_c_string(message["role"]), _encode_c_string(message["content"])) for message in messages]
+        for native_message, (role, content) in zip(native_messages, texts, strict=True):
+            native_message.role, native_message.content = role, content
         capacity = 1024 + 2 * sum(len(role) + len(content) for role, content in texts)
         while True:
             buffer = ctypes.create_string_buffer(capacity)
             length = lib.llama_chat_apply_template(
-                self._key, chat, len(messages), add_generation_prompt, buffer, capacity
+                self._key, native_messages, len(messages), add_generation_prompt, buffer, capacity
             )
             if length < 0:
                 raise ModelError(f"{self.name} rejects these messages")
@@ -495,7 +513,7 @@ class NativeChatTemplate(ChatTemplate):
             capacity = length
 
 
-def _c_text(text: str) -> bytes:
+def _encode_c_string(text: str) -> bytes:
     if "\0" in text:
         raise ModelError(
             "a message has the character U+0000, which ends a string in llama.cpp's built-in chat templates"

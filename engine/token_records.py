@@ -29,12 +29,12 @@ from .vocabulary import Vocabulary
 if TYPE_CHECKING:
     from ..samplers.recorder import ChainRecord, StageRecord
 
-_SOURCES: dict[str, tuple[LogprobSource, ...]] = {
+_SOURCES_BY_NAME: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
     "chain": ("chain",),
     "both": ("model", "chain"),
 }
-"""The distributions that each value of ``logprobs_from`` selects."""
+"""The sources of the logprobs, by the value of ``logprobs_from``."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class LogprobRequest:
             raise ModelError(f"top_logprobs: {self.top_count} is not within -1..{vocabulary.size}")
         if self.top_count is None and (self.token_ids or self.source != "model"):
             raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
-        if self.source not in _SOURCES:
-            raise ModelError(f"logprobs_from: {self.source!r} is not one of {', '.join(_SOURCES)}")
+        if self.source not in _SOURCES_BY_NAME:
+            raise ModelError(f"logprobs_from: {self.source!r} is not one of {', '.join(_SOURCES_BY_NAME)}")
         vocabulary.check(self.token_ids)
 
 
@@ -69,7 +69,7 @@ class LogprobReader:
     def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
         request.check(vocabulary)
         self._vocabulary = vocabulary
-        self._sources = () if request.top_count is None else _SOURCES[request.source]
+        self._sources = () if request.top_count is None else _SOURCES_BY_NAME[request.source]
         self._top_count = request.top_count or 0
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self._workspace = SoftmaxWorkspace()
@@ -82,25 +82,25 @@ class LogprobReader:
             token: id of the chosen token.
             candidates: the candidates that the chain kept; None without a chain.
         """
-        leading = None if candidates is None else candidates.top_rows
+        top_rows = None if candidates is None else candidates.top_rows
         distributions = []
         for source in self._sources:
             if source == "model":
-                distributions.append(self._of_model(logits, token, leading))
+                distributions.append(self._read_from_model(logits, token, top_rows))
             elif candidates is not None:
-                distributions.append(self._of_chain(candidates, token))
+                distributions.append(self._read_from_chain(candidates, token))
         return tuple(distributions)
 
-    def _of_model(self, logits: Logits, token: int, leading: TopRows | None) -> Distribution:
+    def _read_from_model(self, logits: Logits, token: int, top_rows: TopRows | None) -> Distribution:
         """Return the model's distribution: the log-softmax of its logits."""
         top_count = max(self._top_count, 0)
-        if leading is None or top_count > leading[0].size:
+        if top_rows is None or top_count > top_rows[0].size:
             candidates = Candidates(logits, expects_top=top_count > 0)
-            top_ids, highest = candidates.top_positions(top_count), candidates.max
+            top_ids, max_logit = candidates.top_positions(top_count), candidates.max
             top_logits = logits[top_ids]
         else:
-            top_ids, top_logits, highest = leading[0][:top_count], leading[1][:top_count], leading[1][0]
-        sums = self._workspace.sums(logits, highest)
+            top_ids, top_logits, max_logit = top_rows[0][:top_count], top_rows[1][:top_count], top_rows[1][0]
+        sums = self._workspace.sums(logits, max_logit)
         log_total, entropy = sums.log_total, sums.entropy
         return Distribution(
             "model",
@@ -111,13 +111,13 @@ class LogprobReader:
             _row_bytes(logits, log_total) if self._top_count < 0 else None,
         )
 
-    def _of_chain(self, candidates: Candidates, token: int) -> Distribution:
+    def _read_from_chain(self, candidates: Candidates, token: int) -> Distribution:
         """Return the distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
         sums = self._workspace.sums(candidates.logits, candidates.max)
         log_total, entropy = sums.log_total, sums.entropy
         chosen_positions = np.flatnonzero(candidates.ids == token)
         top_count = self._top_count
-        top = candidates.top_positions(top_count)
+        top_positions = candidates.top_positions(top_count)
         row = None
         if top_count < 0 or self._token_ids.size:
             row = np.full(self._vocabulary.size, -np.inf, dtype=np.float32)
@@ -125,7 +125,9 @@ class LogprobReader:
         return Distribution(
             "chain",
             float(candidates.logits[chosen_positions[0]]) - log_total if chosen_positions.size else None,
-            self._token_logprobs(candidates.ids[top], candidates.logits[top], log_total) if top_count > 0 else (),
+            self._token_logprobs(candidates.ids[top_positions], candidates.logits[top_positions], log_total)
+            if top_count > 0
+            else (),
             () if row is None else self._requested_logprobs(row, log_total),
             entropy,
             _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
@@ -173,20 +175,20 @@ class TraceReader:
         self._vocabulary = vocabulary
         self._recorder = ChainRecorder(chain)
         self._top_count = top_count
-        self._record: ChainRecord
+        self._chain_record: ChainRecord
 
     def sample(self, logits: Logits, mask: NDArray[np.bool_] | None) -> int:
         """Return the token that the chain draws, without accepting it. ``logits``: float32 (V,)."""
-        self._record = self._recorder.sample(logits, mask)
-        self.candidates = self._record.stages[-1].candidates.candidates
-        return self._record.token
+        self._chain_record = self._recorder.sample(logits, mask)
+        self.candidates = self._chain_record.stages[-1].candidates.candidates
+        return self._chain_record.token
 
     def read(self, token: int, is_forced: bool = False) -> Trace:
         """Return the trace of the last sample. The logits must not have been overwritten since.
 
         ``token``: id of the chosen token, which is always in the trace.
         """
-        draw = self._record.draw
+        draw = self._chain_record.draw
         drawn = None if draw is None or is_forced else TraceDraw(*draw)
         return self.make_trace(self.top_ids(token), drawn, is_forced)
 
@@ -200,39 +202,39 @@ class TraceReader:
             draw: see `Trace`.
             is_forced: see `Trace`.
         """
-        stages = tuple(_trace_stage(stage) for stage in self._record.stages)
-        return Trace(stages, self._candidates(ids), draw, is_forced)
+        stages = tuple(_trace_stage(stage) for stage in self._chain_record.stages)
+        return Trace(stages, self._trace_candidates(ids), draw, is_forced)
 
     def top_ids(self, *chosen_ids: int) -> NDArray[np.integer]:
         """Return the ids of the most likely tokens of every stage and the chosen ids, sorted by model logits."""
-        stages = [stage.candidates for stage in self._record.stages]
-        ids: list[NDArray[np.integer]] = [np.array(chosen_ids, dtype=np.int32)]
-        ids.append(stages[0].candidates.top_positions(self._top_count))
+        stages = [stage.candidates for stage in self._chain_record.stages]
+        id_arrays: list[NDArray[np.integer]] = [np.array(chosen_ids, dtype=np.int32)]
+        id_arrays.append(stages[0].candidates.top_positions(self._top_count))
         for previous, stage in pairwise(stages):
             if not stage.is_same_row(previous):
-                ids.append(stage.ids[stage.candidates.top_positions(self._top_count)])
-        return self.sort_by_model_logits(np.unique(np.concatenate(ids)))
+                id_arrays.append(stage.ids[stage.candidates.top_positions(self._top_count)])
+        return self.sort_by_model_logits(np.unique(np.concatenate(id_arrays)))
 
     def sort_by_model_logits(self, ids: NDArray[np.integer]) -> NDArray[np.integer]:
         """Return the ids sorted by the model's logits, from high to low; of equal logits, the lower id first."""
-        return ids[(-self._record.stages[0].candidates.logits[ids]).argsort(kind="stable")]
+        return ids[(-self._chain_record.stages[0].candidates.logits[ids]).argsort(kind="stable")]
 
-    def _candidates(self, ids: NDArray[np.integer]) -> tuple[TraceCandidate, ...]:
-        stages = self._record.stages
-        columns = [_column(stages[0], ids)]
+    def _trace_candidates(self, ids: NDArray[np.integer]) -> tuple[TraceCandidate, ...]:
+        stages = self._chain_record.stages
+        values_by_stage = [_values_at_stage(stages[0], ids)]
         for previous, stage in pairwise(stages):
-            is_same = stage.candidates.is_same_row(previous.candidates)
-            columns.append(columns[-1] if is_same else _column(stage, ids))
-        logits = zip(*(column.logits for column in columns), strict=True)
-        probs = zip(*(column.probs for column in columns), strict=True)
+            is_unchanged = stage.candidates.is_same_row(previous.candidates)
+            values_by_stage.append(values_by_stage[-1] if is_unchanged else _values_at_stage(stage, ids))
+        logits = zip(*(values.logits for values in values_by_stage), strict=True)
+        probs = zip(*(values.probs for values in values_by_stage), strict=True)
         piece = self._vocabulary.piece
         return tuple(
-            TraceCandidate(token, piece(token), row, shares, _dropped_by(row))
-            for token, row, shares in zip(ids.tolist(), logits, probs, strict=True)
+            TraceCandidate(token, piece(token), token_logits, token_probs, _dropping_stage(token_logits))
+            for token, token_logits, token_probs in zip(ids.tolist(), logits, probs, strict=True)
         )
 
 
-class _Column(NamedTuple):
+class _StageValues(NamedTuple):
     """Logits and probabilities of tokens at one stage; None for tokens that are not candidates there.
 
     Attributes:
@@ -244,22 +246,22 @@ class _Column(NamedTuple):
     probs: Sequence[float | None]
 
 
-def _column(stage: StageRecord, ids: NDArray[np.integer]) -> _Column:
+def _values_at_stage(stage: StageRecord, ids: NDArray[np.integer]) -> _StageValues:
     """Return the logit and the probability of each token at a stage."""
     candidates = stage.candidates
     positions = candidates.positions_of(ids)
-    row = candidates.logits[positions]
-    logits, probs = row.tolist(), candidates.probs_of(row).tolist()
+    candidate_logits = candidates.logits[positions]
+    logits, probs = candidate_logits.tolist(), candidates.probs_of(candidate_logits).tolist()
     for index in (positions < 0).nonzero()[0].tolist():
         logits[index] = probs[index] = None
-    return _Column(logits, probs)
+    return _StageValues(logits, probs)
 
 
-def _dropped_by(logits: Sequence[float | None]) -> int | None:
+def _dropping_stage(logits: Sequence[float | None]) -> int | None:
     """Return the number of the stage that dropped a token, from its logit at each stage; None if none did."""
     if logits[-1] is not None:
         return None
-    return next(number for number in range(len(logits) - 1, 0, -1) if logits[number - 1] is not None)
+    return next(stage for stage in range(len(logits) - 1, 0, -1) if logits[stage - 1] is not None)
 
 
 def _trace_stage(stage: StageRecord) -> TraceStage:

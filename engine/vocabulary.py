@@ -39,8 +39,8 @@ class Vocabulary:
 
     def __init__(self, native: NativeVocabulary) -> None:
         self._native = native
-        self._tokens: dict[int, VocabularyToken] = {}
-        self._pieces: dict[int, bytes] = {}
+        self._tokens_by_id: dict[int, VocabularyToken] = {}
+        self._pieces_by_id: dict[int, bytes] = {}
         self.size = native.size
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
@@ -55,60 +55,62 @@ class Vocabulary:
     @cached_property
     def control(self) -> frozenset[int]:
         """Ids of the control tokens."""
-        return frozenset(token for token in self._special if self._native.is_control(token))
+        return frozenset(token for token in self._names_of_non_text if self._native.is_control(token))
 
     @cached_property
     def pieces(self) -> list[bytes]:
         """The bytes of every token by id; for control tokens, the bytes of their names in the vocabulary."""
-        return list(map(self._special.get, range(self.size), self._texts))
+        return list(map(self._names_of_non_text.get, range(self.size), self._text_bytes_by_id))
 
     @cached_property
-    def _texts(self) -> list[bytes]:
+    def _text_bytes_by_id(self) -> list[bytes]:
         return self._native.text_pieces()
 
     @cached_property
-    def _special(self) -> dict[int, bytes]:
+    def _names_of_non_text(self) -> dict[int, bytes]:
         """The tokens that are not text, with the bytes of their names in the vocabulary."""
-        return {token: self._native.piece(token) for token, text in enumerate(self._texts) if not text}
+        return {token: self._native.piece(token) for token, text in enumerate(self._text_bytes_by_id) if not text}
 
     @cached_property
     def adds_space(self) -> bool:
         """True if the tokenizer adds a space before a text, as SentencePiece does."""
         return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
 
-    def added_bytes(self, token: int, previous: int | None) -> int:
+    def added_bytes(self, token: int, previous_token: int | None) -> int:
         """Return the number of bytes that the tokenizer added before a token: 1 for a space, otherwise 0.
 
-        ``previous``: the previous token; None at the beginning. A text also begins after a control token.
+        ``previous_token``: the previous token; None at the beginning. A text also begins after a control token.
         """
-        is_first = previous is None or self._native.splits_text(self._checked(previous))
+        is_first = previous_token is None or self._native.splits_text(self._check_id(previous_token))
         has_space = is_first and self.adds_space and not self._native.splits_text(token)
         return int(has_space and self.piece(token).startswith(b" "))
 
     def token(self, token: int) -> VocabularyToken:
         """Return the properties of a token that a run needs. Raises ``ModelError``."""
-        properties = self._tokens.get(token)
+        properties = self._tokens_by_id.get(token)
         if properties is None:
-            native, checked = self._native, self._checked(token)
-            properties = VocabularyToken(self.piece(checked), native.is_control(checked), native.is_eog(checked))
-            self._tokens[token] = properties
+            native, token_id = self._native, self._check_id(token)
+            properties = VocabularyToken(
+                self.piece(token_id), native.is_control(token_id), native.is_eog(token_id)
+            )
+            self._tokens_by_id[token] = properties
         return properties
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token; for a control token, the bytes of its name. Raises ``ModelError``."""
-        piece = self._pieces.get(token)
+        piece = self._pieces_by_id.get(token)
         if piece is None:  # not `token`, because nothing else is needed of a token's alternatives
-            checked = self._checked(token)
-            piece = self._pieces[checked] = self._native.piece(checked)
+            token_id = self._check_id(token)
+            piece = self._pieces_by_id[token_id] = self._native.piece(token_id)
         return piece
 
     def is_eog(self, token: int) -> bool:
         """Return whether a token is an end-of-generation token. Reads this token only, unlike `eog`."""
-        return self._native.is_eog(self._checked(token))
+        return self._native.is_eog(self._check_id(token))
 
     def is_control(self, token: int) -> bool:
         """Return whether a token is a control token, which is not part of the text."""
-        return self._native.is_control(self._checked(token))
+        return self._native.is_control(self._check_id(token))
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         """Return the token ids of a text in UTF-8, without a beginning-of-sequence token.
@@ -132,7 +134,7 @@ class Vocabulary:
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
         """Return the text of tokens, without control tokens. Raises ``ModelError``."""
-        return self._native.detokenize([self._checked(token) for token in tokens]) if tokens else b""
+        return self._native.detokenize([self._check_id(token) for token in tokens]) if tokens else b""
 
     def single(self, text: str) -> int:
         """Return the id of the token that is exactly this text.
@@ -153,10 +155,10 @@ class Vocabulary:
     def check(self, tokens: Iterable[int]) -> None:
         """Raise ``ModelError`` unless all tokens are ids of this vocabulary."""
         for token in tokens:
-            self._checked(token)
+            self._check_id(token)
 
-    def _checked(self, token: int) -> int:
-        """Return the id of a token.
+    def _check_id(self, token: int) -> int:
+        """Return a token id as an int, if the vocabulary has it.
 
         Raises ``ModelError`` for a wrong one, because llama.cpp would read foreign memory.
         """
@@ -187,7 +189,7 @@ class TextStream:
     def __init__(self, stops: Sequence[str] = ()) -> None:
         """Begin a text. ``stops``: stop strings; empty ones are ignored."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._stops = [stop for stop in stops if stop]
+        self._stop_strings = [stop for stop in stops if stop]
         self._held_back = ""
         self.text = ""
         self.matched_stop: str | None = None
@@ -205,14 +207,14 @@ class TextStream:
             self._held_back = ""
         return released
 
-    def _release(self, new: str) -> str:
-        if self.matched_stop is not None or not new:
+    def _release(self, new_text: str) -> str:
+        if self.matched_stop is not None or not new_text:
             return ""
-        if not self._stops:
-            self.text += new
-            return new
-        self._held_back += new
-        matches = [(start, stop) for stop in self._stops if (start := self._held_back.find(stop)) >= 0]
+        if not self._stop_strings:
+            self.text += new_text
+            return new_text
+        self._held_back += new_text
+        matches = [(start, stop) for stop in self._stop_strings if (start := self._held_back.find(stop)) >= 0]
         if matches:
             start, self.matched_stop = min(matches, key=lambda match: match[0])
             released, self._held_back = self._held_back[:start], ""
@@ -224,11 +226,11 @@ class TextStream:
 
     def _undecided_length(self) -> int:
         """Return the number of characters at the end that may be the beginning of a stop string."""
-        max_length = max((len(stop) - 1 for stop in self._stops), default=0)
-        for count in range(min(max_length, len(self._held_back)), 0, -1):
-            ending = self._held_back[-count:]
-            if any(stop.startswith(ending) for stop in self._stops):
-                return count
+        max_length = max((len(stop) - 1 for stop in self._stop_strings), default=0)
+        for character_count in range(min(max_length, len(self._held_back)), 0, -1):
+            ending = self._held_back[-character_count:]
+            if any(stop.startswith(ending) for stop in self._stop_strings):
+                return character_count
         return 0
 
 
@@ -257,11 +259,14 @@ def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> C
     text_ids = vocabulary.tokenize_prompt((prompt + choice).encode())
     if text_ids[: len(prompt_ids)] == prompt_ids:
         return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
-    data = choice.encode()
+    choice_bytes = choice.encode()
     # SentencePiece adds a space before a text, but not after a newline.
-    for ids in (vocabulary.tokenize(data, special=True), vocabulary.tokenize(b"\n" + data, special=True)[1:]):
-        if b"".join(map(vocabulary.piece, ids)) == data:
-            return Continuation(prompt_ids, ids, True)
+    for choice_ids in (
+        vocabulary.tokenize(choice_bytes, special=True),
+        vocabulary.tokenize(b"\n" + choice_bytes, special=True)[1:],
+    ):
+        if b"".join(map(vocabulary.piece, choice_ids)) == choice_bytes:
+            return Continuation(prompt_ids, choice_ids, True)
     raise ModelError(
         f"{choice!r} cannot be tokenized by itself, and after the prompt it shares a token with the prompt's end"
     )

@@ -19,19 +19,19 @@ from .errors import GrammarError
 # These limits bound the time of a search. tests/grammars/test_completion.py has grammars for which they suffice.
 
 _MAX_TRIES_BY_LENGTH = 300
-"""Number of candidates that are extended in the order of their length."""
+"""Maximum number of candidates that are extended in the order of their length."""
 
 _MAX_TRIES_BY_REVISITS = 5_000
-"""Number of candidates that are then extended in the order of their revisits, see `_Candidate`."""
+"""Maximum number of candidates that are then extended in the order of their revisits, see `_Candidate`."""
 
 _MAX_STEPS = 120_000
-"""Number of extensions that one search tries. Each takes about 10 µs."""
+"""Maximum number of extensions that one search tries. Each takes about 10 µs."""
 
 _MAX_SHORTENING_TRIES = 2_000
-"""Number of trials of removing a part of a completion."""
+"""Maximum number of attempts to remove a part of a completion."""
 
 _MAX_EQUIVALENT_CANDIDATES = 4
-"""Number of candidates of equal cost and equal mask that are extended."""
+"""Maximum number of candidates of equal cost and equal mask that are extended."""
 
 _MAX_GROUP_BYTES = 12
 """If more letters, more digits or more non-ASCII bytes than this are allowed, only one of them is tried."""
@@ -71,31 +71,31 @@ class _Cursor:
 
     def __init__(self, state: SearchableState) -> None:
         self.state = state
-        self._added = b""
+        self._added_text = b""
 
-    def go_to(self, added: bytes) -> bool:
-        """Change the text to the start text followed by ``added``. Return False if this text is not allowed."""
-        common = _common_length(self._added, added)
-        self.state.roll_back(len(self._added) - common)
-        end = common + self.state.accept_prefix(list(added[common:]))
-        self._added = added[:end]
-        return end == len(added)
+    def go_to(self, added_text: bytes) -> bool:
+        """Change the text to the start text and ``added_text``. Return False if this text is not allowed."""
+        common_length = _common_length(self._added_text, added_text)
+        self.state.roll_back(len(self._added_text) - common_length)
+        reached_length = common_length + self.state.accept_prefix(list(added_text[common_length:]))
+        self._added_text = added_text[:reached_length]
+        return reached_length == len(added_text)
 
 
 def _common_length(first: bytes, second: bytes) -> int:
     """Return the length of the longest common prefix, bytes."""
-    common, end = 0, min(len(first), len(second))
-    if first[:end] == second[:end]:
-        return end
-    if first[: end - 1] == second[: end - 1]:  # the usual case: the last byte is replaced
-        return end - 1
-    while common < end:
-        middle = (common + end + 1) // 2
-        if first[common:middle] == second[common:middle]:
-            common = middle
+    common_length, max_length = 0, min(len(first), len(second))
+    if first[:max_length] == second[:max_length]:
+        return max_length
+    if first[: max_length - 1] == second[: max_length - 1]:  # the usual case: the last byte is replaced
+        return max_length - 1
+    while common_length < max_length:
+        middle = (common_length + max_length + 1) // 2
+        if first[common_length:middle] == second[common_length:middle]:
+            common_length = middle
         else:
-            end = middle - 1
-    return common
+            max_length = middle - 1
+    return common_length
 
 
 @dataclass
@@ -103,13 +103,13 @@ class _Candidate:
     """A text that may be the beginning of a completion.
 
     Attributes:
-        added: the text that is added to the text of the start state.
+        added_text: the text that is added to the text of the start state.
         mask: the mask after the text.
         earlier_masks: the masks after shorter prefixes of the text, as bytes.
         revisits: number of prefixes with the mask of a shorter prefix; a high number is a sign of a loop.
     """
 
-    added: bytes
+    added_text: bytes
     mask: NDArray[np.bool_]
     earlier_masks: frozenset[bytes]
     revisits: int
@@ -125,26 +125,28 @@ def search_completion(state: SearchableState) -> bytes:
     first, and the completion is then shortened. Raises ``GrammarError`` if no completion is found.
     """
     cursor = _Cursor(state)
-    completion = _search(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
+    completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is not None:
         return completion
-    completion = _search(cursor, _MAX_TRIES_BY_REVISITS, _by_revisits)
+    completion = _search_by_cost(cursor, _MAX_TRIES_BY_REVISITS, _by_revisits)
     if not completion:
-        completion = _search(cursor, _MAX_TRIES_BY_LENGTH, _by_revisits, tries_every_byte=True)
+        completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_revisits, tries_every_byte=True)
     if completion is None:
         raise GrammarError("no way to complete the sentence was found")
     return _shorten(cursor, completion)
 
 
 def _by_length(candidate: _Candidate) -> tuple[int, int]:
-    return len(candidate.added), 0
+    return len(candidate.added_text), 0
 
 
 def _by_revisits(candidate: _Candidate) -> tuple[int, int]:
-    return candidate.revisits, -len(candidate.added)
+    return candidate.revisits, -len(candidate.added_text)
 
 
-def _search(cursor: _Cursor, max_tries: int, cost_of: _Cost, tries_every_byte: bool = False) -> bytes | None:
+def _search_by_cost(
+    cursor: _Cursor, max_tries: int, cost_of: _Cost, tries_every_byte: bool = False
+) -> bytes | None:
     """Return the completion of the lowest cost; None if no completion is found.
 
     Args:
@@ -155,58 +157,58 @@ def _search(cursor: _Cursor, max_tries: int, cost_of: _Cost, tries_every_byte: b
         tries_every_byte: True to try every allowed byte instead of one byte of each large group.
     """
     cursor.go_to(b"")
-    start = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
+    start_candidate = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
     equivalent_counts: Counter[tuple[int, bytes]] = Counter()
-    heap = [((0, 0), 0, start)]
-    pushed = steps = 0
+    candidate_heap = [((0, 0), 0, start_candidate)]
+    pushed_count = step_count = 0
     for _ in range(max_tries):
-        if not heap or steps > _MAX_STEPS:
+        if not candidate_heap or step_count > _MAX_STEPS:
             return None
-        candidate = heapq.heappop(heap)[-1]
-        cursor.go_to(candidate.added)
+        candidate = heapq.heappop(candidate_heap)[-1]
+        cursor.go_to(candidate.added_text)
         if cursor.state.is_complete:
-            return candidate.added
+            return candidate.added_text
         texts = _next_texts(candidate, cursor.state.forced_text, tries_every_byte)
-        steps += len(texts)
-        for extended in _extensions(candidate, cursor, texts):
-            cost = cost_of(extended)
-            key = (cost[0], extended.mask.tobytes())
-            equivalent_counts[key] += 1
-            pushed += 1
-            if equivalent_counts[key] <= _MAX_EQUIVALENT_CANDIDATES:
-                heapq.heappush(heap, (cost, pushed, extended))
+        step_count += len(texts)
+        for extension in _extensions(candidate, cursor, texts):
+            cost = cost_of(extension)
+            equivalence_key = (cost[0], extension.mask.tobytes())
+            equivalent_counts[equivalence_key] += 1
+            pushed_count += 1
+            if equivalent_counts[equivalence_key] <= _MAX_EQUIVALENT_CANDIDATES:
+                heapq.heappush(candidate_heap, (cost, pushed_count, extension))
     return None
 
 
 def _extensions(candidate: _Candidate, cursor: _Cursor, texts: list[bytes]) -> list[_Candidate]:
     """Return extensions of a candidate by these texts, one extension for each different mask."""
-    by_mask: dict[bytes, _Candidate] = {}
+    extension_by_mask: dict[bytes, _Candidate] = {}
     earlier_masks = candidate.earlier_masks | {candidate.mask.tobytes()}
     for text in texts:
-        added = candidate.added + text
-        if cursor.go_to(added):
+        added_text = candidate.added_text + text
+        if cursor.go_to(added_text):
             mask = cursor.state.mask()
-            key = mask.tobytes()
-            revisits = candidate.revisits + (key in earlier_masks)
-            by_mask.setdefault(key, _Candidate(added, mask, earlier_masks, revisits))
-    return list(by_mask.values())
+            mask_bytes = mask.tobytes()
+            revisits = candidate.revisits + (mask_bytes in earlier_masks)
+            extension_by_mask.setdefault(mask_bytes, _Candidate(added_text, mask, earlier_masks, revisits))
+    return list(extension_by_mask.values())
 
 
 def _next_texts(candidate: _Candidate, forced_text: bytes, tries_every_byte: bool) -> list[bytes]:
     """Return the texts by which a candidate is extended: the forced text, or single bytes."""
     if forced_text:
         return [forced_text]
-    groups: dict[str, list[int]] = {}
+    bytes_by_group: dict[str, list[int]] = {}
     for byte in np.flatnonzero(candidate.mask[:256]).tolist():
-        groups.setdefault(_group(byte), []).append(byte)
+        bytes_by_group.setdefault(_byte_group(byte), []).append(byte)
     tried_bytes: list[int] = []
-    for group, members in groups.items():
-        is_one_enough = group and len(members) > _MAX_GROUP_BYTES and not tries_every_byte
-        tried_bytes += members[:1] if is_one_enough else members
+    for group, group_bytes in bytes_by_group.items():
+        is_one_enough = group and len(group_bytes) > _MAX_GROUP_BYTES and not tries_every_byte
+        tried_bytes += group_bytes[:1] if is_one_enough else group_bytes
     return [bytes([byte]) for byte in tried_bytes]
 
 
-def _group(byte: int) -> str:
+def _byte_group(byte: int) -> str:
     """Return the group of a byte. Bytes of one group usually mean the same; signs have no group."""
     if byte >= 0x80:
         return "non-ASCII"
@@ -216,16 +218,16 @@ def _group(byte: int) -> str:
 
 def _shorten(cursor: _Cursor, text: bytes) -> bytes:
     """Remove the parts that a completion does not need, long parts first."""
-    length = len(text) // 2
-    tries = 0
-    while length and tries < _MAX_SHORTENING_TRIES:
-        start = 0
-        while start + length <= len(text) and tries < _MAX_SHORTENING_TRIES:
-            tries += 1
-            shorter = text[:start] + text[start + length :]
-            if cursor.go_to(shorter) and cursor.state.is_complete:
-                text = shorter
+    removed_length = len(text) // 2
+    trial_count = 0
+    while removed_length and trial_count < _MAX_SHORTENING_TRIES:
+        removed_start = 0
+        while removed_start + removed_length <= len(text) and trial_count < _MAX_SHORTENING_TRIES:
+            trial_count += 1
+            shorter_text = text[:removed_start] + text[removed_start + removed_length :]
+            if cursor.go_to(shorter_text) and cursor.state.is_complete:
+                text = shorter_text
             else:
-                start += 1
-        length -= 1
+                removed_start += 1
+        removed_length -= 1
     return text

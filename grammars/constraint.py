@@ -44,7 +44,7 @@ class ForcingConstraint(Constraint, Protocol):
 
 @supports_old_names
 class CompletableConstraint(ForcingConstraint, Protocol):
-    """A constraint that can complete the text."""
+    """A constraint that can return the tokens that complete the text."""
 
     def completion_tokens(self) -> list[int]:
         """Return the ids of tokens that make the text so far a complete sentence."""
@@ -65,26 +65,30 @@ def as_forcing(constraint: Constraint | None) -> ForcingConstraint | None:
 
 def as_completable(constraint: Constraint | None) -> CompletableConstraint | None:
     """Return the constraint if it is a `CompletableConstraint`, otherwise None."""
-    forcing = as_forcing(constraint)
-    if forcing is None:
+    forcing_constraint = as_forcing(constraint)
+    if forcing_constraint is None:
         return None
-    completable = _find_by_method(constraint, "completion_tokens", "closing")
+    completable_constraint = _find_by_method(constraint, "completion_tokens", "closing")
     # A constraint that has the new name of this method may still need the adapter for the other method.
-    return cast(CompletableConstraint, forcing) if completable is constraint else completable
+    return (
+        cast(CompletableConstraint, forcing_constraint)
+        if completable_constraint is constraint
+        else completable_constraint
+    )
 
 
 def _find_by_method(constraint: object, new_name: str, old_name: str) -> CompletableConstraint | None:
     """Return the constraint if its class has the method; an adapter if only by its old name; otherwise None."""
-    kind = type(constraint)
-    if hasattr(kind, new_name):
+    constraint_class = type(constraint)
+    if hasattr(constraint_class, new_name):
         return cast(CompletableConstraint, constraint)
-    if hasattr(kind, old_name):
-        warn_of_old_name(kind.__qualname__, old_name, new_name)
-        return _OldConstraint(constraint)
+    if hasattr(constraint_class, old_name):
+        warn_of_old_name(constraint_class.__qualname__, old_name, new_name)
+        return _OldNamesAdapter(constraint)
     return None
 
 
-class _OldConstraint:
+class _OldNamesAdapter:
     """An adapter of a user's constraint that has the method names of version 0.1: ``forced``, ``closing``."""
 
     def __init__(self, constraint: object) -> None:
@@ -97,16 +101,16 @@ class _OldConstraint:
         self._constraint.accept(token)
 
     def forced_tokens(self) -> list[int]:
-        return self._call("forced_tokens", "forced")
+        return self._call_by_either_name("forced_tokens", "forced")
 
     @property
     def is_complete(self) -> bool:
         return self._constraint.is_complete
 
     def completion_tokens(self) -> list[int]:
-        return self._call("completion_tokens", "closing")
+        return self._call_by_either_name("completion_tokens", "closing")
 
-    def _call(self, new_name: str, old_name: str) -> list[int]:
+    def _call_by_either_name(self, new_name: str, old_name: str) -> list[int]:
         has_new_name = hasattr(type(self._constraint), new_name)
         tokens: list[int] = getattr(self._constraint, new_name if has_new_name else old_name)()
         return tokens
@@ -116,15 +120,15 @@ class _OldConstraint:
 class BackgroundConstraint:
     """A `CompletableConstraint` that is created in a thread. Its first use waits for the thread.
 
-    Reading a vocabulary and building its tokenizer takes as long as decoding a short prompt, so the thread runs
-    while the prompt is decoded. An exception in ``make`` is raised at the first use.
+    Reading a vocabulary and building its tokenizer takes as long as processing a short prompt, so the thread runs
+    while the prompt is processed. An exception in ``make`` is raised at the first use.
 
     Args:
-        make: creates the constraint.
+        make: function that creates the constraint.
         description: the grammar's kind, root and source, for the record of the run.
 
     Attributes:
-        description: see above.
+        description: the argument ``description``.
     """
 
     def __init__(self, make: Callable[[], CompletableConstraint], description: dict[str, str]) -> None:
@@ -132,33 +136,33 @@ class BackgroundConstraint:
 
         self.description = description
         pool = ThreadPoolExecutor(1, "grammar")
-        self._constraint = pool.submit(make)
+        self._constraint_future = pool.submit(make)
         pool.shutdown(wait=False)
 
     def wait(self) -> None:
         """Wait until the constraint exists. Raises what ``make`` raised."""
-        self._constraint.result()
+        self._constraint_future.result()
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the mask of the allowed next tokens, bool (V,)."""
-        return self._constraint.result().mask()
+        return self._constraint_future.result().mask()
 
     def forced_tokens(self) -> list[int]:
         """Return the ids of the tokens that must come next, in order; often none."""
-        return self._constraint.result().forced_tokens()
+        return self._constraint_future.result().forced_tokens()
 
     def accept(self, token: int) -> None:
         """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
-        self._constraint.result().accept(token)
+        self._constraint_future.result().accept(token)
 
     @property
     def is_complete(self) -> bool:
         """True if the text so far is a complete sentence."""
-        return self._constraint.result().is_complete
+        return self._constraint_future.result().is_complete
 
     def completion_tokens(self) -> list[int]:
         """Return the ids of tokens that make the text so far a complete sentence."""
-        return self._constraint.result().completion_tokens()
+        return self._constraint_future.result().completion_tokens()
 
 
 if not TYPE_CHECKING:

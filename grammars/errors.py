@@ -59,7 +59,7 @@ class GrammarError(LogitsmithError):
         lines = [] if source is None else source.split("\n")
         if self.column is None or self.line > len(lines):
             return f"{position}: {self.message}"
-        excerpt, caret_line = _excerpt(lines[self.line - 1].rstrip("\r"), self.column)
+        excerpt, caret_line = _excerpt_and_caret(lines[self.line - 1].rstrip("\r"), self.column)
         return f"{position}: {self.message}\n  {excerpt}\n  {caret_line}"
 
 
@@ -78,11 +78,11 @@ _EXCERPT_CHARACTERS = 90
 """Maximum length of the part of a line that an error shows. A terminal has 80 to 120 columns."""
 
 
-def _excerpt(line: str, column: int) -> tuple[str, str]:
+def _excerpt_and_caret(line: str, column: int) -> tuple[str, str]:
     """Return the part of a line around a column, and a second line with a caret under the column."""
     start = max(0, column - 1 - _EXCERPT_CHARACTERS // 2) if len(line) > _EXCERPT_CHARACTERS else 0
-    shown = line[start : start + _EXCERPT_CHARACTERS].replace("\t", " ")
-    return shown, " " * (column - 1 - start) + "^"
+    excerpt = line[start : start + _EXCERPT_CHARACTERS].replace("\t", " ")
+    return excerpt, " " * (column - 1 - start) + "^"
 
 
 # llguidance's positions refer to its Lark grammar. Only for kind "lark" is this grammar the user's source.

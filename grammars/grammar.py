@@ -147,10 +147,10 @@ class Grammar:
 _CONTEXT_TOKENS = 8
 """Number of preceding tokens that the tokenizer gets with a forced text. No tokenizer looks back further."""
 
-_SHOWN_BYTES = 30
+_MAX_QUOTED_BYTES = 30
 """Maximum length of the text before a rejected token that an error message quotes, bytes."""
 
-_DEAD_END = "NoExtensionBias"
+_DEAD_END_ERROR = "NoExtensionBias"
 """llguidance's error if no token has the bytes that must come next."""
 
 # In forced text, llguidance writes a token reference as byte 0xFF and [id]. UTF-8 text never contains this byte.
@@ -173,10 +173,10 @@ class GrammarState:
 
     def copy(self) -> GrammarState:
         """Return an independent copy of the state."""
-        copied = GrammarState(self.grammar, self._matcher.deep_copy())
-        copied._last_tokens = self._last_tokens.copy()
-        copied._text, copied._has_ended = self._text.copy(), self._has_ended
-        return copied
+        state_copy = GrammarState(self.grammar, self._matcher.deep_copy())
+        state_copy._last_tokens = self._last_tokens.copy()
+        state_copy._text, state_copy._has_ended = self._text.copy(), self._has_ended
+        return state_copy
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the mask of the allowed next tokens, bool (V,).
@@ -187,20 +187,20 @@ class GrammarState:
         if self._has_ended:
             return np.zeros(self._vocabulary.size, dtype=np.bool_)
         self._matcher.unsafe_compute_mask_ptr(self._mask_words.ctypes.data, self._mask_words.nbytes)
-        self._check()
+        self._raise_engine_error()
         bits = np.unpackbits(self._mask_words.view(np.uint8), count=self._vocabulary.size, bitorder="little")
         return bits.view(np.bool_)
 
     def forced_tokens(self) -> list[int]:
         """Return the ids of the tokens that must come next, in order; often none."""
-        data = self._marked_forced_text()
-        if not data:
+        forced_text = self._marked_forced_text()
+        if not forced_text:
             return []
-        token = _MARKED_TOKEN.match(data)
-        if token:
-            return [int(token[1])]
-        data = data.split(_TOKEN_MARK, 1)[0]
-        tokens, _ = self.grammar.tokenizer.tokenize_partial(data, list(self._last_tokens))
+        token_match = _MARKED_TOKEN.match(forced_text)
+        if token_match:
+            return [int(token_match[1])]
+        forced_text = forced_text.split(_TOKEN_MARK, 1)[0]
+        tokens, _ = self.grammar.tokenizer.tokenize_partial(forced_text, list(self._last_tokens))
         return tokens[: self._matcher.validate_tokens(tokens)]
 
     def accept(self, token: int) -> None:
@@ -209,32 +209,32 @@ class GrammarState:
             self._has_ended = True
             return
         if self.accept_prefix([token]) == 0:
-            raise GrammarError(f"the grammar does not allow token {token}, {self._describe(token)}")
+            raise GrammarError(f"the grammar does not allow token {token}, {self._describe_rejected(token)}")
 
-    def _describe(self, token: int) -> str:
+    def _describe_rejected(self, token: int) -> str:
         """Return the text of a rejected token and the text before it, for an error message."""
         if not 0 <= token < self._vocabulary.size:
             return "which is not an id of the vocabulary"
         text = self._vocabulary.pieces[token].decode(errors="backslashreplace")
-        before = self._text[-_SHOWN_BYTES:].decode(errors="ignore")
-        return f"{text!r}, {f'after {before!r}' if before else 'at the beginning of the text'}"
+        text_before = self._text[-_MAX_QUOTED_BYTES:].decode(errors="ignore")
+        return f"{text!r}, {f'after {text_before!r}' if text_before else 'at the beginning of the text'}"
 
     def accept_prefix(self, tokens: list[int]) -> int:
         """Append the tokens up to the first that is not allowed. Return the number of appended tokens."""
         if self._has_ended or any(not 0 <= token < self._vocabulary.size for token in tokens):
             return 0
-        count = self._matcher.try_consume_tokens(tokens)
-        self._check()
-        self._last_tokens.extend(tokens[:count])
-        for token in tokens[:count]:
+        accepted_count = self._matcher.try_consume_tokens(tokens)
+        self._raise_engine_error()
+        self._last_tokens.extend(tokens[:accepted_count])
+        for token in tokens[:accepted_count]:
             self._text += self._vocabulary.pieces[token]
-        return count
+        return accepted_count
 
     def roll_back(self, count: int) -> None:
         """Remove the last ``count`` bytes of the text. Only for a grammar that is compiled for single bytes."""
         if count:
             self._matcher.rollback(count)
-            self._check()
+            self._raise_engine_error()
             del self._text[-count:]
             self._last_tokens = deque(self._text[-_CONTEXT_TOKENS:], maxlen=_CONTEXT_TOKENS)
 
@@ -281,10 +281,10 @@ class GrammarState:
         matcher = self._matcher.deep_copy() if self.grammar.has_token_references else self._matcher
         return matcher.compute_ff_bytes()
 
-    def _check(self) -> None:
+    def _raise_engine_error(self) -> None:
         if self._matcher.is_error():
             message = self._matcher.get_error().split("\n")[0]
-            if message == _DEAD_END:
+            if message == _DEAD_END_ERROR:
                 raise GrammarError("no token of the vocabulary has the bytes that the grammar requires next")
             raise GrammarError(f"the grammar is too ambiguous, or never ends: {message}")
 
@@ -307,7 +307,7 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
 
 
 # Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.
-_OPTIONS = '%llguidance {"no_forcing": true}\n'
+_LARK_OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
 @supports_old_names
@@ -348,8 +348,8 @@ class ParsedGrammar:
             return self._lark
         token_ids = self.gbnf.find_token_ids(vocabulary)
         if not self.has_token_references:
-            return self.gbnf.lark + _OPTIONS
-        return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _OPTIONS
+            return self.gbnf.lark + _LARK_OPTIONS
+        return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _LARK_OPTIONS
 
 
 # The requests of a batch share a few grammars.
@@ -377,10 +377,10 @@ def parse_grammar(
         case "json_schema":
             return _parse_schema(source, root, schema_lenient)
         case "regex":
-            return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _OPTIONS)
+            return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _LARK_OPTIONS)
         case _:
             return ParsedGrammar(
-                source, kind, root, _lark_has_token_references(source), _lark=f"{source}\n{_OPTIONS}"
+                source, kind, root, _lark_has_token_references(source), _lark=f"{source}\n{_LARK_OPTIONS}"
             )
 
 
@@ -396,8 +396,8 @@ def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
         root,
         schema=schema,
         ignored_schema_paths=tuple(ignored_paths),
-        lenient_lark=json_schema_to_lark(schema, {}) + _OPTIONS,
-        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS,
+        lenient_lark=json_schema_to_lark(schema, {}) + _LARK_OPTIONS,
+        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _LARK_OPTIONS,
     )
 
 

@@ -66,22 +66,26 @@ def open_object(schema: dict[str, Any]) -> str | None:
 
     Schemas below ``allOf`` are skipped, because only all of them together describe an object.
     """
-    remaining: list[tuple[str, Any]] = [("", schema)]
-    while remaining:
-        pointer, part = remaining.pop()
+    remaining_parts: list[tuple[str, Any]] = [("", schema)]
+    while remaining_parts:
+        pointer, part = remaining_parts.pop()
         if not isinstance(part, dict):
             continue
         if part.get("properties") and not {"additionalProperties", "unevaluatedProperties"} & part.keys():
             return pointer
         for key in ("properties", "$defs", "definitions"):
-            named = part.get(key)
-            if isinstance(named, dict):
-                remaining += ((f"{pointer}/{key}/{name}", below) for name, below in named.items())
+            schemas_by_name = part.get(key)
+            if isinstance(schemas_by_name, dict):
+                remaining_parts += (
+                    (f"{pointer}/{key}/{name}", subschema) for name, subschema in schemas_by_name.items()
+                )
         for key in ("anyOf", "oneOf", "prefixItems"):
-            listed = part.get(key)
-            if isinstance(listed, list):
-                remaining += ((f"{pointer}/{key}/{number}", below) for number, below in enumerate(listed))
-        remaining.append((f"{pointer}/items", part.get("items")))
+            listed_schemas = part.get(key)
+            if isinstance(listed_schemas, list):
+                remaining_parts += (
+                    (f"{pointer}/{key}/{index}", subschema) for index, subschema in enumerate(listed_schemas)
+                )
+        remaining_parts.append((f"{pointer}/items", part.get("items")))
     return None
 
 
@@ -107,7 +111,7 @@ def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str
     return f"start: %json {text}\n"
 
 
-_WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
+_KEYWORDS_WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
 """Keywords that restrict nothing, but that llguidance rejects. They only name a part of the schema."""
 _UNSUPPORTED_KEYWORDS = (
     "not",
@@ -140,56 +144,58 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
         schema: the schema, which is changed.
         is_lenient: False to raise ``GrammarError`` for the first unsupported keyword that restricts JSON.
     """
-    removed: list[str] = []
+    removed_pointers: list[str] = []
     for pointer, part in _walk_schema(schema):
         _check_type(pointer, part)
-        _check_parts(pointer, part)
+        _check_subschemas(pointer, part)
         for keyword in _unsupported_keywords(part):
             if not is_lenient:
                 raise _unsupported_error(pointer, part, keyword)
-            removed.append(f"{pointer}/{keyword}")
+            removed_pointers.append(f"{pointer}/{keyword}")
             del part[keyword]
-        for keyword in (*_WITHOUT_EFFECT, *_UNSUPPORTED_KEYWORDS, *_OWNER_KEYWORDS):
+        for keyword in (*_KEYWORDS_WITHOUT_EFFECT, *_UNSUPPORTED_KEYWORDS, *_OWNER_KEYWORDS):
             part.pop(keyword, None)
     _check_common_multiples(schema)
-    return removed
+    return removed_pointers
 
 
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")
 """The types of JSON Schema."""
 
 
 def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
     types = schema.get("type", [])
-    for name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
-        if isinstance(name, str) and name not in _TYPES:
-            near = nearest_name(name.lower(), _TYPES)
-            hint = f"did you mean {near!r}?" if near else f"must be {join_alternatives(_TYPES)}"
-            raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
+    for type_name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
+        if isinstance(type_name, str) and type_name not in _TYPE_NAMES:
+            nearest = nearest_name(type_name.lower(), _TYPE_NAMES)
+            hint = f"did you mean {nearest!r}?" if nearest else f"must be {join_alternatives(_TYPE_NAMES)}"
+            raise GrammarError(f"{pointer}/type: {type_name!r} is not a type; {hint}")
 
 
-def _check_parts(pointer: str, schema: Mapping[str, Any]) -> None:
-    for path, below in _schemas_below(schema):
-        if not isinstance(below, dict | bool):
+def _check_subschemas(pointer: str, schema: Mapping[str, Any]) -> None:
+    for path, subschema in _iterate_subschemas(schema):
+        if not isinstance(subschema, dict | bool):
             raise GrammarError(
-                f"{pointer}/{path}: {json.dumps(below)} is not a schema; must be an object, true or false"
+                f"{pointer}/{path}: {json.dumps(subschema)} is not a schema; must be an object, true or false"
             )
 
 
 def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
     """Return the unsupported keywords of one schema that restrict JSON."""
-    keywords = [keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema and _restricts(keyword, schema)]
+    keywords = [
+        keyword for keyword in _UNSUPPORTED_KEYWORDS if keyword in schema and _does_restrict(keyword, schema)
+    ]
     keywords += [keyword for keyword, owner in _OWNER_KEYWORDS.items() if keyword in schema and owner in keywords]
     if _has_unknown_format(schema):
         keywords.append("format")
-    multiple = _multiple_of(schema)
+    multiple = _read_multiple_of(schema)
     if multiple is not None and not _are_multiples_supported([multiple]):
         keywords.append("multipleOf")
     return keywords
 
 
-def _restricts(keyword: str, schema: Mapping[str, Any]) -> bool:
-    """Return True unless the keyword's value is one that allows all JSON."""
+def _does_restrict(keyword: str, schema: Mapping[str, Any]) -> bool:
+    """Return False if the keyword has a value that allows all JSON."""
     value = schema[keyword]
     if keyword == "uniqueItems":
         return value is True
@@ -226,11 +232,11 @@ def _unsupported_error(pointer: str, schema: Mapping[str, Any], keyword: str) ->
 
 _MAX_DIGITS_VALUE = (2**32 - 10) // 10
 """Maximum value of a multiple's digits without the decimal point. Above it, llguidance's 32-bit sums overflow."""
-_MAX_STATES = 50_000
+_MAX_MULTIPLE_STATES = 50_000
 """Maximum number of llguidance's states. A mask with 300,000 states takes seconds; 4 million states take 1 GB."""
 
 
-def _multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
+def _read_multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
     """Return the ``multipleOf`` of one schema; None if there is none or the value is not a positive number."""
     value = schema.get("multipleOf")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
@@ -240,10 +246,12 @@ def _multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
 
 def _are_multiples_supported(multiples: Iterable[Fraction]) -> bool:
     """Return True if llguidance supports numbers that are multiples of all these numbers."""
-    common: Fraction | None = None
+    common_multiple: Fraction | None = None
     for multiple in multiples:
-        common = multiple if common is None else _least_common_multiple(common, multiple)
-        if not _is_small(common):
+        common_multiple = (
+            multiple if common_multiple is None else _least_common_multiple(common_multiple, multiple)
+        )
+        if not _is_multiple_supported(common_multiple):
             return False
     return True
 
@@ -253,19 +261,19 @@ def _check_common_multiples(root: dict[str, Any]) -> None:
 
     Schemas apply together in ``allOf`` and next to ``$ref``. Properties of one name in them apply together, too.
     """
-    if _are_multiples_supported(_multiples(root, SchemaPart("", root))):
+    if _are_multiples_supported(_iterate_multiples(root, SchemaPart("", root))):
         return
     for part in _walk_schema(root):
         applies_together = "allOf" in part.schema or ("$ref" in part.schema and len(part.schema) > 1)
-        if applies_together and not _are_multiples_supported(_multiples(root, part)):
+        if applies_together and not _are_multiples_supported(_iterate_multiples(root, part)):
             keyword = "allOf" if "allOf" in part.schema else "$ref"
             message = "the least common multiple of the values of multipleOf below is too large"
             raise GrammarError(f"{part.pointer}/{keyword}: {message}")
 
 
-def _multiples(root: dict[str, Any], start: SchemaPart) -> Iterator[Fraction]:
-    for part in _walk_from(root, start):
-        multiple = _multiple_of(part.schema)
+def _iterate_multiples(root: dict[str, Any], start_part: SchemaPart) -> Iterator[Fraction]:
+    for part in _walk_from(root, start_part):
+        multiple = _read_multiple_of(part.schema)
         if multiple is not None:
             yield multiple
 
@@ -274,8 +282,8 @@ def _least_common_multiple(first: Fraction, second: Fraction) -> Fraction:
     return Fraction(math.lcm(first.numerator, second.numerator), math.gcd(first.denominator, second.denominator))
 
 
-def _is_small(multiple: Fraction) -> bool:
-    """Return True if llguidance needs at most ``_MAX_STATES`` states, and its sums do not overflow.
+def _is_multiple_supported(multiple: Fraction) -> bool:
+    """Return True if llguidance needs at most ``_MAX_MULTIPLE_STATES`` states, and its sums do not overflow.
 
     The states are estimated. A final zero of the number multiplies them by about 3, any other digit by 10.
     """
@@ -285,10 +293,10 @@ def _is_small(multiple: Fraction) -> bool:
     while denominator > 1:  # the remaining denominator is a power of 2 or of 5
         factor = 5 if denominator % 2 == 0 else 2
         digits, denominator = digits * factor, denominator // (10 // factor)
-    without_zeros, zero_count = digits, 0
-    while without_zeros % 10 == 0:
-        without_zeros, zero_count = without_zeros // 10, zero_count + 1
-    return digits <= _MAX_DIGITS_VALUE and without_zeros * 3**zero_count <= _MAX_STATES
+    significant_digits, zero_count = digits, 0
+    while significant_digits % 10 == 0:
+        significant_digits, zero_count = significant_digits // 10, zero_count + 1
+    return digits <= _MAX_DIGITS_VALUE and significant_digits * 3**zero_count <= _MAX_MULTIPLE_STATES
 
 
 class SchemaPart(NamedTuple):
@@ -311,17 +319,17 @@ def _walk_schema(schema: dict[str, Any]) -> Iterator[SchemaPart]:
     yield from _walk_from(schema, SchemaPart("", schema))
 
 
-def _walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
+def _walk_from(root: dict[str, Any], start_part: SchemaPart) -> Iterator[SchemaPart]:
     """Yield a part of the schema ``root`` and all schemas that the part contains or refers to, each once."""
-    remaining = [start]
-    visited: set[int] = set()
-    while remaining:
-        part = remaining.pop()
-        if id(part.schema) in visited:
+    remaining_parts = [start_part]
+    visited_ids: set[int] = set()
+    while remaining_parts:
+        part = remaining_parts.pop()
+        if id(part.schema) in visited_ids:
             continue
-        visited.add(id(part.schema))
+        visited_ids.add(id(part.schema))
         yield part
-        remaining += reversed(list(children(root, part)))
+        remaining_parts += reversed(list(children(root, part)))
 
 
 def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
@@ -330,12 +338,12 @@ def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
     Raises ``GrammarError`` for a reference without a target.
     """
     pointer, schema = part
-    for path, below in _schemas_below(schema):
-        if isinstance(below, dict):
-            yield SchemaPart(f"{pointer}/{path}", below)
+    for path, subschema in _iterate_subschemas(schema):
+        if isinstance(subschema, dict):
+            yield SchemaPart(f"{pointer}/{path}", subschema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        target = _resolve(root, reference, pointer)
+        target = _resolve_reference(root, reference, pointer)
         if target is not None:
             yield target
 
@@ -345,22 +353,24 @@ _KEYWORDS_OF_A_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _KEYWORDS_OF_A_TABLE = ("properties", "patternProperties")
 
 
-def _schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the values where schemas are expected, each with its path. They may not be valid schemas."""
     for keyword in _KEYWORDS_OF_A_SCHEMA:
         if keyword in schema and not isinstance(schema[keyword], list):  # the next loop handles lists
             yield keyword, schema[keyword]
     for keyword in _KEYWORDS_OF_A_LIST:
-        listed = schema.get(keyword)
-        if isinstance(listed, list):
-            yield from ((f"{keyword}/{number}", item) for number, item in enumerate(listed))
+        items = schema.get(keyword)
+        if isinstance(items, list):
+            yield from ((f"{keyword}/{index}", subschema) for index, subschema in enumerate(items))
     for keyword in _KEYWORDS_OF_A_TABLE:
         table = schema.get(keyword)
         if isinstance(table, dict):
-            yield from ((f"{keyword}/{_escape(name)}", item) for name, item in table.items())
+            yield from (
+                (f"{keyword}/{_escape_pointer_token(name)}", subschema) for name, subschema in table.items()
+            )
 
 
-def _resolve(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart | None:
+def _resolve_reference(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart | None:
     """Return the target of a local reference; None if only llguidance can resolve the reference.
 
     Args:
@@ -369,39 +379,41 @@ def _resolve(root: dict[str, Any], reference: str, pointer: str) -> SchemaPart |
         pointer: JSON pointer of the schema that has the reference, for an error message.
     """
     node: Any = root
-    parents = ""
-    for token in map(_unescape, unquote(reference).split("/")[1:]):
+    target_pointer = ""
+    for token in map(_unescape_pointer_token, unquote(reference).split("/")[1:]):
         is_key = isinstance(node, dict) and token in node
         is_index = isinstance(node, list) and token.isdecimal() and int(token) < len(node)
         if not (is_key or is_index):
             if _has_inner_id(root):
                 return None  # the reference may be relative to the inner schema that has the id
-            near = nearest_name(token, node) if isinstance(node, dict) and parents else None
-            hint = f"; did you mean '#{parents}/{_escape(near)}'?" if near else ""
+            nearest_key = nearest_name(token, node) if isinstance(node, dict) and target_pointer else None
+            hint = (
+                f"; did you mean '#{target_pointer}/{_escape_pointer_token(nearest_key)}'?" if nearest_key else ""
+            )
             raise GrammarError(f"{pointer}/$ref: the schema has no {reference!r}{hint}")
         node = node[token] if is_key else node[int(token)]
-        parents += f"/{_escape(token)}"
-    return SchemaPart(parents, node) if isinstance(node, dict) else None
+        target_pointer += f"/{_escape_pointer_token(token)}"
+    return SchemaPart(target_pointer, node) if isinstance(node, dict) else None
 
 
 def _has_inner_id(root: dict[str, Any]) -> bool:
     """Return True if a schema below the root has an ``$id``, which references may be relative to."""
-    remaining: list[Any] = list(root.values())
-    while remaining:
-        node = remaining.pop()
+    remaining_nodes: list[Any] = list(root.values())
+    while remaining_nodes:
+        node = remaining_nodes.pop()
         if isinstance(node, dict):
             if "$id" in node or "id" in node:
                 return True
-            remaining += node.values()
+            remaining_nodes += node.values()
         elif isinstance(node, list):
-            remaining += node
+            remaining_nodes += node
     return False
 
 
-def _escape(token: str) -> str:
+def _escape_pointer_token(token: str) -> str:
     """Return a key as it is written in a JSON pointer."""
     return token.replace("~", "~0").replace("/", "~1")
 
 
-def _unescape(token: str) -> str:
+def _unescape_pointer_token(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~")

@@ -11,7 +11,7 @@ from .grammar import Grammar, GrammarState
 
 _NAMED_CHARACTERS = {" ": "a space", "\n": "a newline", "\t": "a tab", "\r": "a carriage return"}
 _CHARACTER_RUNS = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-_PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
+_PRINTABLE_ASCII = [chr(code) for code in range(0x20, 0x7F)]
 
 
 @dataclass(frozen=True)
@@ -35,66 +35,77 @@ class Mismatch:
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Return the first mismatch of a text with the grammar; None if the text is a complete sentence."""
-    inner = text.strip(grammar.ignored_outer_whitespace)
-    data = inner.encode(errors="surrogatepass")  # half of a surrogate pair matches nothing
+    stripped_text = text.strip(grammar.ignored_outer_whitespace)
+    data = stripped_text.encode(errors="surrogatepass")  # half of a surrogate pair matches nothing
     matching_grammar = grammar.text_matching_grammar
     tokens = matching_grammar.vocabulary.tokenize(data, special=grammar.has_token_references)
     state = matching_grammar.start()
-    count = state.accept_prefix(tokens)
-    if count == len(tokens) and state.is_complete:
+    matched_token_count = state.accept_prefix(tokens)
+    if matched_token_count == len(tokens) and state.is_complete:
         return None
     # The mismatch may be in a later byte of a character. The description is of the state before the character.
-    matched = data[: len(b"".join(matching_grammar.vocabulary.pieces[token] for token in tokens[:count]))]
-    before = matched.decode(errors="ignore")
+    matched_bytes = data[
+        : len(b"".join(matching_grammar.vocabulary.pieces[token] for token in tokens[:matched_token_count]))
+    ]
+    text_before = matched_bytes.decode(errors="ignore")
     state = matching_grammar.start()
     state.accept_prefix(
-        matching_grammar.vocabulary.tokenize(before.encode(), special=grammar.has_token_references)
+        matching_grammar.vocabulary.tokenize(text_before.encode(), special=grammar.has_token_references)
     )
-    character = inner[len(before)] if len(before) < len(inner) else None
-    before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + before
-    line = before.count("\n") + 1
-    column = len(before) - before.rfind("\n")
-    return Mismatch(len(before), line, column, character, describe_expected(state))
+    character = stripped_text[len(text_before)] if len(text_before) < len(stripped_text) else None
+    text_before = text[: len(text) - len(text.lstrip(grammar.ignored_outer_whitespace))] + text_before
+    line = text_before.count("\n") + 1
+    column = len(text_before) - text_before.rfind("\n")
+    return Mismatch(len(text_before), line, column, character, describe_expected(state))
 
 
 def describe_expected(state: GrammarState) -> str:
     """Return a description of the text or the characters that are allowed next."""
-    forced = state.forced_text.decode(errors="ignore")
-    if len(forced) > 1:
-        return f"{forced!r}"
+    forced_text = state.forced_text.decode(errors="ignore")
+    if len(forced_text) > 1:
+        return f"{forced_text!r}"
     pieces = state.grammar.vocabulary.pieces
     eog = state.grammar.vocabulary.eog
     tokens = np.flatnonzero(state.mask()).tolist()
     first_bytes = {pieces[token][0] for token in tokens if token not in eog and pieces[token]}
     ascii_characters = {chr(byte) for byte in first_bytes if byte < 0x80}
-    parts = ["the end of the text"] if state.is_complete else []
-    parts += _describe_characters(ascii_characters, any(byte >= 0x80 for byte in first_bytes))
-    return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
+    descriptions = ["the end of the text"] if state.is_complete else []
+    descriptions += _describe_characters(ascii_characters, any(byte >= 0x80 for byte in first_bytes))
+    return (
+        " or ".join([", ".join(descriptions[:-1]), descriptions[-1]] if len(descriptions) > 1 else descriptions)
+        or "nothing"
+    )
 
 
-def _describe_characters(allowed: set[str], allows_non_ascii: bool) -> list[str]:
+def _describe_characters(allowed_ascii: set[str], allows_non_ascii: bool) -> list[str]:
     """Return descriptions of the allowed characters.
 
     Args:
-        allowed: the allowed ASCII characters.
+        allowed_ascii: the allowed ASCII characters.
         allows_non_ascii: True if other characters are allowed, too.
     """
-    forbidden = [character for character in _PRINTABLE if character not in allowed]
-    if len(forbidden) <= len(_PRINTABLE) // 4:
-        exceptions = f" except {' '.join(map(_character_name, forbidden))}" if forbidden else ""
+    forbidden_ascii = [character for character in _PRINTABLE_ASCII if character not in allowed_ascii]
+    if len(forbidden_ascii) <= len(_PRINTABLE_ASCII) // 4:
+        exceptions = f" except {' '.join(map(_character_name, forbidden_ascii))}" if forbidden_ascii else ""
         return [f"any{'' if allows_non_ascii else ' ASCII'} character{exceptions}"]
-    ranges: list[str] = []
+    range_names: list[str] = []
     for run in _CHARACTER_RUNS:
-        ranges += _ranges([character for character in run if character in allowed])
-    single = [_character_name(character) for character in sorted(allowed - set("".join(_CHARACTER_RUNS)))]
-    return [*single, *ranges, "a non-ASCII character"] if allows_non_ascii else [*single, *ranges]
+        range_names += _range_names([character for character in run if character in allowed_ascii])
+    single_names = [
+        _character_name(character) for character in sorted(allowed_ascii - set("".join(_CHARACTER_RUNS)))
+    ]
+    return (
+        [*single_names, *range_names, "a non-ASCII character"]
+        if allows_non_ascii
+        else [*single_names, *range_names]
+    )
 
 
 def _character_name(character: str) -> str:
     return _NAMED_CHARACTERS.get(character) or repr(character)
 
 
-def _ranges(characters: list[str]) -> list[str]:
+def _range_names(characters: list[str]) -> list[str]:
     """Return the names of sorted characters. Consecutive characters become a range such as ``a-f``."""
     if not characters:
         return []

@@ -40,7 +40,9 @@ def random_sentence(
     """
     generator = Random(seed)  # noqa: S311 - not used for secrets
     if kind != "gbnf":
-        return _random_walk(compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator)
+        return _random_sentence_by_masks(
+            compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator
+        )
     grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
     grammar.find_token_ids(None)
     if grammar.has_token_references:
@@ -49,7 +51,7 @@ def random_sentence(
 
 
 _SHORTENING_LENGTH = 200
-"""Number of characters and pending nodes from which on a sentence gets the shortest possible end."""
+"""If a sentence has more characters and pending nodes than this, it gets the shortest possible end."""
 
 _CONTINUE_PROBABILITY = 0.7
 """Probability of one more repetition, and of a letter or digit if other characters are also allowed."""
@@ -71,23 +73,23 @@ class _SentenceWriter:
                 case TextNode(text):
                     characters.extend(text)
                 case CharsNode():
-                    characters.append(self._character(node))
+                    characters.append(self._choose_character(node))
                 case SeqNode(items):
                     stack.extend(reversed(items))
                 case AltNode(options):
-                    stack.append(self._option(options, is_long))
+                    stack.append(self._choose_option(options, is_long))
                 case RepeatNode(item):
-                    stack.extend([item] * self._count(node, is_long))
+                    stack.extend([item] * self._choose_count(node, is_long))
                 case RefNode(name):
                     stack.append(self._rules[name])
         return "".join(characters)
 
-    def _option(self, options: tuple[Node, ...], is_long: bool) -> Node:
+    def _choose_option(self, options: tuple[Node, ...], is_long: bool) -> Node:
         if is_long:
             return min(options, key=self._shortest_texts.length)
         return self._generator.choice([option for option in options if self._shortest_texts.length(option) < inf])
 
-    def _count(self, node: RepeatNode, is_long: bool) -> int:
+    def _choose_count(self, node: RepeatNode, is_long: bool) -> int:
         count = node.min_count
         if is_long or self._shortest_texts.length(node.item) == inf:
             return count
@@ -97,64 +99,68 @@ class _SentenceWriter:
             count += 1
         return count
 
-    def _character(self, node: CharsNode) -> str:
+    def _choose_character(self, node: CharsNode) -> str:
         """Return a random character of a class, a printable ASCII character if the class has one."""
-        printable = [chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)]
-        alphanumeric = [character for character in printable if character.isalnum()]
-        if printable:
-            is_alphanumeric = alphanumeric and self._generator.random() < _CONTINUE_PROBABILITY
-            return self._generator.choice(alphanumeric if is_alphanumeric else printable)
+        printable_characters = [
+            chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)
+        ]
+        alphanumeric_characters = [character for character in printable_characters if character.isalnum()]
+        if printable_characters:
+            should_be_alphanumeric = alphanumeric_characters and self._generator.random() < _CONTINUE_PROBABILITY
+            return self._generator.choice(
+                alphanumeric_characters if should_be_alphanumeric else printable_characters
+            )
         low, high = self._generator.choice(node.ranges)
         return chr(self._generator.randint(low, high))
 
 
 _SHORTENING_BYTES = (150, 40, 0)
-"""Lengths from which on a sentence gets a short end. If no end is found after one length, the next is tried."""
+"""Lengths at which a sentence gets a short end. If no end is found at one length, the next one is tried."""
 _STOP_PROBABILITY = 0.3
 """Probability that a sentence ends if the grammar also allows more text."""
 
 
-def _random_walk(grammar: Grammar, generator: Random) -> str:
+def _random_sentence_by_masks(grammar: Grammar, generator: Random) -> str:
     """Return a random sentence. Raises ``GrammarError`` if no end is found, or for token references."""
     if grammar.has_token_references:
         raise GrammarError("the grammar has token references; only a model can write its sentences")
     for shortening_bytes in _SHORTENING_BYTES[:-1]:
         try:
-            return _walk(grammar, generator, shortening_bytes).decode()
+            return _generate_bytes(grammar, generator, shortening_bytes).decode()
         except GrammarError:
             continue
-    return _walk(grammar, generator, _SHORTENING_BYTES[-1]).decode()
+    return _generate_bytes(grammar, generator, _SHORTENING_BYTES[-1]).decode()
 
 
-def _walk(grammar: Grammar, generator: Random, shortening_bytes: int) -> bytes:
+def _generate_bytes(grammar: Grammar, generator: Random, shortening_bytes: int) -> bytes:
     state = grammar.byte_grammar.start()
     while len(state.text) < shortening_bytes:
         allowed = np.flatnonzero(state.mask()).tolist()
         next_bytes = [byte for byte in allowed if byte not in grammar.byte_grammar.vocabulary.eog]
         if state.is_complete and (not next_bytes or generator.random() < _STOP_PROBABILITY):
             return state.text
-        state.accept(_choose(next_bytes, generator))
+        state.accept(_choose_byte(next_bytes, generator))
     return state.text + shortest_completion(grammar, state.text)
 
 
-_STRUCTURE = b'",]}'
+_STRUCTURE_CHARACTERS = b'",]}'
 """The characters that end a part of JSON. They get more weight than other signs, so that strings stay short."""
 _MIN_LETTERS_IN_STRING = 20
 """If this many letters and digits are allowed, a JSON string is being written, and only a quote can end it."""
-_WEIGHTS = (0.75, 0.15, 0.1)
-"""Probabilities of letters and digits, of `_STRUCTURE`, and of other printable ASCII characters."""
+_GROUP_WEIGHTS = (0.75, 0.15, 0.1)
+"""Probabilities of letters and digits, of `_STRUCTURE_CHARACTERS`, and of other printable ASCII characters."""
 
 
-def _choose(next_bytes: list[int], generator: Random) -> int:
+def _choose_byte(next_bytes: list[int], generator: Random) -> int:
     """Return one of the allowed next bytes, printable ASCII if there is any."""
-    printable = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
-    letters = [byte for byte in printable if chr(byte).isalnum()]
-    structure_bytes = b'"' if len(letters) > _MIN_LETTERS_IN_STRING else _STRUCTURE
-    structure = [byte for byte in printable if byte in structure_bytes]
-    others = [byte for byte in printable if byte not in letters and byte not in structure]
-    groups = (letters, structure, others)
-    nonempty_groups = [number for number, group in enumerate(groups) if group]
+    printable_bytes = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
+    letter_bytes = [byte for byte in printable_bytes if chr(byte).isalnum()]
+    allowed_structure = b'"' if len(letter_bytes) > _MIN_LETTERS_IN_STRING else _STRUCTURE_CHARACTERS
+    structure_members = [byte for byte in printable_bytes if byte in allowed_structure]
+    other_bytes = [byte for byte in printable_bytes if byte not in letter_bytes and byte not in structure_members]
+    groups = (letter_bytes, structure_members, other_bytes)
+    nonempty_groups = [number for number, group_number in enumerate(groups) if group_number]
     if not nonempty_groups:
         return generator.choice(next_bytes)
-    group = generator.choices(nonempty_groups, [_WEIGHTS[number] for number in nonempty_groups])[0]
-    return generator.choice(groups[group])
+    group_number = generator.choices(nonempty_groups, [_GROUP_WEIGHTS[number] for number in nonempty_groups])[0]
+    return generator.choice(groups[group_number])

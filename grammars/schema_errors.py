@@ -1,4 +1,4 @@
-"""llguidance's errors about JSON Schemas, translated to our wording and completed by the path in the schema."""
+"""llguidance's errors about JSON Schemas, in logitsmith's wording and with the path in the schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import REGEX_ERROR, GrammarError, first_line
 from .json_schema import LENIENT_HINT, ONE_LINE_STYLE, TOO_DEEP, SchemaPart, children, json_schema_to_lark
 from .tokenizer import BYTE_VOCABULARY, PARSER_LIMITS, tokenizer_of
 
-_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
+_MESSAGE_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
 _SHARED_KEYS = ("$defs", "definitions", "$schema", "x-guidance")
 """Keys of the complete schema that a part may need when it is compiled alone."""
 _MAX_TRIALS = 400
@@ -19,11 +19,11 @@ _MAX_TRIALS = 400
 _MAX_REMOVALS = 200
 """Maximum number of changes that make a schema valid."""
 
-_NOT_EXCLUSIVE = "oneOf"
+_NOT_EXCLUSIVE_START = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
-_PROPERTY_COUNT = "min/maxProperties only supported"
+_PROPERTY_COUNT_START = "min/maxProperties only supported"
 _UNSATISFIABLE_PROPERTY = re.compile(r"Unsatisfiable schema: required property '(.*)' is unsatisfiable")
-_SENTENCES = (
+_TRANSLATIONS = (
     (r"Unsatisfiable schema: Regex is empty.*", "no string matches its pattern, format and length together"),
     (r"Unsatisfiable schema: required item is unsatisfiable", "minItems: no JSON matches an item"),
     (r"Unsatisfiable schema: incompatible types", "no JSON matches it: its parts require different types"),
@@ -56,16 +56,16 @@ def schema_engine_error(schema: dict[str, Any]) -> str:
     except GrammarError as error:
         return str(error)
     matcher = LLMatcher(tokenizer_of(BYTE_VOCABULARY), lark, log_level=0, limits=PARSER_LIMITS)
-    return _PREFIX.sub("", matcher.get_error())
+    return _MESSAGE_PREFIX.sub("", matcher.get_error())
 
 
 def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
     """Return the error for llguidance's message about a schema, with the path of the invalid part."""
-    message = _PREFIX.sub("", message)
+    message = _MESSAGE_PREFIX.sub("", message)
     if message.startswith('failed to parse "%json": recursion limit'):
         return GrammarError(TOO_DEEP)
     part, message = find_invalid_part(schema, message)
-    sentence, advice = _sentence(message, part.schema)
+    sentence, advice = _translate_message(message, part.schema)
     # If the sentence begins with a keyword, the keyword becomes the end of the path.
     keyword, colon, remaining_sentence = sentence.partition(": ")
     if colon and keyword in part.schema:
@@ -85,7 +85,7 @@ def loosen(schema: dict[str, Any]) -> list[str]:
         if not message:
             break
         (pointer, part), message = find_invalid_part(schema, message)
-        if message.startswith(_NOT_EXCLUSIVE) and "oneOf" in part:
+        if message.startswith(_NOT_EXCLUSIVE_START) and "oneOf" in part:
             options = {"anyOf": part.pop("oneOf")}
             if "anyOf" in part:
                 part["allOf"] = [*part.get("allOf", []), options]
@@ -93,7 +93,7 @@ def loosen(schema: dict[str, Any]) -> list[str]:
                 part |= options
             changes.append(f"{pointer}/oneOf (read as anyOf)")
             continue
-        keywords = _removable(message, part)
+        keywords = _removable_keywords(message, part)
         if not keywords:
             break
         for keyword in keywords:
@@ -111,16 +111,16 @@ def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart,
     """
     shared_keys = {key: schema[key] for key in _SHARED_KEYS if key in schema}
     part = SchemaPart("", schema)
-    trials = 0
-    visited = {id(schema)}
-    while trials < _MAX_TRIALS:
+    trial_count = 0
+    visited_ids = {id(schema)}
+    while trial_count < _MAX_TRIALS:
         for child in children(schema, part):
-            trials += 1
-            if id(child.schema) in visited or trials > _MAX_TRIALS:
+            trial_count += 1
+            if id(child.schema) in visited_ids or trial_count > _MAX_TRIALS:
                 continue
-            visited.add(id(child.schema))
+            visited_ids.add(id(child.schema))
             error = schema_engine_error({**shared_keys, **child.schema})
-            if error and (error.split("\n")[0] in message or _may_cause(error, message)):
+            if error and (error.split("\n")[0] in message or _is_possible_cause(error, message)):
                 part, message = child, error
                 break
         else:
@@ -128,52 +128,52 @@ def find_invalid_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart,
     return part, message
 
 
-def _may_cause(part_error: str, message: str) -> bool:
+def _is_possible_cause(part_error: str, message: str) -> bool:
     """Return True if the schema may be unsatisfiable, as its message says, because the part is."""
     return part_error.startswith("Unsatisfiable") and re.search(r"required .* unsatisfiable", message) is not None
 
 
-def _removable(message: str, schema: dict[str, Any]) -> list[str]:
+def _removable_keywords(message: str, schema: dict[str, Any]) -> list[str]:
     """Return the keywords that cause this message and can be removed; empty if there are none."""
     if _LOOK_AROUND.search(message) and "pattern" in schema:
         return ["pattern"]
-    if message.startswith(_PROPERTY_COUNT):
+    if message.startswith(_PROPERTY_COUNT_START):
         return [keyword for keyword in ("minProperties", "maxProperties") if keyword in schema]
     return []
 
 
-def _sentence(message: str, schema: dict[str, Any]) -> tuple[str, str]:
+def _translate_message(message: str, schema: dict[str, Any]) -> tuple[str, str]:
     """Return the translation of a message about a schema, and advice, which may be empty."""
-    if message.startswith(_NOT_EXCLUSIVE):
+    if message.startswith(_NOT_EXCLUSIVE_START):
         return (
             "oneOf: several options may match the same JSON",
             "write anyOf, or schema_lenient=True reads it as anyOf",
         )
-    if message.startswith(_PROPERTY_COUNT):
+    if message.startswith(_PROPERTY_COUNT_START):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
         return f"{keyword}: supported only if all properties are required", LENIENT_HINT
     if _LOOK_AROUND.search(message):
         pattern = schema.get("pattern")
         return f"pattern: look-around and \\b are not supported, as in {pattern!r}", LENIENT_HINT
-    return _engine_sentence(message, schema), ""
+    return _translate_without_advice(message, schema), ""
 
 
-def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
+def _translate_without_advice(message: str, schema: dict[str, Any]) -> str:
     """Return the translation of a message that needs no advice."""
     pattern = REGEX_ERROR.search(message)
     if pattern:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
         return f"{keyword}: {pattern['text']!r}: {pattern['message']}"
     line = first_line(message).replace("`", "'")
-    empty = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
-    if empty is not None and line == "Unsatisfiable schema: anyOf is empty":
-        return f"{empty}: the list is empty, so no JSON matches it"
-    unsatisfiable = _UNSATISFIABLE_PROPERTY.fullmatch(line)
-    if unsatisfiable:
-        return _explain_unsatisfiable_property(unsatisfiable[1], schema)
+    empty_keyword = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
+    if empty_keyword is not None and line == "Unsatisfiable schema: anyOf is empty":
+        return f"{empty_keyword}: the list is empty, so no JSON matches it"
+    property_match = _UNSATISFIABLE_PROPERTY.fullmatch(line)
+    if property_match:
+        return _explain_unsatisfiable_property(property_match[1], schema)
     if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
         return "no JSON matches it: its parts allow different values"
-    for template, sentence in _SENTENCES:
+    for template, sentence in _TRANSLATIONS:
         match = re.fullmatch(template, line)
         if match:
             return match.expand(sentence)

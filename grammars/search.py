@@ -44,7 +44,7 @@ def list_grammars(folders: Iterable[tuple[str, Path]] = ()) -> list[GrammarEntry
     entries: dict[str, GrammarEntry] = {}
     for origin, folder in search_path(folders, BUILT_IN):
         for path in _grammar_files(folder):
-            entries.setdefault(path.stem, GrammarEntry(path.stem, _description(path), origin, path))
+            entries.setdefault(path.stem, GrammarEntry(path.stem, _read_description(path), origin, path))
     return sorted(entries.values(), key=lambda entry: entry.name)
 
 
@@ -66,7 +66,7 @@ def _grammar_files(folder: Path) -> list[Path]:
         raise GrammarError(f"{folder}: the folder may not be read ({error.strerror})") from None
 
 
-def _description(path: Path) -> str:
+def _read_description(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         first_line = file.readline(_FIRST_LINE_CHARACTERS).strip()
     return first_line.removeprefix("#").strip() if first_line.startswith("#") else ""

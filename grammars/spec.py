@@ -130,7 +130,7 @@ def resolve_grammar(
         base: the folder to which file names are relative; None = the current folder.
     """
     table = grammar_table(value)
-    key = _grammar_key(table)
+    key = _check_and_find_key(table)
     label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
         raise GrammarError("grammar: the text after which the grammar begins is empty")
@@ -152,17 +152,17 @@ def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
 
 
-def _grammar_key(table: Mapping[str, Any]) -> str:
+def _check_and_find_key(table: Mapping[str, Any]) -> str:
     """Check the keys and types of a table, and return the key that contains the grammar."""
-    unknown = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
-    if unknown:
+    unknown_keys = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
+    if unknown_keys:
         raise GrammarError(
-            f"grammar: unknown key {unknown[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
+            f"grammar: unknown key {unknown_keys[0]!r}; allowed are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
         )
     found_keys = [key for key in GRAMMAR_KEYS if key in table]
     if len(found_keys) != 1:
-        listed = " and ".join(found_keys) or "none of them"
-        raise GrammarError(f"grammar: expected one of {', '.join(GRAMMAR_KEYS)}; got {listed}")
+        found_text = " and ".join(found_keys) or "none of them"
+        raise GrammarError(f"grammar: expected one of {', '.join(GRAMMAR_KEYS)}; got {found_text}")
     for key, content in table.items():
         if key == "schema_lenient":
             if not isinstance(content, bool):
@@ -230,15 +230,17 @@ class TriggeredConstraint:
         self._grammar = grammar
         self._trigger = trigger.encode()
         self._trigger_prefix = b""  # the longest prefix of the trigger that the text ends with
-        self._masks: dict[bytes, NDArray[np.bool_]] = {}  # masks before the trigger, by `_trigger_prefix`
+        self._masks_by_prefix: dict[
+            bytes, NDArray[np.bool_]
+        ] = {}  # masks before the trigger, by `_trigger_prefix`
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the mask of the allowed next tokens, bool (V,)."""
         if self.state is not None:
             return self.state.mask()
-        if self._trigger_prefix not in self._masks:
-            self._masks[self._trigger_prefix] = self._mask_before_trigger()
-        return self._masks[self._trigger_prefix].copy()
+        if self._trigger_prefix not in self._masks_by_prefix:
+            self._masks_by_prefix[self._trigger_prefix] = self._mask_before_trigger()
+        return self._masks_by_prefix[self._trigger_prefix].copy()
 
     def _mask_before_trigger(self) -> NDArray[np.bool_]:
         """Return the mask before the trigger.
@@ -250,7 +252,7 @@ class TriggeredConstraint:
         last_byte = self._trigger[-1:]
         for token, token_bytes in enumerate(self._grammar.vocabulary.pieces):
             if last_byte in token_bytes[:-1]:
-                remainder = self._after_trigger(token_bytes)
+                remainder = self._bytes_after_trigger(token_bytes)
                 if remainder:
                     tokens_by_remainder.setdefault(remainder, []).append(token)
         rejected_prefix = None
@@ -265,11 +267,11 @@ class TriggeredConstraint:
     def _find_rejected_prefix(self, text: bytes) -> bytes | None:
         """Return a prefix of the text that no sentence begins with; None if a sentence begins with the text."""
         tokens = self._grammar.tokenizer.tokenize_bytes(text)
-        count = self._grammar.start().accept_prefix(tokens)
-        if count == len(tokens):
+        accepted_count = self._grammar.start().accept_prefix(tokens)
+        if accepted_count == len(tokens):
             return None
         pieces = self._grammar.vocabulary.pieces
-        return b"".join(pieces[token] for token in tokens[: count + 1])
+        return b"".join(pieces[token] for token in tokens[: accepted_count + 1])
 
     def forced_tokens(self) -> list[int]:
         """Return the ids of the tokens that must come next, in order; often none."""
@@ -283,7 +285,7 @@ class TriggeredConstraint:
         if token in self._grammar.vocabulary.eog:
             return
         token_bytes = self._grammar.vocabulary.pieces[token]
-        remainder = self._after_trigger(token_bytes)
+        remainder = self._bytes_after_trigger(token_bytes)
         if remainder is None:
             self._trigger_prefix = self._longest_trigger_prefix(self._trigger_prefix + token_bytes)
             return
@@ -315,7 +317,7 @@ class TriggeredConstraint:
         suffixes = (text[-length:] for length in range(min(len(text), len(self._trigger) - 1), 0, -1))
         return next((suffix for suffix in suffixes if self._trigger.startswith(suffix)), b"")
 
-    def _after_trigger(self, token_bytes: bytes) -> bytes | None:
+    def _bytes_after_trigger(self, token_bytes: bytes) -> bytes | None:
         """Return the part of a token's bytes that follows the trigger; None if the token does not complete it."""
         text = self._trigger_prefix + token_bytes
         start = text.find(self._trigger)

@@ -75,26 +75,26 @@ BYTE_VOCABULARY = _ByteVocabulary()
 
 # A slice is a set of tokens for which llguidance precomputes whether a lexeme allows all of them, as in a string
 # or a line. llguidance has four slices by default. Each takes time at the start, and this one saves the most time.
-_SLICE = r'[^"\\\x00-\x1F\x7F]{1,30}'
+_COMMON_TEXT_SLICE = r'[^"\\\x00-\x1F\x7F]{1,30}'
 
 _tokenizers: WeakKeyDictionary[Vocabulary, LLTokenizer] = WeakKeyDictionary()
-_lock = Lock()
+_tokenizers_lock = Lock()
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
     """Return llguidance's tokenizer of a vocabulary. The first call creates it, later calls share it."""
-    with _lock:
+    with _tokenizers_lock:
         tokenizer = _tokenizers.get(vocabulary)
         if tokenizer is None:
             wrapper = _VocabularyWrapper(vocabulary)
-            tokenizer = LLTokenizer(wrapper, eos_token=wrapper.end_tokens, slices=[_SLICE])
+            tokenizer = LLTokenizer(wrapper, eos_token=wrapper.end_tokens, slices=[_COMMON_TEXT_SLICE])
             _tokenizers[vocabulary] = tokenizer
         return tokenizer
 
 
 # No tokenizer joins this character with the next one. Before a text, it keeps SentencePiece from adding a space to
 # the text.
-_SHIELD = b"\x02"
+_SHIELD_BYTE = b"\x02"
 
 
 class _VocabularyWrapper(TokenizerWrapper):
@@ -114,11 +114,11 @@ class _VocabularyWrapper(TokenizerWrapper):
             # it.
             self.end_tokens = [len(self.tokens)]
             self.tokens.append(b"<end>")
-        control = getattr(vocabulary, "control", None)
-        if control is None:
-            control = {token for token in range(vocabulary.size) if vocabulary.is_control(token)}
+        control_tokens = getattr(vocabulary, "control", None)
+        if control_tokens is None:
+            control_tokens = {token for token in range(vocabulary.size) if vocabulary.is_control(token)}
         self.eos_token_id = self.end_tokens[0]
-        self.special_token_ids = sorted({*control, *self.end_tokens})
+        self.special_token_ids = sorted({*control_tokens, *self.end_tokens})
 
     def __call__(self, text: str | bytes) -> list[int]:
         """Tokenize a text without the space that SentencePiece may add before it."""
@@ -130,16 +130,16 @@ class _VocabularyWrapper(TokenizerWrapper):
 
     def _tokenize_shielded(self, data: bytes) -> list[int]:
         """Tokenize the text with the shield before it, and return the tokens after the shield."""
-        tokens = self._vocabulary.tokenize(_SHIELD + data)
-        length = 0
+        tokens = self._vocabulary.tokenize(_SHIELD_BYTE + data)
+        byte_count = 0
         for token_count, token in enumerate(reversed(tokens), 1):
-            length += len(self._pieces[token])
-            if length == len(data):
+            byte_count += len(self._pieces[token])
+            if byte_count == len(data):
                 return tokens[-token_count:]
         return tokens
 
 
-def _limits(step_lexer_fuel: int) -> LLParserLimits:
+def _parser_limits(step_lexer_fuel: int) -> LLParserLimits:
     return LLParserLimits(
         max_items_in_row=20_000,
         initial_lexer_fuel=4_000_000,
@@ -149,8 +149,8 @@ def _limits(step_lexer_fuel: int) -> LLParserLimits:
     )
 
 
-PARSER_LIMITS = _limits(step_lexer_fuel=2_000_000)
+PARSER_LIMITS = _parser_limits(step_lexer_fuel=2_000_000)
 """Limits above llguidance's defaults, so that masks of ambiguous grammars are slow but exact."""
 
-SEARCH_LIMITS = _limits(step_lexer_fuel=50_000)
+SEARCH_LIMITS = _parser_limits(step_lexer_fuel=50_000)
 """Limits for a search of thousands of steps. With ambiguous counted repetitions, each step needs more fuel."""

@@ -10,7 +10,7 @@ from ..common.strict_json import encode_json
 from ..engine.batch import BatchAnswer, BatchFailure, generate_many
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
-from ..logprobs.jsonl import failure_line, result_line
+from ..logprobs.jsonl import format_failure_line, format_result_line
 from ..logprobs.openai import (
     batch_error,
     batch_id,
@@ -253,7 +253,7 @@ class BatchRun:
 
     def _write_failure(self, request_id: str, number: int, digest: str, code: str, message: str) -> None:
         error = batch_error(code, message, number, digest)
-        make_line = openai_failure_line if self._is_openai else failure_line
+        make_line = openai_failure_line if self._is_openai else format_failure_line
         self._results.add(encode_json(make_line(request_id, error)))
         self._counts.failed_count += 1
 
@@ -271,7 +271,7 @@ def answer_line(
     """
     request_id = str(answer.id)
     if not is_openai:
-        return result_line(
+        return format_result_line(
             answer.events,
             request_id,
             line.number,

@@ -17,7 +17,7 @@ from ..cluster.run import ClusterRun, ClusterRunOptions
 from ..cluster.tasks import FindFile, ServiceFactory, ServicePlan, Task, TaskResult
 from ..cluster.worker import WorkerNeeds
 from ..common.errors import LogitsmithError
-from ..common.machine import machine
+from ..common.machine import describe_machine
 from ..engine.batch import BatchAnswer, generate_many
 from ..engine.generation import versions
 from ..engine.model import Model
@@ -426,7 +426,7 @@ def worker_description(model: Model) -> dict[str, Any]:
     """Return the facts about a worker that its results contain."""
     build = llama_cpp_build()
     return {
-        "cpu": machine()["cpu"],
+        "cpu": describe_machine()["cpu"],
         "build": f"llama-cpp-python {build.binding_version}, {build.system_info}",
         "threads": model.threads,
     }

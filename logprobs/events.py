@@ -67,7 +67,7 @@ class Token(TokenRecord):
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """The duration of each part of a run, seconds.
+    """The duration of each part of a run, in seconds.
 
     Attributes:
         prompt: time for reading the prompt.

@@ -18,27 +18,27 @@ from .records import Distribution, TokenLogprob, TokenRecord, Trace, display_tex
 from .text_tokens import HeldBackText
 
 
-def start_line(content: Mapping[str, Any]) -> str:
+def format_start_line(content: Mapping[str, Any]) -> str:
     """Return the first line of a run, which has all that is needed to repeat the run."""
-    return _line("start", content)
+    return _event_line("start", content)
 
 
-def prompt_line(token: TokenRecord) -> str:
+def format_prompt_line(token: TokenRecord) -> str:
     """Return the line of a token of the prompt. For the fields see `token_members`; the first logprob is null."""
     return f'{{"event": "prompt", {token_members(token)}}}\n'
 
 
-def token_line(token: TokenRecord) -> str:
+def format_token_line(token: TokenRecord) -> str:
     """Return the line of a generated token. For the fields see `token_members`."""
     return f'{{"event": "token", {token_members(token)}}}\n'
 
 
-def done_line(content: Mapping[str, Any]) -> str:
+def format_done_line(content: Mapping[str, Any]) -> str:
     """Return the last line of a run, which has ``finish_reason, text, usage, timings``."""
-    return _line("done", content)
+    return _event_line("done", content)
 
 
-def _line(event: str, content: Mapping[str, Any]) -> str:
+def _event_line(event: str, content: Mapping[str, Any]) -> str:
     return encode_json({"event": event, **content}) + "\n"
 
 
@@ -55,25 +55,27 @@ def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator
         command: the shell command that repeats the run.
     """
     events = iter(events)
-    start = read_start(events)
-    yield start_line({**_start_fields(start), "prompt": prompt, "command": command})
-    held_back = HeldBackText()
-    delayed_token: Token | None = None
+    start_event = read_start(events)
+    yield format_start_line({**_start_fields(start_event), "prompt": prompt, "command": command})
+    held_back_text = HeldBackText()
+    held_back_token: Token | None = None
     for event in events:
-        if delayed_token is not None:
+        if held_back_token is not None:
             # Text that is still held back at the end of the run is added to the last token.
             rest = event.rest if isinstance(event, Done) else ""
-            yield token_line(replace(delayed_token, text=delayed_token.text + rest) if rest else delayed_token)
-            delayed_token = None
+            yield format_token_line(
+                replace(held_back_token, text=held_back_token.text + rest) if rest else held_back_token
+            )
+            held_back_token = None
         if isinstance(event, Token):
-            if held_back.is_held_back(event):
-                delayed_token = event
+            if held_back_text.is_held_back(event):
+                held_back_token = event
             else:
-                yield token_line(event)
+                yield format_token_line(event)
         elif isinstance(event, PromptToken):
-            yield prompt_line(event)
+            yield format_prompt_line(event)
         elif isinstance(event, Done):
-            yield done_line({"model": start.model, **_done_fields(event)})
+            yield format_done_line({"model": start_event.model, **_done_fields(event)})
 
 
 def _start_fields(event: Start) -> dict[str, Any]:
@@ -86,27 +88,29 @@ def _start_fields(event: Start) -> dict[str, Any]:
 
 
 def _done_fields(event: Done) -> dict[str, Any]:
-    times = event.timings
-    lookup = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
-    grammar = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
+    timings = event.timings
+    lookup_fields = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
+    grammar_fields = (
+        {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
+    )
     return {
         "finish_reason": event.finish_reason,
-        **grammar,
-        **({} if event.drafted_tokens is None else {"lookup": lookup}),
+        **grammar_fields,
+        **({} if event.drafted_tokens is None else {"lookup": lookup_fields}),
         **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
         "stop": event.stop,
         "text": event.text,
         "usage": usage(event),
         "timings": {
-            "prompt_ms": round(times.prompt * 1e3, 3),
-            "generation_ms": round(times.generation * 1e3, 3),
-            "chain_ms": round(times.chain * 1e3, 3),
-            **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
+            "prompt_ms": round(timings.prompt * 1e3, 3),
+            "generation_ms": round(timings.generation * 1e3, 3),
+            "chain_ms": round(timings.chain * 1e3, 3),
+            **({} if event.complete is None else {"grammar_ms": round(timings.grammar * 1e3, 3)}),
         },
     }
 
 
-def result_line(  # noqa: PLR0913 - the fields of a line
+def format_result_line(  # noqa: PLR0913 - the fields of a line
     events: Iterable[Event],
     name: str,
     line: int,
@@ -129,41 +133,43 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         exactness: whether other requests can have changed the answer, as text.
         worker: description of the worker that computed the answer; None on one machine.
     """
-    start, _, tokens, done = split_events(events)
-    has_tokens = start.logprobs is not None or any(token.trace for token in tokens)
+    start_event, _, tokens, done_event = split_events(events)
+    has_tokens = start_event.logprobs is not None or any(token.trace for token in tokens)
     fields = {
         "id": name,
         "line": line,
         "request_id": answer_id,
-        "model": start.model,
-        "seed": start.seed,
-        "finish_reason": done.finish_reason,
-        **({} if done.complete is None else {"complete": done.complete}),
-        "stop": done.stop,
-        "text": done.text,
-        "usage": usage(done),
+        "model": start_event.model,
+        "seed": start_event.seed,
+        "finish_reason": done_event.finish_reason,
+        **({} if done_event.complete is None else {"complete": done_event.complete}),
+        "stop": done_event.stop,
+        "text": done_event.text,
+        "usage": usage(done_event),
         "batch_exactness": exactness,
     }
-    objects = [f"{{{token_members(token)}}}" for token in _add_rest_to_last(tokens, done)] if has_tokens else []
-    members = [
+    token_objects = (
+        [f"{{{token_members(token)}}}" for token in _add_rest_to_last(tokens, done_event)] if has_tokens else []
+    )
+    json_members = [
         encode_json(fields)[1:-1],
-        *([f'"tokens": [{", ".join(objects)}]'] if has_tokens else []),
+        *([f'"tokens": [{", ".join(token_objects)}]'] if has_tokens else []),
         '"error": null',
         *([] if worker is None else [f'"worker": {encode_json(worker)}']),
     ]
-    return f"{{{', '.join(members)}}}"
+    return f"{{{', '.join(json_members)}}}"
 
 
-def _add_rest_to_last(tokens: Sequence[Token], done: Done) -> list[Token]:
+def _add_rest_to_last(tokens: Sequence[Token], done_event: Done) -> list[Token]:
     """Return the tokens. The last one also gets the text that was held back until the end of the run."""
-    completed = list(tokens)
-    rest = done.text[sum(len(token.text) for token in completed) :]
-    if completed and rest:
-        completed[-1] = replace(completed[-1], text=completed[-1].text + rest)
-    return completed
+    completed_tokens = list(tokens)
+    rest_of_text = done_event.text[sum(len(token.text) for token in completed_tokens) :]
+    if completed_tokens and rest_of_text:
+        completed_tokens[-1] = replace(completed_tokens[-1], text=completed_tokens[-1].text + rest_of_text)
+    return completed_tokens
 
 
-def failure_line(name: str, error: Mapping[str, Any]) -> dict[str, Any]:
+def format_failure_line(name: str, error: Mapping[str, Any]) -> dict[str, Any]:
     """Return the line of a request without an answer in a batch's results.
 
     Args:
@@ -185,9 +191,12 @@ def token_members(token: TokenRecord) -> str:
     """
     logprobs, second_logprobs = '"logprob": null, "top_logprobs": []', ""
     if token.distributions:
-        first, *others = token.distributions
-        logprobs = f'"logprobs_from": "{first.source}", {_distribution_members(first)}'
-        second_logprobs = "".join(f', "{other.source}": {{{_distribution_members(other)}}}' for other in others)
+        first_distribution, *other_distributions = token.distributions
+        logprobs = f'"logprobs_from": "{first_distribution.source}", {_distribution_members(first_distribution)}'
+        second_logprobs = "".join(
+            f', "{distribution.source}": {{{_distribution_members(distribution)}}}'
+            for distribution in other_distributions
+        )
     trace = "" if token.trace is None else f', "trace": {encode_json(token.trace.as_json())}'
     return (
         f'"index": {token.index}, "id": {token.id}, {_bytes_members(token.data)}, {logprobs}, '
@@ -197,8 +206,8 @@ def token_members(token: TokenRecord) -> str:
 
 def _distribution_members(distribution: Distribution) -> str:
     members = (
-        f'"logprob": {_number(distribution.logprob)}, "top_logprobs": {_token_array(distribution.top)}, '
-        f'"entropy": {_number(distribution.entropy)}'
+        f'"logprob": {_json_number(distribution.logprob)}, "top_logprobs": {_token_array(distribution.top)}, '
+        f'"entropy": {_json_number(distribution.entropy)}'
     )
     if distribution.named:
         members += f', "logprob_of": {_token_array(distribution.named)}'
@@ -209,7 +218,7 @@ def _distribution_members(distribution: Distribution) -> str:
 
 def _token_array(tokens: tuple[TokenLogprob, ...]) -> str:
     objects = [
-        f'{{"id": {token.id}, {_bytes_members(token.data)}, "logprob": {_number(token.logprob)}}}'
+        f'{{"id": {token.id}, {_bytes_members(token.data)}, "logprob": {_json_number(token.logprob)}}}'
         for token in tokens
     ]
     return f"[{', '.join(objects)}]"
@@ -220,7 +229,7 @@ def _bytes_members(data: bytes) -> str:
     return f'"token": {encode_json(display_text(data))}, "bytes": {list(data)}'
 
 
-def _number(value: float | None) -> str:
+def _json_number(value: float | None) -> str:
     finite = finite_or_none(value)
     return "null" if finite is None else float.__repr__(float(finite))
 

@@ -39,36 +39,36 @@ def together_completion(  # noqa: PLR0913 - the format depends on all of them
         chat: True to return the text as a message.
         created: the answer's time in seconds since 1970; None = now.
     """
-    start, prompt_tokens, tokens, done = split_events(events)
+    start_event, prompt_tokens, tokens, done_event = split_events(events)
 
     def logprobs(tokens: Sequence[TokenRecord]) -> Json | None:
-        return None if start.logprobs is None else _logprob_lists(tokens, start.logprobs["top"])
+        return None if start_event.logprobs is None else _logprob_lists(tokens, start_event.logprobs["top"])
 
     choice = {
-        "finish_reason": finish_reason(done),
-        "logprobs": logprobs(tokens_of_text(tokens, done.text, done.stop)),
+        "finish_reason": finish_reason(done_event),
+        "logprobs": logprobs(tokens_of_text(tokens, done_event.text, done_event.stop)),
         "index": 0,
-        **({"message": {"role": "assistant", "content": done.text}} if chat else {"text": done.text}),
+        **({"message": {"role": "assistant", "content": done_event.text}} if chat else {"text": done_event.text}),
     }
     echoed = [token.without_added_bytes() for token in prompt_tokens]
     return {
         "id": answer_id,
         "object": "chat.completion" if chat else "text_completion",
         "created": int(time.time()) if created is None else created,
-        "model": start.model,
-        "logprobs_from": logprob_source(start),
+        "model": start_event.model,
+        "logprobs_from": logprob_source(start_event),
         "prompt": [{"text": prompt, "logprobs": logprobs(echoed)}] if echo else [],
         "choices": [choice],
-        "usage": usage(done),
+        "usage": usage(done_event),
     }
 
 
-def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> Json:
+def _logprob_lists(tokens: Sequence[TokenRecord], top_count: int) -> Json:
     lists: Json = {
         "tokens": [display_text(token.data) for token in tokens],
         "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
     }
-    if top > 1:
+    if top_count > 1:
         lists["top_logprobs"] = [logprobs_by_text(token) for token in tokens]
     return lists
 
@@ -90,57 +90,57 @@ def llama_server_completion(events: Iterable[Event], *, prompt: str = "") -> Jso
         events: the events of the run.
         prompt: the prompt.
     """
-    start, _, tokens, done = split_events(events)
-    is_post_sampling = logprob_source(start) == "chain"
+    start_event, _, tokens, done_event = split_events(events)
+    is_post_sampling = logprob_source(start_event) == "chain"
     response: Json = {
         "index": 0,
-        "content": done.text,
+        "content": done_event.text,
         "tokens": [token.id for token in tokens],
         "id_slot": 0,
         "stop": True,
-        "model": start.model,
-        "tokens_predicted": done.completion_tokens,
-        "tokens_evaluated": done.prompt_tokens,
+        "model": start_event.model,
+        "tokens_predicted": done_event.completion_tokens,
+        "tokens_evaluated": done_event.prompt_tokens,
         "generation_settings": {
-            **_settings(start),
-            "n_probs": 0 if start.logprobs is None else start.logprobs["top"],
+            **_generation_settings(start_event),
+            "n_probs": 0 if start_event.logprobs is None else start_event.logprobs["top"],
             "post_sampling_probs": is_post_sampling,
         },
         "prompt": prompt,
-        "has_new_line": "\n" in done.text,
-        "truncated": done.finish_reason == "context",
-        "stop_type": "word" if done.stop is not None else _STOP_TYPES.get(done.finish_reason, "eos"),
-        "stopping_word": done.stop or "",
-        "tokens_cached": start.cached_tokens,
-        "timings": _timings(done),
-        "logprobs_from": logprob_source(start),
+        "has_new_line": "\n" in done_event.text,
+        "truncated": done_event.finish_reason == "context",
+        "stop_type": "word" if done_event.stop is not None else _STOP_TYPES.get(done_event.finish_reason, "eos"),
+        "stopping_word": done_event.stop or "",
+        "tokens_cached": start_event.cached_tokens,
+        "timings": _timings(done_event),
+        "logprobs_from": logprob_source(start_event),
     }
-    if start.logprobs is not None:
-        text_tokens = tokens_of_text(tokens, done.text, done.stop, keeps_control_tokens=True)
-        response["completion_probabilities"] = _probabilities(text_tokens, is_post_sampling)
+    if start_event.logprobs is not None:
+        text_tokens = tokens_of_text(tokens, done_event.text, done_event.stop, keeps_control_tokens=True)
+        response["completion_probabilities"] = _probability_fields(text_tokens, is_post_sampling)
     return response
 
 
-def _settings(start: Start) -> Json:
+def _generation_settings(start_event: Start) -> Json:
     """Return the settings of the run. Settings that the server has, too, have the server's names."""
     return {
-        "seed": start.seed,
-        "n_predict": -1 if start.max_tokens is None else start.max_tokens,
-        "n_ctx": start.context,
-        "stop": list(start.stop),
-        "samplers": [name for step in start.chain for name in step],
-        "chain": start.chain,
-        "grammar": "" if start.grammar is None else start.grammar["source"],
+        "seed": start_event.seed,
+        "n_predict": -1 if start_event.max_tokens is None else start_event.max_tokens,
+        "n_ctx": start_event.context,
+        "stop": list(start_event.stop),
+        "samplers": [name for step in start_event.chain for name in step],
+        "chain": start_event.chain,
+        "grammar": "" if start_event.grammar is None else start_event.grammar["source"],
     }
 
 
-def _timings(done: Done) -> Json:
+def _timings(done_event: Done) -> Json:
     """Return the server's ``timings``: numbers of tokens, milliseconds, and tokens per second."""
-    times = done.timings
+    timings = done_event.timings
     fields: dict[str, float] = {}
     for name, count, seconds in (
-        ("prompt", done.prompt_tokens, times.prompt),
-        ("predicted", done.completion_tokens, times.generation),
+        ("prompt", done_event.prompt_tokens, timings.prompt),
+        ("predicted", done_event.completion_tokens, timings.generation),
     ):
         fields |= {
             f"{name}_n": count,
@@ -151,15 +151,16 @@ def _timings(done: Done) -> Json:
     return fields
 
 
-def _probabilities(tokens: Sequence[TokenRecord], is_post_sampling: bool) -> list[Json]:
-    value, top = ("prob", "top_probs") if is_post_sampling else ("logprob", "top_logprobs")
+def _probability_fields(tokens: Sequence[TokenRecord], is_post_sampling: bool) -> list[Json]:
+    value_name, top_name = ("prob", "top_probs") if is_post_sampling else ("logprob", "top_logprobs")
     return [
-        _token(token.chosen, value) | {top: [_token(candidate, value) for candidate in token.top]}
+        _token_fields(token.chosen, value_name)
+        | {top_name: [_token_fields(candidate, value_name) for candidate in token.top]}
         for token in tokens
     ]
 
 
-def _token(token: TokenLogprob, value_name: str) -> Json:
+def _token_fields(token: TokenLogprob, value_name: str) -> Json:
     value = finite_or_none(token.logprob)
     if value_name == "prob":
         value = 0.0 if value is None else exp(value)

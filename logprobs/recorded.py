@@ -67,11 +67,11 @@ class RecordedTrace(BaseModel):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> RecordedTrace:
-        count = len(self.stages)
+        stage_count = len(self.stages)
         for candidate in self.candidates:
-            if len(candidate.logits) != count or len(candidate.probs) != count:
+            if len(candidate.logits) != stage_count or len(candidate.probs) != stage_count:
                 raise ValueError(f"candidate {candidate.id} does not have one logit and one probability per stage")
-            if candidate.dropped_by is not None and not 0 <= candidate.dropped_by < count:
+            if candidate.dropped_by is not None and not 0 <= candidate.dropped_by < stage_count:
                 raise ValueError(f"candidate {candidate.id}: dropped_by is not the index of a stage")
         return self
 
@@ -98,7 +98,7 @@ class RecordedToken(BaseModel):
 
 
 class RecordedDistribution(BaseModel):
-    """The values of one distribution that a line has. ``entropy`` is in nats."""
+    """The values that a line of a stream records for one distribution. ``entropy`` is in nats."""
 
     logprob: Logprob | None = None
     top_logprobs: list[RecordedToken] = []
@@ -144,15 +144,15 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
     def _traced_distribution(self, trace: RecordedTrace, stage: int) -> RecordedDistribution:
         """Return the distribution after the stage of the trace that has this index."""
         chosen = trace.candidate(self.id)
-        remaining = [candidate for candidate in trace.candidates if candidate.probs[stage] is not None]
-        remaining.sort(key=lambda candidate: -(candidate.probs[stage] or 0.0))
+        remaining_candidates = [candidate for candidate in trace.candidates if candidate.probs[stage] is not None]
+        remaining_candidates.sort(key=lambda candidate: -(candidate.probs[stage] or 0.0))
         return RecordedDistribution.model_construct(
             logprob=None if chosen is None else _logprob(chosen.probs[stage]),
             top_logprobs=[
                 RecordedToken.model_construct(
                     id=candidate.id, data=candidate.data, logprob=_logprob(candidate.probs[stage])
                 )
-                for candidate in remaining
+                for candidate in remaining_candidates
             ],
             entropy=trace.stages[stage].entropy,
         )
@@ -201,21 +201,21 @@ def read_stream(
 
     Args:
         lines: the lines of the stream.
-        on_error: called with the error of each other line, which is then skipped; None: such a line raises
-            ``StreamError``.
+        on_error: called with the error of each line that cannot be read, which is then skipped; None to raise
+            ``StreamError`` instead.
     """
-    for number, line in enumerate(lines, 1):
-        data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-        if not data.strip():
+    for line_number, line in enumerate(lines, 1):
+        line_data = line.removeprefix(codecs.BOM_UTF8) if line_number == 1 else line
+        if not line_data.strip():
             continue
         try:
-            yield from _read_line(data)
+            yield from _read_line(line_data)
         except ValidationError as error:
-            if _is_cut_off(error, data):
+            if _is_cut_off(error, line_data):
                 return
-            problem = _stream_error(error, number)
+            problem = _stream_error(error, line_number)
         except StreamError as error:
-            problem = StreamError(f"line {number}: {error}", error.request)
+            problem = StreamError(f"line {line_number}: {error}", error.request)
         else:
             continue
         if on_error is None:
@@ -228,14 +228,14 @@ def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEve
 
     All events of a run must be read before the next run is requested.
     """
-    numbers = count()
-    number = next(numbers)
+    run_numbers = count()
+    current_number = next(run_numbers)
 
     def run_number(event: RecordedEvent) -> int:
-        nonlocal number
+        nonlocal current_number
         if isinstance(event, RecordedStart):
-            number = next(numbers)
-        return number
+            current_number = next(run_numbers)
+        return current_number
 
     for _, run in groupby(events, run_number):
         yield run
@@ -304,8 +304,8 @@ def _batch_line(data: bytes, event_error: ValidationError) -> _BatchLine:
 def _batch_events(result: _BatchLine) -> Sequence[RecordedEvent]:
     if result.error is not None:
         message = result.error.get("message") if isinstance(result.error, dict) else None
-        why = f" ({message})" if message else ""
-        raise StreamError(f"request {result.id} has no answer{why}", result.id)
+        reason = f" ({message})" if message else ""
+        raise StreamError(f"request {result.id} has no answer{reason}", result.id)
     if result.tokens is None:
         raise StreamError(
             f"the answer of {result.id} has no tokens; gen batch writes them with --logprobs N", result.id
@@ -328,8 +328,8 @@ _NOT_AN_EVENT_ERRORS = (
 """pydantic's types of errors for a line that is JSON, but not an event."""
 
 
-def _stream_error(error: ValidationError, number: int) -> StreamError:
+def _stream_error(error: ValidationError, line_number: int) -> StreamError:
     problem = error.errors(include_url=False)[0]
     if problem["type"] in _NOT_AN_EVENT_ERRORS and len(problem["loc"]) == 0:
-        return StreamError(f"line {number}: it is not an event of a jsonl stream")
-    return StreamError(f"line {number}: {problem_sentence(problem['loc'][1:], problem_message(problem))}")
+        return StreamError(f"line {line_number}: it is not an event of a jsonl stream")
+    return StreamError(f"line {line_number}: {problem_sentence(problem['loc'][1:], problem_message(problem))}")

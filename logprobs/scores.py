@@ -29,10 +29,10 @@ class Score:
     @classmethod
     def of(cls, tokens: Iterable[TokenRecord]) -> Score:
         """Return the score of these tokens. A token of probability 0 makes the sum -inf."""
-        scored = [token for token in tokens if token.distributions]
-        values = [finite_or_none(token.distributions[0].logprob) for token in scored]
-        total = _sum(-inf if value is None else value for value in values)
-        return cls(total, len(scored), sum(len(token.own_data) for token in scored))
+        scored_tokens = [token for token in tokens if token.distributions]
+        values = [finite_or_none(token.distributions[0].logprob) for token in scored_tokens]
+        total = _exact_sum(-inf if value is None else value for value in values)
+        return cls(total, len(scored_tokens), sum(len(token.own_data) for token in scored_tokens))
 
     @property
     def per_token(self) -> float | None:
@@ -46,13 +46,13 @@ class Score:
 
     @property
     def perplexity(self) -> float | None:
-        """exp(-sum / tokens); None if no token was scored."""
+        """The perplexity exp(-sum / tokens); None if no token was scored."""
         mean = self.per_token
         return None if mean is None else MeanSurprise(-mean).perplexity
 
     @property
     def bits_per_byte(self) -> float | None:
-        """-sum / (bytes · ln 2); None if no byte was scored."""
+        """The mean bits of a scored byte, -sum / (bytes · ln 2); None if no byte was scored."""
         mean = self.per_byte
         return None if mean is None else 0.0 - mean / log(2)
 
@@ -74,7 +74,7 @@ class MeanSurprise:
     """The mean of surprises or of entropies.
 
     Attributes:
-        nats: the mean, nats.
+        nats: the mean in nats.
     """
 
     nats: float
@@ -82,7 +82,7 @@ class MeanSurprise:
     @classmethod
     def of(cls, values: Sequence[float]) -> MeanSurprise | None:
         """Return the mean of the values, which are in nats; None without values."""
-        return cls(_sum(values) / len(values)) if values else None
+        return cls(_exact_sum(values) / len(values)) if values else None
 
     @property
     def bits(self) -> float:
@@ -91,14 +91,14 @@ class MeanSurprise:
 
     @property
     def perplexity(self) -> float:
-        """exp(mean); infinite if it exceeds float64."""
+        """The perplexity exp(mean); infinite if it exceeds float64."""
         try:
             return exp(self.nats)
         except OverflowError:
             return inf
 
 
-def _sum(values: Iterable[float]) -> float:
+def _exact_sum(values: Iterable[float]) -> float:
     """Return the exact sum, rounded once; infinite if it exceeds float64."""
     values = list(values)
     try:
@@ -138,16 +138,16 @@ def choice_scores(
             empty, the objects have no field ``truncated_prompt_tokens``.
     """
     scores = [Score.of(tokens) for _, tokens in choices]
-    highest = max(score.sum_logprob for score in scores)
-    weights = [exp(score.sum_logprob - highest) if isfinite(highest) else 0.0 for score in scores]
-    total = fsum(weights)
+    max_sum_logprob = max(score.sum_logprob for score in scores)
+    weights = [exp(score.sum_logprob - max_sum_logprob) if isfinite(max_sum_logprob) else 0.0 for score in scores]
+    total_weight = fsum(weights)
     records = [
         {
             "text": text,
             "sum_logprob": finite_or_none(score.sum_logprob),
             "per_token": finite_or_none(score.per_token),
             "per_byte": finite_or_none(score.per_byte),
-            "probability": weight / total if total else None,
+            "probability": weight / total_weight if total_weight else None,
             "is_greedy": _is_greedy(tokens),
             "tokens": [display_text(token.own_data) for token in tokens],
             "ids": [token.id for token in tokens],

@@ -27,23 +27,23 @@ def tokens_of_text(
         stop: the stop string that ended the run; None if no stop string did.
         keeps_control_tokens: True to return control tokens too, without bytes.
     """
-    kept: list[TokenRecord] = []
+    kept_tokens: list[TokenRecord] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    written = b"".join(token.data for token in tokens if not token.is_control)
-    remaining = len(written) if stop is None else _decoded_length(written, text)
+    written_bytes = b"".join(token.data for token in tokens if not token.is_control)
+    remaining_byte_count = len(written_bytes) if stop is None else _decoded_length(written_bytes, text)
     for token in tokens:
         if token.is_control:
             if keeps_control_tokens:
-                kept.append(replace(token, data=b""))
+                kept_tokens.append(replace(token, data=b""))
             continue
-        data = token.data[:remaining]
+        data = token.data[:remaining_byte_count]
         if token.data and not data:
             break
-        remaining -= len(data)
-        kept.append(replace(token, data=data, text=decoder.decode(data)))
+        remaining_byte_count -= len(data)
+        kept_tokens.append(replace(token, data=data, text=decoder.decode(data)))
         if len(data) < len(token.data):
             break
-    return tuple(kept)
+    return tuple(kept_tokens)
 
 
 def _decoded_length(data: bytes, text: str) -> int:
@@ -51,19 +51,19 @@ def _decoded_length(data: bytes, text: str) -> int:
 
     Bytes that are not UTF-8 decode to U+FFFD.
     """
-    encoded = text.encode(errors="surrogatepass")
-    if data.startswith(encoded):
-        return len(encoded)
+    encoded_text = text.encode(errors="surrogatepass")
+    if data.startswith(encoded_text):
+        return len(encoded_text)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    count = 0
+    character_count = 0
     for position in range(len(data)):
-        unfinished = len(decoder.getstate()[0])
-        if count == len(text):
-            return position - unfinished
-        count += len(decoder.decode(data[position : position + 1]))
-        if count > len(text):  # this byte yielded U+FFFD for the unfinished bytes, and a character
+        unfinished_byte_count = len(decoder.getstate()[0])
+        if character_count == len(text):
+            return position - unfinished_byte_count
+        character_count += len(decoder.decode(data[position : position + 1]))
+        if character_count > len(text):  # this byte yielded U+FFFD for the unfinished bytes, and a character
             return position
-    return len(data) - (len(decoder.getstate()[0]) if count == len(text) else 0)
+    return len(data) - (len(decoder.getstate()[0]) if character_count == len(text) else 0)
 
 
 class TextTokenStream:
@@ -78,25 +78,30 @@ class TextTokenStream:
 
     def __init__(self) -> None:
         self.text_length = 0
-        self._shown_length = 0
-        self._waiting: list[TokenRecord] = []
+        self._shown_characters = 0
+        self._waiting_tokens: list[TokenRecord] = []
 
     def push(self, token: TokenRecord) -> tuple[TokenRecord, ...]:
         """Add the next token of a run, and return the tokens that are now certain to be part of the text."""
-        self._waiting.append(token)
-        self._shown_length += len(token.text)
+        self._waiting_tokens.append(token)
+        self._shown_characters += len(token.text)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        length = certain = certain_length = 0
-        for count, waiting in enumerate(self._waiting, 1):
-            length += 0 if waiting.is_control else len(decoder.decode(waiting.data))
-            if self.text_length + length > self._shown_length:
+        decoded_length = certain_count = certain_length = 0
+        for count, waiting_token in enumerate(self._waiting_tokens, 1):
+            decoded_length += 0 if waiting_token.is_control else len(decoder.decode(waiting_token.data))
+            if self.text_length + decoded_length > self._shown_characters:
                 break
             if not decoder.getstate()[0]:
-                certain, certain_length = count, length
-        ready, self._waiting = self._waiting[:certain], self._waiting[certain:]
+                certain_count, certain_length = count, decoded_length
+        certain_tokens, self._waiting_tokens = (
+            self._waiting_tokens[:certain_count],
+            self._waiting_tokens[certain_count:],
+        )
         self.text_length += certain_length
         decoder.reset()
-        return tuple(replace(token, text=decoder.decode(token.data)) for token in ready if not token.is_control)
+        return tuple(
+            replace(token, text=decoder.decode(token.data)) for token in certain_tokens if not token.is_control
+        )
 
     def finish(self, text: str, stop: str | None) -> tuple[TokenRecord, ...]:
         """Return the last tokens of the text.
@@ -105,10 +110,10 @@ class TextTokenStream:
             text: the complete text of the run.
             stop: the stop string that ended the run; None if no stop string did.
         """
-        last = tokens_of_text(self._waiting, text[self.text_length :], stop)
-        self.text_length += sum(len(token.text) for token in last)
-        self._waiting = []
-        return last
+        last_tokens = tokens_of_text(self._waiting_tokens, text[self.text_length :], stop)
+        self.text_length += sum(len(token.text) for token in last_tokens)
+        self._waiting_tokens = []
+        return last_tokens
 
 
 class HeldBackText:
@@ -119,13 +124,13 @@ class HeldBackText:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._hidden_length = 0
+        self._held_back_characters = 0
 
     def is_held_back(self, token: TokenRecord) -> bool:
-        """Add the next token of a run. Return True if a part of the text up to its end is not shown yet."""
+        """Add the next token of a run. Return True if a part of the text up to this token is not shown yet."""
         if not token.is_control:
-            self._hidden_length += len(self._decoder.decode(token.data)) - len(token.text)
-        return self._hidden_length > 0 or bool(self._decoder.getstate()[0])
+            self._held_back_characters += len(self._decoder.decode(token.data)) - len(token.text)
+        return self._held_back_characters > 0 or bool(self._decoder.getstate()[0])
 
 
 class TextOffsets:
@@ -159,9 +164,9 @@ class TextOffsets:
 
     def _replacement_length(self, data: bytes) -> int:
         """Return 1 if these bytes cannot continue the unfinished character, which U+FFFD replaces; otherwise 0."""
-        unfinished = self._decoder.getstate()[0]
+        unfinished_bytes = self._decoder.getstate()[0]
         try:
-            (unfinished + data[:1]).decode()
+            (unfinished_bytes + data[:1]).decode()
         except UnicodeDecodeError as error:
-            return int(bool(unfinished) and error.reason != "unexpected end of data")
+            return int(bool(unfinished_bytes) and error.reason != "unexpected end of data")
         return 0

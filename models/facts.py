@@ -89,8 +89,8 @@ class ModelFacts:
     @property
     def sampling(self) -> dict[str, str]:
         """The settings that the model's author recommends, by name."""
-        start = "general.sampling."
-        return {key[len(start) :]: value for key, value in self.metadata.items() if key.startswith(start)}
+        prefix = "general.sampling."
+        return {key[len(prefix) :]: value for key, value in self.metadata.items() if key.startswith(prefix)}
 
     def as_json(self) -> dict[str, object]:
         """Return an object for JSON."""
@@ -119,21 +119,21 @@ def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None)
         reader = HeaderReader(data)
         reader.read_min_file_bytes()
         tokens = list(reader.tokens())
-    special = tuple(
-        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token, tokens[token].decode("utf-8", "replace"))
-        for key, token in reader.values.items()
-        if (role := _role(key)) and isinstance(token, int) and 0 <= token < len(tokens)
+    special_tokens = tuple(
+        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id].decode("utf-8", "replace"))
+        for key, token_id in reader.values.items()
+        if (role := _special_token_role(key)) and isinstance(token_id, int) and 0 <= token_id < len(tokens)
     )
     metadata = {key: metadata_text(value) for key, value in reader.values.items()}
-    return ModelFacts(metadata, len(tokens), special, _read_settings(ollama_settings_file))
+    return ModelFacts(metadata, len(tokens), special_tokens, _read_ollama_settings(ollama_settings_file))
 
 
-def _role(key: str) -> str:
-    start, end = "tokenizer.ggml.", "_token_id"
-    return key[len(start) : -len(end)] if key.startswith(start) and key.endswith(end) else ""
+def _special_token_role(key: str) -> str:
+    prefix, suffix = "tokenizer.ggml.", "_token_id"
+    return key[len(prefix) : -len(suffix)] if key.startswith(prefix) and key.endswith(suffix) else ""
 
 
-def _read_settings(path: str | Path | None) -> Mapping[str, object]:
+def _read_ollama_settings(path: str | Path | None) -> Mapping[str, object]:
     settings = None if path is None else read_json(Path(path))
     return settings if isinstance(settings, dict) else {}
 
@@ -186,12 +186,12 @@ class _Header:
 
     Attributes:
         values: the metadata by key, without lists; empty if there is a problem.
-        elements_by_type: number of weights of each ggml type.
+        weight_counts_by_type: number of weights of each ggml type.
         problem: the reason why the file cannot be used; None if there is none.
     """
 
     values: Values
-    elements_by_type: Counter[int]
+    weight_counts_by_type: Counter[int]
     problem: str | None = None
 
 
@@ -205,48 +205,48 @@ def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:
 def _summarize(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> ModelSummary:
     if entry.is_missing:
         return ModelSummary(entry, 0, problem=f"missing; {entry.advice_if_missing}")
-    size, elements, problem = 0, Counter[int](), _missing_part(entry)
+    size_bytes, weight_counts, problem = 0, Counter[int](), _missing_parts_problem(entry)
     values: Values = {}
-    for number, path in enumerate(entry.parts):
+    for part_index, path in enumerate(entry.parts):
         try:
             status = path.stat()
-            identity = status.st_dev, status.st_ino
-            if identity not in headers:
-                headers[identity] = _read_header(path)
-            header = headers[identity]
+            file_identity = status.st_dev, status.st_ino
+            if file_identity not in headers:
+                headers[file_identity] = _read_header(path)
+            header = headers[file_identity]
         except OSError as error:
-            return ModelSummary(entry, size, problem=file_problem(error, path))
-        size += status.st_size
-        elements += header.elements_by_type
+            return ModelSummary(entry, size_bytes, problem=file_problem(error, path))
+        size_bytes += status.st_size
+        weight_counts += header.weight_counts_by_type
         problem = problem or header.problem
-        if number == 0:
+        if part_index == 0:
             values = header.values
-    kind = describe_other_kind(values) if entry.path == entry.parts[0] and not problem else None
-    if kind is None and values.get("tokenizer.ggml.model") and not elements and not problem:
-        kind = "a vocabulary without tensors"
-    architecture = _text(values.get("general.architecture"))
-    context = values.get(f"{architecture}.context_length")
+    other_kind = describe_other_kind(values) if entry.path == entry.parts[0] and not problem else None
+    if other_kind is None and values.get("tokenizer.ggml.model") and not weight_counts and not problem:
+        other_kind = "a vocabulary without tensors"
+    architecture = _decode_text(values.get("general.architecture"))
+    trained_context = values.get(f"{architecture}.context_length")
     return ModelSummary(
         entry,
-        size,
+        size_bytes,
         architecture,
-        quantization_name(values.get("general.file_type"), elements),
-        sum(elements.values()),
-        context if isinstance(context, int) else None,
+        quantization_name(values.get("general.file_type"), weight_counts),
+        sum(weight_counts.values()),
+        trained_context if isinstance(trained_context, int) else None,
         bool(values.get("tokenizer.chat_template")),
-        kind or problem,
-        is_model=kind is None,
+        other_kind or problem,
+        is_model=other_kind is None,
     )
 
 
-def _missing_part(entry: ModelEntry) -> str | None:
-    """Return a sentence about the missing parts of a split model; None if no part is missing."""
-    part = parse_part_name(entry.path.name)
-    if part is None or len(entry.parts) == part.total:
+def _missing_parts_problem(entry: ModelEntry) -> str | None:
+    """Return the problem of a split model without all of its parts; None if no part is missing."""
+    part_name = parse_part_name(entry.path.name)
+    if part_name is None or len(entry.parts) == part_name.total:
         return None
-    missing = [path for path in part_paths(entry.path) if path not in entry.parts]
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{missing[0].name}{more} of its {part.total} parts missing"
+    missing_paths = [path for path in part_paths(entry.path) if path not in entry.parts]
+    more_missing = f" and {len(missing_paths) - 1} more" if len(missing_paths) > 1 else ""
+    return f"{len(missing_paths)} of its {part_name.total} parts missing: {missing_paths[0].name}{more_missing}"
 
 
 def _read_header(path: Path) -> _Header:
@@ -263,8 +263,8 @@ def _read_header(path: Path) -> _Header:
     problem = None
     if file_bytes < min_file_bytes:
         problem = f"truncated: {file_bytes:,} of {min_file_bytes:,} bytes"
-    return _Header(reader.values, reader.elements_by_type, problem)
+    return _Header(reader.values, reader.weight_counts_by_type, problem)
 
 
-def _text(value: object) -> str:
+def _decode_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""

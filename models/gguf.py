@@ -25,7 +25,7 @@ from .names import part_paths
 Values = Mapping[str, int | float | bytes]
 """The metadata of a GGUF file by key, without lists. Strings are bytes."""
 
-_LOOKS_LIKE = {
+_FORMAT_BY_MAGIC = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
     b"PK\x03\x04": "a zip archive",
     b"<!DOCTYPE": "a web page; the download link was not the file's own",
@@ -33,6 +33,7 @@ _LOOKS_LIKE = {
     b"ggml": "an old GGML file; convert it to GGUF",
     b"ggjt": "an old GGML file; convert it to GGUF",
 }
+"""A description of some other formats, by the first bytes of their files."""
 
 
 class DamagedError(Exception):
@@ -65,7 +66,7 @@ def read_header(path: str | Path) -> GgufHeader:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            first_bytes = file.read(64)  # enough for each key of _LOOKS_LIKE
+            first_bytes = file.read(64)  # enough for the longest key of _FORMAT_BY_MAGIC
             if not first_bytes:
                 raise ModelError(f"{path}: the file is empty")
             if not first_bytes.startswith(b"GGUF"):
@@ -96,11 +97,11 @@ def check_is_model(path: Path) -> GgufHeader:
     All parts of a split model must exist.
     """
     header = read_header(path)
-    kind = describe_other_kind(header.values)
-    if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
-        kind = "a vocabulary without tensors; give a whole model"
-    if kind is not None:
-        description, _, advice = kind.partition("; ")
+    other_kind = describe_other_kind(header.values)
+    if other_kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
+        other_kind = "a vocabulary without tensors; give a whole model"
+    if other_kind is not None:
+        description, _, advice = other_kind.partition("; ")
         raise ModelError(f"{path}: this is {description}", advice=advice)
     for part in part_paths(path)[1:] if "split.count" in header.values else ():
         if not part.is_file():
@@ -123,20 +124,20 @@ def check_is_adapter(path: Path, architecture: object) -> None:
     for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
         value = values.get(key)
         if value != expected:
-            found = (
-                f"its {key} is {_readable(value)!r}, not {_readable(expected)!r}" if value else f"it has no {key}"
+            reason = (
+                f"its {key} is {_as_text(value)!r}, not {_as_text(expected)!r}" if value else f"it has no {key}"
             )
-            raise AdapterError(f"{path}: this is not a LoRA adapter: {found}; give a LoRA adapter as a GGUF file")
-    made_for = values.get("general.architecture")
-    if made_for != architecture:
+            raise AdapterError(f"{path}: this is not a LoRA adapter: {reason}; give a LoRA adapter as a GGUF file")
+    adapter_architecture = values.get("general.architecture")
+    if adapter_architecture != architecture:
         raise AdapterError(
-            f"{path}: this LoRA adapter is made for {_readable(made_for)}, and the model is"
-            f" {_readable(architecture)}; give an adapter made for the model"
+            f"{path}: this LoRA adapter is made for {_as_text(adapter_architecture)}, and the model is"
+            f" {_as_text(architecture)}; give an adapter made for the model"
         )
 
 
 def find_duplicate_token(path: Path) -> str | None:
-    """Return a sentence about the first token that occurs twice in the vocabulary; None if there is none.
+    """Describe the first token that occurs twice in the vocabulary; return None if there is none.
 
     llama.cpp rejects such a vocabulary without naming the token. The function reads all tokens, so it should be
     called only after loading has failed.
@@ -145,11 +146,11 @@ def find_duplicate_token(path: Path) -> str | None:
         reader = HeaderReader(data)
         reader.read_min_file_bytes()
         ids: dict[bytes, int] = {}
-        for token, text in enumerate(reader.tokens()):
-            first = ids.setdefault(text, token)
-            if text and first != token:
-                shown = text.decode("utf-8", "replace")
-                return f"its vocabulary holds {shown!r} twice, as tokens {first} and {token}"
+        for token_id, text in enumerate(reader.tokens()):
+            first_id = ids.setdefault(text, token_id)
+            if text and first_id != token_id:
+                shown_text = text.decode("utf-8", "replace")
+                return f"its vocabulary holds {shown_text!r} twice, as tokens {first_id} and {token_id}"
     return None
 
 
@@ -158,8 +159,8 @@ def _describe_format(first_bytes: bytes) -> str:
     return next(
         (
             f"; it looks like {description}"
-            for start, description in _LOOKS_LIKE.items()
-            if first_bytes.startswith(start)
+            for magic, description in _FORMAT_BY_MAGIC.items()
+            if first_bytes.startswith(magic)
         ),
         "",
     )
@@ -182,7 +183,7 @@ def metadata_text(value: int | float | bytes) -> str:
     return f"{value:f}" if isinstance(value, float) else str(value)
 
 
-_STRING, _ARRAY = 8, 9
+_STRING_TYPE, _ARRAY_TYPE = 8, 9
 """The numbers of two types of metadata values."""
 # For each ggml tensor type of ggml.c: elements per block, bytes per block. llama.cpp rejects unknown types itself.
 TENSOR_TYPES = {
@@ -211,7 +212,7 @@ class HeaderReader:
     """Reads the header from the start: magic, version, counts, metadata, tensor descriptions.
 
     Attributes:
-        values: the metadata that has been read, by key, without lists.
+        values: the metadata that was read so far, by key, without lists.
         tensor_count: number of tensors.
     """
 
@@ -220,70 +221,70 @@ class HeaderReader:
         self._offset = 4
         self.values: dict[str, int | float | bytes] = {}
         self.tensor_count = 0
-        self._tokens = (0, 0, 0)
-        """Offset of the start and of the end of the list of tokens, and number of tokens."""
+        self._token_list_place = (0, 0, 0)
+        """Offsets of the start and the end of the list of tokens in the file, and number of tokens."""
 
     def read_min_file_bytes(self) -> int:
         """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         self._read_counts_and_metadata()
         if self.tensor_count and (problem := next(iterate_fatal_values(self.values), None)):
             raise DamagedError(problem)
-        ends = [self._tensor() for _ in range(self.tensor_count)]
-        return self._file_bytes(max(ends, default=0))
+        ends = [self._read_tensor_end() for _ in range(self.tensor_count)]
+        return self._min_file_bytes(max(ends, default=0))
 
-    def _file_bytes(self, data_bytes: int) -> int:
+    def _min_file_bytes(self, tensor_bytes: int) -> int:
         """Return the size of a file with the header that was read, padding, and this many bytes of tensor data."""
         if not self.tensor_count:
             return self._offset
         alignment = self._alignment_bytes()
-        return -(-self._offset // alignment) * alignment + data_bytes
+        return -(-self._offset // alignment) * alignment + tensor_bytes
 
     def _alignment_bytes(self) -> int:
         value = self.values.get("general.alignment")
         return value if isinstance(value, int) and value > 0 else _DEFAULT_ALIGNMENT_BYTES
 
     def _read_counts_and_metadata(self) -> None:
-        version = self._number("<I")
+        version = self._read_number("<I")
         if version not in (2, 3):
             if version and version & 0xFFFF == 0:
                 raise DamagedError("it is big-endian; convert it with `gguf-convert-endian FILE little`")
             advice = "convert the model again" if version < 2 else "another version of llama.cpp wrote it"
             raise DamagedError(f"version {version} is not 2 or 3; {advice}")
-        self.tensor_count, pairs = self._number("<Q"), self._number("<Q")
+        self.tensor_count, pairs = self._read_number("<Q"), self._read_number("<Q")
         for _ in range(pairs):
-            self._metadata()
+            self._read_metadata_entry()
 
-    def _number(self, format_: str) -> int:
+    def _read_number(self, format_: str) -> int:
         start = self._offset
         self._skip(struct.calcsize(format_), "the header")
         (value,) = struct.unpack_from(format_, self._data, start)
         return int(value)
 
-    def _skip(self, count: int, item: str) -> None:
-        if count > len(self._data) - self._offset:
+    def _skip(self, byte_count: int, item_name: str) -> None:
+        if byte_count > len(self._data) - self._offset:
             raise DamagedError(
-                f"{item} runs past the end of the file, which has {count_noun(len(self._data), 'byte')}"
+                f"{item_name} runs past the end of the file, which has {count_noun(len(self._data), 'byte')}"
             )
-        self._offset += count
+        self._offset += byte_count
 
-    def _string(self, item: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
-        length = self._number("<Q")
+    def _read_string(self, item_name: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
+        length = self._read_number("<Q")
         if length > max_bytes:
-            raise DamagedError(f"{item} is {count_noun(length, 'byte')} long")
+            raise DamagedError(f"{item_name} is {count_noun(length, 'byte')} long")
         start = self._offset
-        self._skip(length, item)
+        self._skip(length, item_name)
         return self._data[start : self._offset]
 
-    def _metadata(self) -> None:
-        key = self._string("a metadata key", _MAX_NAME_BYTES).decode("utf-8", "replace")
-        value_type = self._number("<I")
+    def _read_metadata_entry(self) -> None:
+        key = self._read_string("a metadata key", _MAX_NAME_BYTES).decode("utf-8", "replace")
+        value_type = self._read_number("<I")
         start = self._offset
-        if value_type == _STRING:
-            self.values[key] = self._string(f"the value of {key!r}")
-        elif value_type == _ARRAY:
-            self._array(key)
+        if value_type == _STRING_TYPE:
+            self.values[key] = self._read_string(f"the value of {key!r}")
+        elif value_type == _ARRAY_TYPE:
+            self._read_array(key)
         else:
-            self._skip(self._scalar_bytes(value_type, key), f"the value of {key!r}")
+            self._skip(self._bytes_of_scalar(value_type, key), f"the value of {key!r}")
             (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
 
     def find_bytes_without_token(self) -> frozenset[int]:
@@ -291,7 +292,7 @@ class HeaderReader:
 
         Raises ``DamagedError``.
         """
-        start, end, _ = self._tokens
+        start, end, _ = self._token_list_place
         tokenizer = self.values.get("tokenizer.ggml.model")
         missing = find_bytes_without_token(
             tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens
@@ -305,62 +306,62 @@ class HeaderReader:
 
     def tokens(self) -> Iterator[bytes]:
         """Yield the text of each token as it is in the file. A large vocabulary takes hundredths of a second."""
-        offset, _, count = self._tokens
+        offset, _, count = self._token_list_place
         data, length_of = self._data, struct.Struct("<Q").unpack_from
         for _ in range(count):
             start = offset + 8
             offset = start + length_of(data, offset)[0]
             yield data[start:offset]
 
-    def _array(self, key: str) -> None:
-        value_type, count = self._number("<I"), self._number("<Q")
-        if value_type != _STRING:
-            self._skip(self._scalar_bytes(value_type, key) * count, f"the list {key!r}")
+    def _read_array(self, key: str) -> None:
+        value_type, count = self._read_number("<I"), self._read_number("<Q")
+        if value_type != _STRING_TYPE:
+            self._skip(self._bytes_of_scalar(value_type, key) * count, f"the list {key!r}")
             return
         start = self._offset
         self._skip_strings(key, count)
         if key == "tokenizer.ggml.tokens":
-            self._tokens = (start, self._offset, count)
+            self._token_list_place = (start, self._offset, count)
 
-    def _skip_strings(self, key: str, count: int) -> None:
+    def _skip_strings(self, key: str, string_count: int) -> None:
         # This loop takes most of the time, because a vocabulary has a hundred thousand strings.
         data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
-        end = len(data) - 8
-        for _ in range(count):
-            if offset > end:
+        last_offset = len(data) - 8
+        for _ in range(string_count):
+            if offset > last_offset:
                 raise DamagedError(f"the list {key!r} runs past the end of the file")
             offset += 8 + length_of(data, offset)[0]
         self._offset = offset
         self._skip(0, f"the list {key!r}")
 
-    def _scalar_bytes(self, value_type: int, key: str) -> int:
+    def _bytes_of_scalar(self, value_type: int, key: str) -> int:
         if value_type not in _SCALAR_FORMATS:
             raise DamagedError(f"{key!r} has the unknown type {value_type}")
         return struct.calcsize(_SCALAR_FORMATS[value_type])
 
-    def _tensor(self) -> int:
+    def _read_tensor_end(self) -> int:
         """Read the description of a tensor.
 
         Return the end of its data, in bytes from the start of all tensor data.
         """
-        name = self._string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
-        dimensions = self._number("<I")
-        if not 1 <= dimensions <= _MAX_DIMENSIONS:
-            raise DamagedError(f"the tensor {name!r} has {dimensions} dimensions")
-        shape = [self._number("<Q") for _ in range(dimensions)]
-        type_number, offset = self._number("<I"), self._number("<Q")
+        name = self._read_string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
+        dimension_count = self._read_number("<I")
+        if not 1 <= dimension_count <= _MAX_DIMENSIONS:
+            raise DamagedError(f"the tensor {name!r} has {dimension_count} dimensions")
+        shape = [self._read_number("<Q") for _ in range(dimension_count)]
+        type_number, data_offset = self._read_number("<I"), self._read_number("<Q")
         # llama.cpp adds and multiplies norms and biases in F32 only. For other types, it ends the process.
-        if type_number != 0 and dimensions == 1 and name.endswith(("norm.weight", ".bias")):
+        if type_number != 0 and dimension_count == 1 and name.endswith(("norm.weight", ".bias")):
             raise DamagedError(
                 f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
             )
         block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-        return offset + math.prod(shape) // block_elements * block_bytes
+        return data_offset + math.prod(shape) // block_elements * block_bytes
 
 
 _KEY_START = b"tokenizer."
 """Start of the key after a long list of strings: all long lists are lists of the tokenizer."""
-_KEY = re.compile(rb"[a-z0-9_.]+")
+_KEY_PATTERN = re.compile(rb"[a-z0-9_.]+")
 _MIN_SKIPPED_STRINGS = 2000
 """Minimum number of strings in a list that is skipped; the strings of a shorter list are read one by one."""
 _LENGTH_BYTES = 8
@@ -371,7 +372,7 @@ _MAX_LIST_BYTES = 1 << 26
 The largest lists have ten megabytes.
 """
 _U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
-_SHAPES = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
+_SHAPE_FORMATS = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
 """The format of a tensor's extents, type and offset, by the number of its dimensions."""
 
 
@@ -382,12 +383,12 @@ class QuickHeaderReader(HeaderReader):
     strings.
 
     Attributes:
-        elements_by_type: number of weights of each ggml type.
+        weight_counts_by_type: number of weights of each ggml type.
     """
 
     def __init__(self, data: mmap.mmap) -> None:
         super().__init__(data)
-        self.elements_by_type: Counter[int] = Counter()
+        self.weight_counts_by_type: Counter[int] = Counter()
         self._skips_long_lists = True
 
     @property
@@ -398,17 +399,17 @@ class QuickHeaderReader(HeaderReader):
     def read_min_file_bytes(self) -> int:
         """Read the header, and return the minimum size of the file in bytes. Raises ``DamagedError``."""
         try:
-            return self._read_all()
+            return self._read_to_file_bytes()
         except DamagedError:  # the file is damaged, or a string of the vocabulary looked like a key
             self._skips_long_lists = False
             self._offset = 4
             self.values.clear()
-            self.elements_by_type.clear()
-            return self._read_all()
+            self.weight_counts_by_type.clear()
+            return self._read_to_file_bytes()
 
-    def _read_all(self) -> int:
+    def _read_to_file_bytes(self) -> int:
         self._read_counts_and_metadata()
-        min_file_bytes = self._file_bytes(self._read_tensors())
+        min_file_bytes = self._min_file_bytes(self._read_tensors())
         if self._skips_long_lists and min_file_bytes > len(self._data):
             raise DamagedError("it is incomplete")
         return min_file_bytes
@@ -424,16 +425,16 @@ class QuickHeaderReader(HeaderReader):
     def _skip_to_next_key(self, start: int) -> bool:
         """Move to the first key at or after ``start``. If there is none, do not move, and return False."""
         data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
-        found = data.find(_KEY_START, start, end)
-        while found >= 0:
-            (length,) = _U64(data, found - _LENGTH_BYTES)
-            key_end = found + length
-            if len(_KEY_START) < length <= _MAX_NAME_BYTES and key_end + 4 <= end:
-                is_key = _KEY.fullmatch(data, found, key_end) is not None
+        key_start = data.find(_KEY_START, start, end)
+        while key_start >= 0:
+            (key_length,) = _U64(data, key_start - _LENGTH_BYTES)
+            key_end = key_start + key_length
+            if len(_KEY_START) < key_length <= _MAX_NAME_BYTES and key_end + 4 <= end:
+                is_key = _KEY_PATTERN.fullmatch(data, key_start, key_end) is not None
                 if is_key and _U32(data, key_end)[0] <= _MAX_VALUE_TYPE:
-                    self._offset = found - _LENGTH_BYTES
+                    self._offset = key_start - _LENGTH_BYTES
                     return True
-            found = data.find(_KEY_START, found + 1, end)
+            key_start = data.find(_KEY_START, key_start + 1, end)
         return False
 
     def _read_tensors(self) -> int:
@@ -441,24 +442,24 @@ class QuickHeaderReader(HeaderReader):
 
         If long lists are skipped, and the tensors do not follow each other, the search has found a wrong place.
         """
-        data, offset, end = self._data, self._offset, 0
-        elements_by_type, alignment = self.elements_by_type, self._alignment_bytes()
+        data, offset, data_end = self._data, self._offset, 0
+        weight_counts_by_type, alignment = self.weight_counts_by_type, self._alignment_bytes()
         try:
             for _ in range(self.tensor_count):
                 offset += _LENGTH_BYTES + _U64(data, offset)[0]
-                shape = _SHAPES[_U32(data, offset)[0]]
-                *extents, type_number, start = shape.unpack_from(data, offset + 4)
-                if self._skips_long_lists and start != -(-end // alignment) * alignment:
+                shape_format = _SHAPE_FORMATS[_U32(data, offset)[0]]
+                *extents, type_number, data_start = shape_format.unpack_from(data, offset + 4)
+                if self._skips_long_lists and data_start != -(-data_end // alignment) * alignment:
                     raise DamagedError("its tensors do not follow each other")
-                offset += 4 + shape.size
-                elements = math.prod(extents)
-                elements_by_type[type_number] += elements
+                offset += 4 + shape_format.size
+                weight_count = math.prod(extents)
+                weight_counts_by_type[type_number] += weight_count
                 block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-                end = max(end, start + elements // block_elements * block_bytes)
+                data_end = max(data_end, data_start + weight_count // block_elements * block_bytes)
         except (struct.error, IndexError, OverflowError):
             raise DamagedError("the descriptions of its tensors are broken") from None
         self._offset = offset
-        return end
+        return data_end
 
 
 _MAX_LAYERS = 512
@@ -485,8 +486,8 @@ def iterate_fatal_values(values: Values) -> Iterator[str]:
         if key == "general.alignment" and not (isinstance(value, int) and value.bit_count() == 1):
             yield f"general.alignment is {value!r}, not a power of two"
         if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALING_TYPES:
-            allowed = ", ".join(name.decode() for name in _ROPE_SCALING_TYPES)
-            yield f"{key} is {_readable(value)!r}, not one of {allowed}"
+            allowed_types = ", ".join(name.decode() for name in _ROPE_SCALING_TYPES)
+            yield f"{key} is {_as_text(value)!r}, not one of {allowed_types}"
     yield from _iterate_fatal_counts(values)
     if describe_other_kind(values) is None and values.get("tokenizer.ggml.model") in (None, b"none", b"no_vocab"):
         yield "it has no tokenizer (tokenizer.ggml.model), so it can neither read nor write text"
@@ -497,38 +498,42 @@ def describe_other_kind(values: Values) -> str | None:
 
     The description contains no text of the file.
     """
-    part, parts = values.get("split.no"), values.get("split.count")
-    if isinstance(part, int) and isinstance(parts, int) and part > 0:
+    part_index, part_count = values.get("split.no"), values.get("split.count")
+    if isinstance(part_index, int) and isinstance(part_count, int) and part_index > 0:
         return (
-            f"part {part + 1} of {parts} of a model; give the first part, which ends in -00001-of-{parts:05}.gguf"
+            f"part {part_index + 1} of {part_count} of a model; "
+            f"give the first part, which ends in -00001-of-{part_count:05}.gguf"
         )
-    kind, architecture = values.get("general.type"), values.get("general.architecture")
-    if kind == b"mmproj" or architecture == b"clip":
+    file_kind, architecture = values.get("general.type"), values.get("general.architecture")
+    if file_kind == b"mmproj" or architecture == b"clip":
         return "a projector for images or sound; give the model that it belongs to"
-    if kind == b"adapter":
+    if file_kind == b"adapter":
         return "an adapter; give it with lora=…, and the model that it was made for with path=…"
-    if kind == b"imatrix":
+    if file_kind == b"imatrix":
         return "an importance matrix, which is used to quantize a model; give a model"
     return None
 
 
 def _iterate_fatal_counts(values: Values) -> Iterator[str]:
     """Yield a sentence for each count that exceeds its limit: experts, used experts, predicting layers."""
-    architecture = _readable(values.get("general.architecture", b""))
-    experts, used, layers, predicting = (
+    architecture = _as_text(values.get("general.architecture", b""))
+    expert_count, used_count, layer_count, nextn_layers = (
         values.get(f"{architecture}.{key}")
         for key in ("expert_count", "expert_used_count", "block_count", "nextn_predict_layers")
     )
-    if isinstance(experts, int) and not 0 <= experts <= _MAX_EXPERTS:
-        yield f"{architecture}.expert_count is {experts}, not within 0..{_MAX_EXPERTS}"
-    max_used = experts if isinstance(experts, int) else 0
-    if isinstance(used, int) and used > max_used:
-        yield f"{architecture}.expert_used_count is {used}, and {architecture}.expert_count only {max_used}"
-    if isinstance(predicting, int) and isinstance(layers, int) and predicting > layers:
-        yield f"{architecture}.nextn_predict_layers is {predicting}, and {architecture}.block_count only {layers}"
+    if isinstance(expert_count, int) and not 0 <= expert_count <= _MAX_EXPERTS:
+        yield f"{architecture}.expert_count is {expert_count}, not within 0..{_MAX_EXPERTS}"
+    max_used = expert_count if isinstance(expert_count, int) else 0
+    if isinstance(used_count, int) and used_count > max_used:
+        yield f"{architecture}.expert_used_count is {used_count}, and {architecture}.expert_count only {max_used}"
+    if isinstance(nextn_layers, int) and isinstance(layer_count, int) and nextn_layers > layer_count:
+        yield (
+            f"{architecture}.nextn_predict_layers is {nextn_layers}, "
+            f"and {architecture}.block_count only {layer_count}"
+        )
 
 
-def _readable(value: object) -> object:
+def _as_text(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -545,8 +550,10 @@ def find_bytes_without_token(
     """
     if tokenizer == b"llama" and not contains(_CONSECUTIVE_BYTE_TOKENS):
         # llama.cpp also accepts a token that is the byte itself.
-        single = {token for token in tokens() if len(token) in (1, len(_BYTE_TOKENS[0]))}
-        return frozenset(i for i, token in enumerate(_BYTE_TOKENS) if not single & {token, bytes([i])})
+        byte_tokens = {token for token in tokens() if len(token) in (1, len(_BYTE_TOKENS[0]))}
+        return frozenset(
+            byte for byte, token in enumerate(_BYTE_TOKENS) if not byte_tokens & {token, bytes([byte])}
+        )
     if tokenizer == b"rwkv":
         texts = {_unescape_rwkv(token) for token in tokens()}
         return frozenset(byte for byte in range(256) if bytes([byte]) not in texts)

@@ -34,15 +34,15 @@ if find_spec("huggingface_hub") is not None:  # without the extra, `pull_model` 
 
 _MAX_TRIES_WITHOUT_PROGRESS = 5
 """Maximum number of consecutive tries without a new byte; then the download fails."""
-_RETRY_SECONDS = 1.0
+_RETRY_WAIT_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
 """Time without a byte after which a connection is replaced by a new one."""
 _STALL_SECONDS = 60.0
 """Time without a byte, over several connections, after which the download fails. The manual names this number."""
 _MIN_TIMEOUT_SECONDS = 0.01
 _MAX_SIZE_DIGITS = 18
-_LOCK_SECONDS = 0.5
-_CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LOCK_WAIT_SECONDS = 0.5
+_CHECKSUM_PATTERN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Pattern of the names of commits and contents. They become file names, so anything else is rejected."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
@@ -88,18 +88,18 @@ def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> 
         raise ModelError(f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'")
     hub = HubRepository(reference)
     files = {file.path: file for file in hub.list_files()}
-    chosen = reference.choose(files)
-    if chosen is None:
-        raise ModelError(_no_such_file(reference, list(files)))
-    names = [path.as_posix() for path in part_paths(Path(chosen))]
-    missing = [name for name in names if name not in files]
-    if missing:
-        raise ModelError(f"{reference}: the repository lacks {missing[0]}, a part of the model")
-    paths = [_pull_file(hub, files[name], progress) for name in names]
-    return paths[0]
+    chosen_path = reference.choose(files)
+    if chosen_path is None:
+        raise ModelError(_no_fitting_file_message(reference, list(files)))
+    part_names = [path.as_posix() for path in part_paths(Path(chosen_path))]
+    missing_names = [name for name in part_names if name not in files]
+    if missing_names:
+        raise ModelError(f"{reference}: the repository lacks {missing_names[0]}, a part of the model")
+    local_paths = [_pull_file(hub, files[name], progress) for name in part_names]
+    return local_paths[0]
 
 
-def _no_such_file(reference: HubReference, paths: list[str]) -> str:
+def _no_fitting_file_message(reference: HubReference, paths: list[str]) -> str:
     models = [path for path in paths if is_model_file_name(path)]
     if not models:
         return f"{reference}: the repository holds no GGUF file; look for one whose name ends in -GGUF"
@@ -124,42 +124,42 @@ def _pull_file(hub: HubRepository, file: HubFile, progress: Progress) -> Path:
 
 
 def _download_blob(hub: HubRepository, file: HubFile, blob: Path, progress: Progress) -> None:
-    incomplete = blob.with_name(f"{blob.name}.incomplete")
-    if incomplete.is_file() and incomplete.stat().st_size > file.size:
-        incomplete.unlink()
-    missing_bytes = file.size - (incomplete.stat().st_size if incomplete.is_file() else 0)
+    partial_path = blob.with_name(f"{blob.name}.incomplete")
+    if partial_path.is_file() and partial_path.stat().st_size > file.size:
+        partial_path.unlink()
+    missing_bytes = file.size - (partial_path.stat().st_size if partial_path.is_file() else 0)
     free_bytes = shutil.disk_usage(blob.parent).free
     if free_bytes < missing_bytes:
         raise ModelError(
             f"{file.path}: {missing_bytes:,} bytes must be downloaded; the disk of {blob.parent} has"
             f" {free_bytes:,} bytes free"
         )
-    hub.download(file, incomplete, lambda done: progress(PullProgress(file.path, done, file.size)))
-    _verify_checksum(file, incomplete, progress)
-    incomplete.replace(blob)
+    hub.download(file, partial_path, lambda count: progress(PullProgress(file.path, count, file.size)))
+    _verify_checksum(file, partial_path, progress)
+    partial_path.replace(blob)
 
 
-_CHECK_BYTES = 1 << 20
+_HASHED_BLOCK_BYTES = 1 << 20
 """Number of bytes that are hashed at a time."""
 
 
 def _verify_checksum(file: HubFile, path: Path, progress: Progress) -> None:
     """Compare the checksum of a file. If it differs, remove the file and raise ``ModelError``."""
     if file.sha256 is not None:
-        digest, expected = hashlib.sha256(), file.sha256
+        digest, expected_digest = hashlib.sha256(), file.sha256
     else:  # a file in the git repository itself: git names it by its checksum
-        digest, expected = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False), file.git_name
-    done = 0
+        digest, expected_digest = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False), file.git_name
+    hashed_bytes = 0
     with path.open("rb") as stream:
-        while block := stream.read(_CHECK_BYTES):
+        while block := stream.read(_HASHED_BLOCK_BYTES):
             digest.update(block)
-            done += len(block)
-            progress(PullProgress(file.path, done, file.size, is_checking=True))
-    if digest.hexdigest() != expected:
+            hashed_bytes += len(block)
+            progress(PullProgress(file.path, hashed_bytes, file.size, is_checking=True))
+    if digest.hexdigest() != expected_digest:
         path.unlink()
         raise ModelError(
             f"{file.path}: the downloaded file differs from the hub's: its checksum is {digest.hexdigest()[:16]}…,"
-            f" not {expected[:16]}…; {count_noun(done, 'byte')} were removed, pull again"
+            f" not {expected_digest[:16]}…; {count_noun(hashed_bytes, 'byte')} were removed, pull again"
         )
 
 
@@ -232,13 +232,13 @@ class HubRepository:
     def lock(self, name: str) -> Iterator[None]:
         """Prevent other processes from downloading the same file.
 
-        Raises ``ModelError`` if one is downloading it.
+        Raises ``ModelError`` if another process is downloading the file.
         """
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
         with self.as_model_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with WeakFileLock(path, timeout=_LOCK_SECONDS):
+            with WeakFileLock(path, timeout=_LOCK_WAIT_SECONDS):
                 yield
         except TimeoutError:
             raise ModelError(
@@ -259,28 +259,28 @@ class HubRepository:
         tries_without_progress = max_bytes = 0
         stall_timer = _StallTimer()
         while True:
-            before = path.stat().st_size if path.exists() else 0
-            report(before)
-            if before == file.size:
+            bytes_before = path.stat().st_size if path.exists() else 0
+            report(bytes_before)
+            if bytes_before == file.size:
                 return
-            max_bytes = max(max_bytes, before)
-            problem = self._download_rest(file, path, before, report, stall_timer)
-            after = path.stat().st_size
-            if after > file.size:
+            max_bytes = max(max_bytes, bytes_before)
+            problem = self._download_rest(file, path, bytes_before, report, stall_timer)
+            bytes_after = path.stat().st_size
+            if bytes_after > file.size:
                 path.unlink()
-                raise _wrong_size(file, f"{after:,} were received")
-            if after == file.size:
+                raise _wrong_size_error(file, f"{bytes_after:,} were received")
+            if bytes_after == file.size:
                 continue
             # A hub without range requests restarts each time, so only more bytes than ever before are progress.
-            tries_without_progress = 0 if after > max_bytes else tries_without_progress + 1
+            tries_without_progress = 0 if bytes_after > max_bytes else tries_without_progress + 1
             is_stalled = stall_timer.seconds_left <= 0
             if tries_without_progress == _MAX_TRIES_WITHOUT_PROGRESS or is_stalled:
                 reason = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
                 raise ModelError(
-                    f"{file.path}: {after:,} of {file.size:,} bytes were received, then {reason};"
+                    f"{file.path}: {bytes_after:,} of {file.size:,} bytes were received, then {reason};"
                     " they are kept, and the same command continues from there"
                 )
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(_RETRY_WAIT_SECONDS)
 
     def link_into_snapshot(self, file: HubFile) -> Path:
         """Link a downloaded file into the snapshot of the commit; return its path there. Raises ``ModelError``."""
@@ -293,23 +293,28 @@ class HubRepository:
         return Path(path)
 
     def _download_rest(
-        self, file: HubFile, path: Path, start: int, report: Callable[[int], object], stall_timer: _StallTimer
+        self,
+        file: HubFile,
+        path: Path,
+        start_bytes: int,
+        report: Callable[[int], object],
+        stall_timer: _StallTimer,
     ) -> str:
         """Request the missing bytes once, and append them to the file.
 
         Args:
             file: the file on the hub.
             path: the local file.
-            start: number of bytes in the local file.
+            start_bytes: number of bytes in the local file.
             report: called with the number of bytes in the local file.
             stall_timer: restarted when bytes arrive.
 
         Returns the reason why the transfer ended, as the end of a sentence.
         """
         headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
-        if start:
-            headers["Range"] = f"bytes={start}-"
-        done = start
+        if start_bytes:
+            headers["Range"] = f"bytes={start_bytes}-"
+        done_bytes = start_bytes
         with path.open("ab") as target, self.as_model_errors():
             try:
                 session = huggingface_hub.get_session()
@@ -319,25 +324,25 @@ class HubRepository:
                         hf_raise_for_status(response)
                     sent_size = _response_file_bytes(response.status_code, response.headers)
                     if sent_size not in (None, file.size):
-                        raise _wrong_size(file, f"sends {sent_size:,}")
-                    if start and response.status_code != _PARTIAL_CONTENT:
+                        raise _wrong_size_error(file, f"sends {sent_size:,}")
+                    if start_bytes and response.status_code != _PARTIAL_CONTENT:
                         target.truncate(0)  # the response is the whole file, or the range does not exist
-                        done = 0
+                        done_bytes = 0
                     for chunk in response.iter_bytes():
                         stall_timer.restart()
                         target.write(chunk)
-                        done += len(chunk)
-                        report(done)
-                        if done > file.size:
+                        done_bytes += len(chunk)
+                        report(done_bytes)
+                        if done_bytes > file.size:
                             break
             except errors.HTTPError as error:  # raised by the HTTP library of huggingface_hub
                 if getattr(error, "response", None) is not None:
                     raise
-                return f"the connection broke ({_error_sentence(error)})"
+                return f"the connection broke ({_network_problem(error)})"
         return "the connection ended"
 
     def _require_checksum(self, checksum: str) -> str:
-        if _CHECKSUM.fullmatch(checksum) is None:
+        if _CHECKSUM_PATTERN.fullmatch(checksum) is None:
             raise ModelError(f"{self._reference}: the hub sent {checksum[:80]!r} in place of a checksum")
         return checksum
 
@@ -370,9 +375,11 @@ class HubRepository:
                 f"{reference}: {address} returned the HTTP status {status}; try again later"
             ) from None
         except errors.LocalEntryNotFoundError:
-            raise ModelError(f"{reference}: {address} no longer has this file; try again") from None
+            raise ModelError(
+                f"{reference}: {address} did not send this file, and it is not on this machine; try again"
+            ) from None
         except errors.HTTPError as error:
-            raise ModelError(f"{reference}: {address} cannot be reached ({_error_sentence(error)})") from None
+            raise ModelError(f"{reference}: {address} cannot be reached ({_network_problem(error)})") from None
         except OSError as error:
             place = error.filename or self._cache
             raise ModelError(f"{place}: {os.strerror(error.errno) if error.errno else error}") from None
@@ -386,30 +393,32 @@ class _StallTimer:
 
     def restart(self) -> None:
         """Restart the timer, because bytes have arrived."""
-        self._end = time.monotonic() + _STALL_SECONDS
+        self._end_seconds = time.monotonic() + _STALL_SECONDS
 
     @property
     def seconds_left(self) -> float:
         """The time that is left, in seconds; negative if the download must fail."""
-        return self._end - time.monotonic()
+        return self._end_seconds - time.monotonic()
 
 
 def _response_file_bytes(status: int, headers: Mapping[str, str]) -> int | None:
     """Return the size of the whole file in bytes by the headers of a response; None if they do not have it."""
     is_part = status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE)
-    text = headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
+    size_text = (
+        headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
+    )
     is_encoded = (
         headers.get("Content-Encoding", "identity") != "identity"
     )  # Content-Length is then the encoded size
-    is_size = text.isascii() and text.isdecimal() and len(text) <= _MAX_SIZE_DIGITS
-    return int(text) if is_size and not is_encoded else None
+    is_size = size_text.isascii() and size_text.isdecimal() and len(size_text) <= _MAX_SIZE_DIGITS
+    return int(size_text) if is_size and not is_encoded else None
 
 
-def _wrong_size(file: HubFile, actual: str) -> ModelError:
-    """Return the error for a size that differs from the announced one; ``actual`` is a predicate with the size."""
-    return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {actual}; pull again later")
+def _wrong_size_error(file: HubFile, contradiction: str) -> ModelError:
+    """Return the error for a wrong size; ``contradiction``: a predicate with that size, such as ``sends 5``."""
+    return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {contradiction}; pull again later")
 
 
-def _error_sentence(error: Exception) -> str:
+def _network_problem(error: Exception) -> str:
     """Return the message of a network error, without the error number that Python prepends."""
     return without_error_number(" ".join(str(error).split())) or type(error).__name__

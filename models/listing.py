@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..common.renamed import supports_old_names
 from .folders import (
-    REPOSITORY_PREFIX,
+    HUB_CACHE_PREFIX,
     ProblemReporter,
     SystemFolders,
     bundled_model,
@@ -81,18 +81,18 @@ def list_models(
         includes_missing: True to list models of Ollama whose file is missing, too; see `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
-    names: set[str] = set()
-    sources: dict[object, str] = {}
+    used_names: set[str] = set()
+    first_source_by_file: dict[object, str] = {}
     for entry in _find_in_all_folders(current_system(), [Path(folder) for folder in folders], report):
         if entry.is_missing and not includes_missing:
             continue
-        first_source = sources.setdefault(_identity(entry.path), entry.source)
+        first_source = first_source_by_file.setdefault(_file_identity(entry.path), entry.source)
         if first_source != entry.source and not includes_all_names:
             continue  # the file is already listed under another tool's name
-        name = entry.name if entry.name.lower() not in names else str(entry.path)
-        if name.lower() in names:
+        name = entry.name if entry.name.lower() not in used_names else str(entry.path)
+        if name.lower() in used_names:
             continue
-        names.add(name.lower())
+        used_names.add(name.lower())
         entries.append(replace(entry, name=name))
     return sorted(entries, key=lambda entry: entry.name.lower())
 
@@ -121,19 +121,19 @@ def tool_folders() -> list[Path]:
 
 def find_ollama_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models of Ollama."""
-    for folder in _unique(ollama_folders(system)):
+    for folder in _without_duplicates(ollama_folders(system)):
         yield from _find_in_ollama_folder(folder, report)
 
 
 def find_lm_studio_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models of LM Studio."""
-    for folder in _unique(lm_studio_folders(system)):
+    for folder in _without_duplicates(lm_studio_folders(system)):
         yield from _find_in_lm_studio_folder(folder, report)
 
 
 def find_hugging_face_models(system: SystemFolders, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models in Hugging Face's cache."""
-    for folder in _unique(hugging_face_folders(system)):
+    for folder in _without_duplicates(hugging_face_folders(system)):
         yield from _find_in_hub_cache(folder, report)
 
 
@@ -143,13 +143,13 @@ def _find_in_all_folders(
     yield from find_hugging_face_models(system, report)
     yield from find_ollama_models(system, report)
     yield from find_lm_studio_models(system, report)
-    for folder in _unique(llama_cpp_folders(system)):
+    for folder in _without_duplicates(llama_cpp_folders(system)):
         yield from _find_in_plain_folder(folder, "llama.cpp", report)
-    for folder in _unique(gpt4all_folders(system)):
+    for folder in _without_duplicates(gpt4all_folders(system)):
         yield from _find_in_plain_folder(folder, "GPT4All", report)
-    for folder in _unique(jan_folders(system)):
+    for folder in _without_duplicates(jan_folders(system)):
         yield from _find_in_jan_folder(folder, report)
-    for folder in _unique(folders):
+    for folder in _without_duplicates(folders):
         if not folder.is_dir():
             report(f"model_folders: {folder}: there is no such folder")
         yield from _find_in_hub_cache(folder, report)
@@ -159,15 +159,15 @@ def _find_in_all_folders(
         yield ModelEntry(bundled.stem, "bundled", bundled, (bundled,))
 
 
-def _unique(folders: Iterable[Path]) -> list[Path]:
+def _without_duplicates(folders: Iterable[Path]) -> list[Path]:
     """Return the folders without duplicates, such as a link and its target."""
     by_identity: dict[object, Path] = {}
     for folder in folders:
-        by_identity.setdefault(_identity(folder), folder)
+        by_identity.setdefault(_file_identity(folder), folder)
     return list(by_identity.values())
 
 
-def _identity(path: Path) -> object:
+def _file_identity(path: Path) -> object:
     try:
         status = path.stat()
     except OSError:
@@ -195,32 +195,32 @@ def find_in_folder(folder: Path, report: ProblemReporter) -> Iterator[FoundModel
     A folder that several links lead to is searched once. ``report`` is called with a sentence for each folder that
     cannot be read.
     """
-    seen: set[Path] = set()
+    listed_parts: set[Path] = set()
     for directory, files in walk_folders(folder, report):
         for name in files:
             path = directory / name
-            if path in seen or not is_model_file_name(name) or not path.is_file():
+            if path in listed_parts or not is_model_file_name(name) or not path.is_file():
                 continue
             parts = tuple(part for part in part_paths(path) if part.is_file())
-            seen.update(parts)
+            listed_parts.update(parts)
             yield FoundModel(parts[0].relative_to(folder).as_posix(), parts[0], parts)
 
 
 def _find_in_hub_cache(cache: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models in a folder with the layout of Hugging Face's cache."""
     for folder in subfolders(cache, report):
-        if folder.name.startswith(REPOSITORY_PREFIX):
-            repository = folder.name[len(REPOSITORY_PREFIX) :].replace("--", "/")
+        if folder.name.startswith(HUB_CACHE_PREFIX):
+            repository = folder.name[len(HUB_CACHE_PREFIX) :].replace("--", "/")
             files = repository_files(folder, report)
             for file in files.values():
                 yield ModelEntry(
-                    _hub_name(repository, file.relative, files), "Hugging Face", file.path, file.parts
+                    _name_of_hub_file(repository, file.relative, files), "Hugging Face", file.path, file.parts
                 )
 
 
 def repository_folder(cache: Path, repository: str) -> Path:
     """Return the folder of a repository ``USER/REPO`` in Hugging Face's cache."""
-    return cache / (REPOSITORY_PREFIX + repository.replace("/", "--"))
+    return cache / (HUB_CACHE_PREFIX + repository.replace("/", "--"))
 
 
 def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, FoundModel]:
@@ -229,86 +229,94 @@ def repository_files(folder: Path, report: ProblemReporter) -> Mapping[str, Foun
     The snapshot of ``main`` takes precedence. Files that are only in older snapshots are added.
     """
     snapshots = folder / "snapshots"
-    current = read_text(folder / "refs" / "main").strip()
-    newest_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
+    current_commit = read_text(folder / "refs" / "main").strip()
+    newest_snapshots_first = sorted(subfolders(snapshots, report), key=modification_time, reverse=True)
     files: dict[str, FoundModel] = {}
-    for snapshot in sorted(newest_first, key=lambda path: path.name != current):
+    for snapshot in sorted(newest_snapshots_first, key=lambda path: path.name != current_commit):
         for file in find_in_folder(snapshot, report):
-            known = files.get(file.relative)
-            if known is None or len(known.parts) < len(file.parts):
+            known_file = files.get(file.relative)
+            if known_file is None or len(known_file.parts) < len(file.parts):
                 files[file.relative] = file
     return files
 
 
 def _find_in_lm_studio_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield LM Studio's models, which are stored as ``PUBLISHER/MODEL/FILE.gguf``."""
-    by_model: dict[str, list[FoundModel]] = {}
+    files_by_model: dict[str, list[FoundModel]] = {}
     for file in find_in_folder(folder, report):
-        model = "/".join(file.relative.split("/")[:-1][:2])
-        by_model.setdefault(model or _stem(file.relative), []).append(file)
-    for model, files in by_model.items():
+        model_folder = "/".join(file.relative.split("/")[:-1][:2])
+        files_by_model.setdefault(model_folder or _file_stem(file.relative), []).append(file)
+    for model_folder, files in files_by_model.items():
         tags = [quantization_tag(file.path.name) for file in files]
         for file, tag in zip(files, tags, strict=True):
             is_known_by_tag = bool(tag) and tags.count(tag) == 1
             suffix = (
-                "" if len(files) == 1 else f"@{tag.lower()}" if is_known_by_tag else f"/{_stem(file.path.name)}"
+                ""
+                if len(files) == 1
+                else f"@{tag.lower()}"
+                if is_known_by_tag
+                else f"/{_file_stem(file.path.name)}"
             )
-            yield ModelEntry(f"lmstudio:{model}{suffix}", "LM Studio", file.path, file.parts)
+            yield ModelEntry(f"lmstudio:{model_folder}{suffix}", "LM Studio", file.path, file.parts)
 
 
-_MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
+_MODEL_PATH_LINE = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
 """The line of Jan's model.yml with the path of the model."""
 
 
 def _find_in_jan_folder(folder: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield Jan's models. Each is in a folder with the model's name, or model.yml has the path of the file."""
-    data = folder.parent.parent
-    named: set[Path] = set()
+    data_folder = folder.parent.parent
+    named_files: set[Path] = set()
     for directory, files in walk_folders(folder, report):
         if "model.yml" not in files:
             continue
-        match = _MODEL_PATH.search(read_text(directory / "model.yml"))
-        path = data / match[1] if match else directory / "model.gguf"
+        match = _MODEL_PATH_LINE.search(read_text(directory / "model.yml"))
+        path = data_folder / match[1] if match else directory / "model.gguf"
         if path.is_file() and is_model_file_name(path.name):
             parts = tuple(part for part in part_paths(path) if part.is_file())
-            named.update(parts)
+            named_files.update(parts)
             yield ModelEntry(directory.relative_to(folder).as_posix(), "Jan", parts[0], parts)
     for file in find_in_folder(folder, report):
-        if file.path in named:
+        if file.path in named_files:
             continue
-        name = file.relative.rpartition("/")[0] if _stem(file.path.name) == "model" else _stem(file.path.name)
-        yield ModelEntry(name or _stem(file.path.name), "Jan", file.path, file.parts)
+        name = (
+            file.relative.rpartition("/")[0]
+            if _file_stem(file.path.name) == "model"
+            else _file_stem(file.path.name)
+        )
+        yield ModelEntry(name or _file_stem(file.path.name), "Jan", file.path, file.parts)
 
 
 def _find_in_plain_folder(folder: Path, source: str, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield the models in a folder, named after their files."""
     for file in find_in_folder(folder, report):
-        yield ModelEntry(_stem(file.path.name), source, file.path, file.parts)
+        yield ModelEntry(_file_stem(file.path.name), source, file.path, file.parts)
 
 
-def _stem(name: str) -> str:
+def _file_stem(name: str) -> str:
     return name[: -len(".gguf")] if name.lower().endswith(".gguf") else name
 
 
-def _hub_name(repository: str, relative: str, files: Iterable[str]) -> str:
+def _name_of_hub_file(repository: str, relative: str, files: Iterable[str]) -> str:
     tag = quantization_tag(relative.rpartition("/")[2])
     is_chosen = bool(tag) and choose_file(files, tag) == relative
     return f"hf:{repository}:{tag}" if is_chosen else f"hf:{repository}/{relative}"
 
 
-_ROOTS = ("manifests", "manifest-v2")
+_MANIFEST_FOLDERS = ("manifests", "manifest-v2")
 _HIDDEN_PREFIXES = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
 """Starts of full names that Ollama omits when it shows a name."""
-_MODEL = "application/vnd.ollama.image.model"
-_SETTINGS = "application/vnd.ollama.image.params"
-_DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
+_MODEL_MEDIA_TYPE = "application/vnd.ollama.image.model"
+_SETTINGS_MEDIA_TYPE = "application/vnd.ollama.image.params"
+_DIGEST_PATTERN = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 """Pattern of a digest in a manifest, and of the name of a file in Ollama's store."""
 
 
 def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[ModelEntry]:
     """Yield Ollama's models. Each model has a manifest that names its GGUF file, which may be missing."""
     names: set[str] = set()
-    for manifests in (root / name for name in _ROOTS):
+    for manifests in (root / name for name in _MANIFEST_FOLDERS):
         for directory, files in walk_folders(manifests, report):
             parent = directory.relative_to(manifests).as_posix()
             if parent.count("/") != 2:  # manifests are files named by tags, in host/namespace/model
@@ -323,33 +331,33 @@ def _find_in_ollama_folder(root: Path, report: ProblemReporter) -> Iterator[Mode
 def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
     layers = _ollama_layers(root, manifest)
     digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
-    path = _blob(root, digests.get(_MODEL), allows_missing=True)
+    path = _find_blob(root, digests.get(_MODEL_MEDIA_TYPE), allows_missing=True)
     if path is None:
         return None
     name = next((full_name[len(start) :] for start in _HIDDEN_PREFIXES if full_name.startswith(start)), full_name)
     parts = (path,) if path.is_file() else ()
-    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _blob(root, digests.get(_SETTINGS)))
+    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _find_blob(root, digests.get(_SETTINGS_MEDIA_TYPE)))
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
     """Return the layers of a manifest; of a list of manifests, the layers of the first one with a GGUF file."""
     if not isinstance(manifest, dict):
         return []
-    children = manifest.get("manifests")
-    if isinstance(children, list):
-        for child in children:
-            if isinstance(child, dict) and not child.get("layers"):
-                blob = _blob(root, child.get("digest"))
-                child = None if blob is None else read_json(blob)  # noqa: PLW2901 - replaced by the manifest that the digest names
-            layers = _ollama_layers(root, child)
-            if any(layer.get("mediaType") == _MODEL for layer in layers):
+    child_manifests = manifest.get("manifests")
+    if isinstance(child_manifests, list):
+        for child_manifest in child_manifests:
+            if isinstance(child_manifest, dict) and not child_manifest.get("layers"):
+                blob = _find_blob(root, child_manifest.get("digest"))
+                child_manifest = None if blob is None else read_json(blob)  # noqa: PLW2901 - replaced by the manifest that the digest names
+            layers = _ollama_layers(root, child_manifest)
+            if any(layer.get("mediaType") == _MODEL_MEDIA_TYPE for layer in layers):
                 return layers
         return []
-    listed = manifest.get("layers")
-    return [layer for layer in listed if isinstance(layer, dict)] if isinstance(listed, list) else []
+    layers_value = manifest.get("layers")
+    return [layer for layer in layers_value if isinstance(layer, dict)] if isinstance(layers_value, list) else []
 
 
-def _blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path | None:
+def _find_blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path | None:
     """Return the file with a digest in Ollama's store; None if there is none.
 
     Args:
@@ -357,7 +365,7 @@ def _blob(root: Path, digest: object, *, allows_missing: bool = False) -> Path |
         digest: the digest in a manifest; anything but a digest returns None.
         allows_missing: True to return the expected path of a file that does not exist.
     """
-    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    match = _DIGEST_PATTERN.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         return None
     names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # Ollama before 0.1.33 wrote a colon
@@ -371,7 +379,7 @@ def model_name(path: Path) -> str:
     Files in Ollama's store are named by their digests, so the name is searched in the manifests. If several
     manifests name the file, the shortest name is returned.
     """
-    if _DIGEST.fullmatch(path.name) and path.parent.name == "blobs":
+    if _DIGEST_PATTERN.fullmatch(path.name) and path.parent.name == "blobs":
         names = [
             entry.name for entry in _find_in_ollama_folder(path.parents[1], lambda _: None) if entry.path == path
         ]

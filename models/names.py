@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
+_PART_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 """llama.cpp's SPLIT_PREFIX format, in which the numbers have five digits."""
 
 
 class PartName(NamedTuple):
-    """The name of a part of a split model.
+    """The components of the file name of a part of a split model.
 
     Attributes:
         stem: the common start of the names of all parts.
@@ -31,7 +31,7 @@ class PartName(NamedTuple):
 
 def parse_part_name(name: str) -> PartName | None:
     """Return the components of a part's file name; None if the file is not a part of a split model."""
-    match = _PART.fullmatch(name)
+    match = _PART_NAME.fullmatch(name)
     if match is None:
         return None
     number, total = int(match["number"]), int(match["total"])
@@ -43,11 +43,13 @@ def part_paths(path: Path) -> list[Path]:
 
     The function does not check that the files exist.
     """
-    part = parse_part_name(path.name)
-    if part is None:
+    part_name = parse_part_name(path.name)
+    if part_name is None:
         return [path]
     suffix = path.name[-len(".gguf") :]
-    names = (f"{part.stem}-{number:05}-of-{part.total:05}{suffix}" for number in range(1, part.total + 1))
+    names = (
+        f"{part_name.stem}-{number:05}-of-{part_name.total:05}{suffix}" for number in range(1, part_name.total + 1)
+    )
     return [path.with_name(name) for name in names]
 
 
@@ -58,15 +60,15 @@ def model_bytes(path: Path) -> int:
 
 def first_part(path: Path) -> Path:
     """Return the first part of the model that a file belongs to; ``path`` if that part does not exist."""
-    part = parse_part_name(path.name)
-    if part is None or part.number == 1:
+    part_name = parse_part_name(path.name)
+    if part_name is None or part_name.number == 1:
         return path
-    first = part_paths(path)[0]
-    return first if first.is_file() else path
+    first_path = part_paths(path)[0]
+    return first_path if first_path.is_file() else path
 
 
 # Names of the values of enum llama_ftype in llama.h.
-_FILE_TYPES = {
+_FILE_TYPE_NAMES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
     12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K",
     19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL",
@@ -76,7 +78,7 @@ _FILE_TYPES = {
 _GUESSED_FLAG = 1024
 """LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed."""
 # Names of the values of enum ggml_type in ggml.h.
-_TENSOR_TYPES = {
+_TENSOR_TYPE_NAMES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K",
     12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
     20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
@@ -87,32 +89,32 @@ _PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
 
 Without them, it takes the first file.
 """
-_TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
+_LAST_WORD = re.compile(r"[-.]([A-Za-z0-9_]+)$")
 _NON_MODEL_WORDS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """Words in the names of files that belong to a model but are not models, by llama.cpp's rules."""
 
 
-def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) -> str:
+def quantization_name(file_type: object, weight_counts_by_type: Mapping[int, int]) -> str:
     """Return the name of a model's quantization.
 
     Args:
         file_type: the value of ``general.file_type``; None if there is none.
-        elements_by_type: number of weights of each ggml type. If the file type is unknown, the most frequent ggml
-            type names the quantization.
+        weight_counts_by_type: number of weights of each ggml type. If the file type is unknown, the most frequent
+            ggml type names the quantization.
     """
-    if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED_FLAG)):
+    if isinstance(file_type, int) and (name := _FILE_TYPE_NAMES.get(file_type & ~_GUESSED_FLAG)):
         return name
-    if not elements_by_type:
+    if not weight_counts_by_type:
         return "unknown"
-    most = max(elements_by_type, key=elements_by_type.__getitem__)
-    return _TENSOR_TYPES.get(most, f"type {most}")
+    most_frequent_type = max(weight_counts_by_type, key=weight_counts_by_type.__getitem__)
+    return _TENSOR_TYPE_NAMES.get(most_frequent_type, f"type {most_frequent_type}")
 
 
 def quantization_tag(file_name: str) -> str:
     """Return the last word of a file's name in capitals, which llama.cpp takes as the quantization; or ``""``."""
-    part = parse_part_name(file_name)
-    stem = part.stem if part else file_name[: -len(".gguf")]
-    match = _TAG.search(stem)
+    part_name = parse_part_name(file_name)
+    stem = part_name.stem if part_name else file_name[: -len(".gguf")]
+    match = _LAST_WORD.search(stem)
     return match[1].upper() if match else ""
 
 
@@ -142,8 +144,8 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
 
 
 def _is_first_part(path: str) -> bool:
-    part = parse_part_name(path.rpartition("/")[2])
-    return part is None or part.number == 1
+    part_name = parse_part_name(path.rpartition("/")[2])
+    return part_name is None or part_name.number == 1
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,12 @@ class ModelSpec:
         """All files that are loaded: the parts of the model, and its adapters."""
         return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
 
-    def relocated(self, find: Callable[[Path], Path]) -> ModelSpec:
+    def relocated(self, find_new_path: Callable[[Path], Path]) -> ModelSpec:
         """Return the same model with its files in other places.
 
         Args:
-            find: returns the new path of a file.
+            find_new_path: returns the new path of a file.
         """
-        paths = {path: find(path) for path in self.files}
+        paths = {path: find_new_path(path) for path in self.files}
         lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
         return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})

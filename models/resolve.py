@@ -23,7 +23,7 @@ from .listing import (
 )
 from .names import choose_file, is_model_file_name, part_paths
 
-_REPOSITORY = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
+_HUB_REFERENCE = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")
 _HUB_ADDRESSES = ("https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/")
 _MAX_CANDIDATES = 12
@@ -55,8 +55,8 @@ class HubReference:
         """
         if self.file is None:
             return choose_file(paths, self.tag)
-        first = part_paths(Path(self.file))[0].as_posix()
-        return next((path for path in paths if path.lower() in (first.lower(), self.file.lower())), None)
+        first_part = part_paths(Path(self.file))[0].as_posix()
+        return next((path for path in paths if path.lower() in (first_part.lower(), self.file.lower())), None)
 
 
 class ModelNotHereError(ModelError):
@@ -84,8 +84,8 @@ def parse_hub_reference(text: str) -> HubReference:
             f"{text}: gen downloads from Hugging Face only; run `ollama pull {name}`, then gen finds the model"
         )
     rest = text.removeprefix("hf:")
-    rest = next((rest[len(start) :] for start in _HUB_ADDRESSES if rest.startswith(start)), rest)
-    match = _REPOSITORY.fullmatch(rest.strip("/"))
+    rest = next((rest[len(address) :] for address in _HUB_ADDRESSES if rest.startswith(address)), rest)
+    match = _HUB_REFERENCE.fullmatch(rest.strip("/"))
     if match is None:
         raise ModelError(f"{text!r} is not hf:USER/REPO, hf:USER/REPO:QUANT or hf:USER/REPO/FILE.gguf")
     tag, file = match["tag"], match["file"]
@@ -119,13 +119,13 @@ def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
     looks_like_path = text.startswith((".", "/", "~"))
     if looks_like_path or (_exists(path) and not (path.is_dir() and os.sep not in text)):
         return path
-    unreadable: list[str] = []
+    folder_problems: list[str] = []
     if text.startswith("ollama:"):
-        return _resolve_of_tool(text, "Ollama", find_ollama_models, unreadable)
+        return _resolve_name_of_tool(text, "Ollama", find_ollama_models, folder_problems)
     if text.startswith("lmstudio:"):
-        return _resolve_of_tool(text, "LM Studio", find_lm_studio_models, unreadable)
+        return _resolve_name_of_tool(text, "LM Studio", find_lm_studio_models, folder_problems)
     if text.startswith(_HUB_PREFIXES):
-        return _resolve_of_hub(text)
+        return _resolve_name_of_hub(text)
     entries = list_models(folders, includes_missing=True)
     entry = _find_under_all_names(text, entries, folders)
     if entry is not None:
@@ -136,13 +136,13 @@ def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
     raise ModelError(f"{text}: there is no such file, and no model of this name{hint}; gen models lists them")
 
 
-def _resolve_of_tool(
+def _resolve_name_of_tool(
     text: str,
     tool: str,
-    find: Callable[[locations.SystemFolders, ProblemReporter], Iterator[ModelEntry]],
-    unreadable: list[str],
+    find_models: Callable[[locations.SystemFolders, ProblemReporter], Iterator[ModelEntry]],
+    folder_problems: list[str],
 ) -> Path:
-    entries = list(find(current_system(), unreadable.append))
+    entries = list(find_models(current_system(), folder_problems.append))
     entry = _find_entry(text, entries)
     if entry is not None:
         return entry.path
@@ -151,11 +151,11 @@ def _resolve_of_tool(
         raise ModelError(
             f"{text}: {tool} has no model of this name here{_nearest_name_hint(text, entries)}; it has {names}"
         )
-    reason = f" ({unreadable[0]})" if unreadable else ""
+    reason = f" ({folder_problems[0]})" if folder_problems else ""
     raise ModelError(f"{text}: there is no model of {tool} on this machine{reason}; gen models lists other models")
 
 
-def _resolve_of_hub(text: str) -> Path:
+def _resolve_name_of_hub(text: str) -> Path:
     if "/" not in text:  # a part of a name
         entries = list(find_hugging_face_models(current_system(), lambda _: None))
         entry = _find_entry(text, entries)
@@ -163,13 +163,13 @@ def _resolve_of_hub(text: str) -> Path:
             return entry.path
     reference = parse_hub_reference(text)
     files = _local_repository_files(reference.repository)
-    chosen = reference.choose(files)
-    if chosen is None:
+    chosen_path = reference.choose(files)
+    if chosen_path is None:
         raise ModelNotHereError(reference)
-    missing = next((part for part in part_paths(files[chosen]) if not part.is_file()), None)
-    if missing is not None:
-        raise ModelNotHereError(reference, missing)
-    return files[chosen]
+    missing_part = next((part for part in part_paths(files[chosen_path]) if not part.is_file()), None)
+    if missing_part is not None:
+        raise ModelNotHereError(reference, missing_part)
+    return files[chosen_path]
 
 
 def _local_repository_files(repository: str) -> dict[str, Path]:
@@ -184,14 +184,14 @@ def _local_repository_files(repository: str) -> dict[str, Path]:
         folder = scanning.repository_folder(cache, repository)
         for relative, file in scanning.repository_files(folder, lambda _: None).items():
             files.setdefault(relative, file.path)
-    for models in locations.lm_studio_folders(system):
-        for file in scanning.find_in_folder(models / repository, lambda _: None):
+    for models_folder in locations.lm_studio_folders(system):
+        for file in scanning.find_in_folder(models_folder / repository, lambda _: None):
             files.setdefault(file.relative, file.path)
-    start = repository.replace("/", "_") + "_"
+    prefix = repository.replace("/", "_") + "_"
     for folder in locations.llama_cpp_folders(system):
-        for path in sorted(folder.glob(f"{start}*.gguf")) if folder.is_dir() else ():
+        for path in sorted(folder.glob(f"{prefix}*.gguf")) if folder.is_dir() else ():
             if is_model_file_name(path.name):
-                files.setdefault(path.name[len(start) :], path)
+                files.setdefault(path.name[len(prefix) :], path)
     return files
 
 
@@ -233,8 +233,8 @@ def _find_entry(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
 def _lower_case_names(entry: ModelEntry) -> set[str]:
     """Return all names of an entry in lower case, such as with and without the tool or the tag ``:latest``."""
     name = entry.name.lower()
-    bare = _without_tool_prefix(name)
-    names = {name, bare, name.removesuffix(":latest"), bare.removesuffix(":latest")}
+    name_without_tool = _without_tool_prefix(name)
+    names = {name, name_without_tool, name.removesuffix(":latest"), name_without_tool.removesuffix(":latest")}
     if entry.source != "Ollama":
         names |= {entry.path.name.lower(), entry.path.stem.lower()}
     return names
@@ -258,9 +258,9 @@ def _nearest_name_hint(text: str, entries: list[ModelEntry]) -> str:
 
     Names are compared without the prefix of the tool, which would make all names of a tool similar.
     """
-    shown = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
-    near = nearest_name(_without_tool_prefix(text.lower()), sorted(shown))
-    return f" (did you mean {shown[near]}?)" if near else ""
+    full_names = {_without_tool_prefix(name): entry.name for entry in entries for name in _lower_case_names(entry)}
+    nearest = nearest_name(_without_tool_prefix(text.lower()), sorted(full_names))
+    return f" (did you mean {full_names[nearest]}?)" if nearest else ""
 
 
 def _exists(path: Path) -> bool:

@@ -43,7 +43,7 @@ class Basis:
 
     Args:
         matrix: float32 (V, r), r = d + 1.
-        determining_tokens: int32; tokens whose logprobs determine the other ones well, the best tokens
+        determining_tokens: int32; tokens whose logprobs determine all other logprobs well, the best tokens
             first.
         source: the origin of the basis, for messages.
         token_bytes: the bytes of each token by id; empty if unknown.
@@ -85,7 +85,7 @@ class Basis:
     def save(self, path: Path) -> None:
         """Write the basis atomically as an ``.npz``. Raises ``RecoverError``."""
         all_bytes = np.frombuffer(b"".join(self.token_bytes), dtype=np.uint8)
-        ends = np.cumsum([0, *map(len, self.token_bytes)])
+        byte_ends = np.cumsum([0, *map(len, self.token_bytes)])
         source = np.array(self.source)
 
         def write(file: IO[bytes]) -> None:
@@ -95,7 +95,7 @@ class Basis:
                 order=self.determining_tokens,
                 source=source,
                 bytes=all_bytes,
-                offsets=ends,
+                offsets=byte_ends,
             )
 
         write_file(path, write)
@@ -105,16 +105,16 @@ class Basis:
         """Read a basis that `save` wrote. Raises ``RecoverError``."""
         try:
             with open_npz(path) as data:
-                all_bytes, ends = data["bytes"].tobytes(), data["offsets"].tolist()
-                token_bytes = tuple(all_bytes[a:b] for a, b in pairwise(ends))
-                return cls(data["matrix"], data["order"], str(data["source"]), token_bytes)._checked()
+                all_bytes, byte_ends = data["bytes"].tobytes(), data["offsets"].tolist()
+                token_bytes = tuple(all_bytes[start:end] for start, end in pairwise(byte_ends))
+                return cls(data["matrix"], data["order"], str(data["source"]), token_bytes)._validated()
         except OSError as error:
             problem = file_problem(error, path) if error.strerror else "not a basis"
             raise RecoverError(f"{path}: {problem}") from None
         except DAMAGED_NPZ_ERRORS:
             raise RecoverError(f"{path}: not a basis; create one with gen recover-basis") from None
 
-    def _checked(self) -> Basis:
+    def _validated(self) -> Basis:
         """Return the basis. Raises ``ValueError`` if the arrays are not those of a basis."""
         matrix, determining_tokens = self.matrix, self.determining_tokens
         if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
@@ -159,17 +159,17 @@ class Basis:
             source: the origin of the rows, for messages.
             token_bytes: the bytes of each token by id; empty if unknown.
         """
-        stacked = np.stack([row - row.mean() for row in rows])
-        if not np.isfinite(stacked).all():
+        centered_rows = np.stack([row - row.mean() for row in rows])
+        if not np.isfinite(centered_rows).all():
             raise RecoverError(f"{source}: logprobs are missing; all rows must be complete")
         held_out_count = min(max(_MIN_HELD_OUT_ROWS, len(rows) // 10), _MAX_HELD_OUT_ROWS)
-        columns = _row_space(stacked[:-held_out_count])
-        if columns is None or _max_residual_nats(stacked[-held_out_count:], columns) > _MAX_RESIDUAL_NATS:
+        columns = _row_space(centered_rows[:-held_out_count])
+        if columns is None or _max_residual_nats(centered_rows[-held_out_count:], columns) > _MAX_RESIDUAL_NATS:
             raise RecoverError(
                 f"{source}: {len(rows):,} rows are too few to predict {held_out_count} held-out rows; give more "
                 "rows than the model has dimensions"
             )
-        all_columns = _row_space(stacked)
+        all_columns = _row_space(centered_rows)
         return cls._of_columns(
             (columns if all_columns is None else all_columns).astype(np.float32), source, token_bytes
         )
@@ -178,15 +178,15 @@ class Basis:
     def _of_columns(cls, columns: NDArray[np.float32], source: str, token_bytes: Sequence[bytes]) -> Basis:
         """Prepend a column of ones, and remove columns that depend on others."""
         matrix = np.column_stack([np.ones(len(columns), dtype=np.float32), columns])
-        gram = np.zeros((matrix.shape[1],) * 2)
+        gram_matrix = np.zeros((matrix.shape[1],) * 2)
         for block in _float64_blocks(matrix):
-            gram += block.T @ block
-        values, vectors = np.linalg.eigh(gram)
-        kept = values > values[-1] * _MIN_EIGENVALUE_RATIO
-        whitening = vectors[:, kept] / np.sqrt(values[kept])
-        if not kept.all():
+            gram_matrix += block.T @ block
+        eigenvalues, eigenvectors = np.linalg.eigh(gram_matrix)
+        is_kept = eigenvalues > eigenvalues[-1] * _MIN_EIGENVALUE_RATIO
+        whitening = eigenvectors[:, is_kept] / np.sqrt(eigenvalues[is_kept])
+        if not is_kept.all():
             matrix = np.concatenate([(block @ whitening).astype(np.float32) for block in _float64_blocks(matrix)])
-            whitening = np.eye(int(kept.sum()))
+            whitening = np.eye(int(is_kept.sum()))
         return cls(matrix, _choose_determining_tokens(matrix, whitening), source, tuple(token_bytes))
 
 
@@ -203,15 +203,15 @@ def _row_space(rows: Float64s) -> Float64s | None:
     """
     if len(rows) < 2:
         return None
-    values, vectors = np.linalg.eigh(rows @ rows.T)
-    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _MIN_SQUARED_RATIO))
-    if not sizes[0]:
+    eigenvalues, eigenvectors = np.linalg.eigh(rows @ rows.T)
+    singular_values = np.sqrt(np.maximum(eigenvalues[::-1], eigenvalues[-1] * _MIN_SQUARED_RATIO))
+    if not singular_values[0]:
         return None
-    rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
-    if sizes[rank - 1] / sizes[rank] < _MIN_GAP_RATIO:
+    rank = int(np.argmax(singular_values[:-1] / singular_values[1:])) + 1
+    if singular_values[rank - 1] / singular_values[rank] < _MIN_GAP_RATIO:
         return None
-    top = vectors[:, ::-1][:, :rank] / sizes[:rank]
-    return np.asarray(rows.T @ top, dtype=np.float64)
+    top_vectors = eigenvectors[:, ::-1][:, :rank] / singular_values[:rank]
+    return np.asarray(rows.T @ top_vectors, dtype=np.float64)
 
 
 def _max_residual_nats(rows: Float64s, columns: Float64s) -> float:
@@ -246,34 +246,36 @@ def _choose_determining_tokens(matrix: NDArray[np.float32], whitening: Float64s)
         matrix: float32 (V, r).
         whitening: float64 (r, r); makes the columns of the matrix orthonormal.
     """
-    size, rank = matrix.shape
-    whitened = matrix @ whitening.astype(np.float32)
-    leverage = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
+    vocab_size, rank = matrix.shape
+    whitened_rows = matrix @ whitening.astype(np.float32)
+    leverages = np.einsum("ij,ij->i", whitened_rows, whitened_rows, dtype=np.float64)
     generator = np.random.default_rng(0)
-    count = min(size, _CANDIDATES_PER_DIMENSION * rank)
-    drawn = generator.choice(size, count, replace=False, p=leverage / leverage.sum())
-    pivots = [] if rank > _MAX_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
-    return np.concatenate([drawn[pivots], np.delete(drawn, pivots)]).astype(np.int32)
+    drawn_count = min(vocab_size, _CANDIDATES_PER_DIMENSION * rank)
+    drawn_tokens = generator.choice(vocab_size, drawn_count, replace=False, p=leverages / leverages.sum())
+    pivots = [] if rank > _MAX_PIVOTED_RANK else _choose_pivot_rows(whitened_rows[drawn_tokens].astype(np.float64))
+    return np.concatenate([drawn_tokens[pivots], np.delete(drawn_tokens, pivots)]).astype(np.int32)
 
 
-def _pivots(rows: Float64s) -> list[int]:
-    """Return indices of rows: each row is the farthest from the span of the rows before it.
+def _choose_pivot_rows(rows: Float64s) -> list[int]:
+    """Return indices of rows, chosen one by one: each row is the farthest from the span of those chosen before it.
 
     There are as many indices as the rows have columns.
     """
-    count = min(rows.shape)
-    chosen: list[int] = []
-    span = np.zeros((count, rows.shape[1]))
-    sizes = np.einsum("ij,ij->i", rows, rows)
-    for number in range(count):
-        index = int(sizes.argmax())
-        direction = rows[index] - (span[:number] @ rows[index]) @ span[:number]
+    pivot_count = min(rows.shape)
+    chosen_rows: list[int] = []
+    span_directions = np.zeros((pivot_count, rows.shape[1]))
+    squared_lengths = np.einsum("ij,ij->i", rows, rows)
+    for pivot_number in range(pivot_count):
+        row_index = int(squared_lengths.argmax())
+        direction = (
+            rows[row_index] - (span_directions[:pivot_number] @ rows[row_index]) @ span_directions[:pivot_number]
+        )
         direction /= np.linalg.norm(direction)
-        sizes -= (rows @ direction) ** 2
-        sizes[index] = -np.inf
-        span[number] = direction
-        chosen.append(index)
-    return chosen
+        squared_lengths -= (rows @ direction) ** 2
+        squared_lengths[row_index] = -np.inf
+        span_directions[pivot_number] = direction
+        chosen_rows.append(row_index)
+    return chosen_rows
 
 
 def output_matrix(path: Path) -> NDArray[np.float32]:
@@ -310,7 +312,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
         ) from None
 
 
-_SPARE_ROWS = 64
+_EXTRA_ROWS = 64
 """Rows beyond the number of dimensions. They show this number, and test the basis."""
 
 
@@ -329,7 +331,7 @@ def basis_from_rows(
     """
     vocabulary = model.vocabulary
     if row_count is None:
-        row_count = _embedding_length(model) + _SPARE_ROWS
+        row_count = _embedding_length(model) + _EXTRA_ROWS
     if row_count < 2:
         raise RecoverError(f"row_count: {row_count} is not ≥ 2")
     generator = np.random.default_rng(0)
@@ -338,10 +340,8 @@ def basis_from_rows(
     ]
     rows: list[Float64s] = []
     while len(rows) < row_count:
-        text_tokens_drawn = generator.choice(
-            text_tokens, min(model.context.length, row_count - len(rows))
-        ).tolist()
-        for logits in model.context.read_each(text_tokens_drawn):
+        drawn_tokens = generator.choice(text_tokens, min(model.context.length, row_count - len(rows))).tolist()
+        for logits in model.context.read_each(drawn_tokens):
             rows.append(logits.astype(np.float64))
             if progress is not None:
                 progress(len(rows), row_count)

@@ -14,7 +14,7 @@ from .methods.bisection import calls_per_token
 from .methods.by_basis import check_basis, count_queried
 from .recovery import is_basis_cheaper
 from .request import NO_BASIS, RecoveryRequest, RecoverySettings
-from .unbiased_window import QUERIES_PER_CHECK
+from .unbiased_response import QUERIES_PER_CHECK
 
 _PROBE_CALLS = 3
 """Calls of the probe on an endpoint that adds biases exactly. One more call is needed if choices must be tested.
@@ -74,11 +74,11 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
     settings = settings or RecoverySettings()
     settings.check()
     request = RecoveryRequest.checked(prompt, method, top_count, tokens)
-    size = endpoint.vocab_size
-    request.check_size(size)
+    vocab_size = endpoint.vocab_size
+    request.check_size(vocab_size)
     if settings.basis is None and method == "basis":
         raise RecoverError(NO_BASIS)
-    estimator = _CallEstimator(endpoint.limits.window, size, request, settings)
+    estimator = _CallEstimator(endpoint.limits.window, vocab_size, request, settings)
     estimates = [
         estimate for estimate in estimator.estimates(method == "basis") if method in ("auto", estimate.method)
     ]
@@ -96,13 +96,13 @@ class _CallEstimator:
     """The facts from which calls are estimated.
 
     Args:
-        window: number of logprobs that a call shows, as the endpoint declares it.
-        vocab_size: number of tokens.
-        request: the requested tokens and the method.
+        shown_logprob_count: number of logprobs that a response shows, as the endpoint's limits declare it.
+        vocab_size: number of tokens in the vocabulary.
+        request: the tokens whose logprobs are requested, and the method of recovery.
         settings: the settings of the recovery.
     """
 
-    window: int
+    shown_logprob_count: int
     vocab_size: int
     request: RecoveryRequest
     settings: RecoverySettings
@@ -112,34 +112,38 @@ class _CallEstimator:
 
         The basis method is included if it was requested, or if it is cheaper than the others.
         """
-        window, top_count, calls_per_query = (
-            self.window,
+        shown_logprob_count, top_count, calls_per_query = (
+            self.shown_logprob_count,
             self.request.top_count,
             self.settings.calls_per_query or 1,
         )
-        tokens_per_call = max(1, window - 1)
+        tokens_per_call = max(1, shown_logprob_count - 1)
         has_requested_ids = self.request.requested_id_count is not None  # some of them may be shown without a bias
         hidden_count = self._count_hidden()
-        probe_calls = _PROBE_CALLS + max(0, calls_per_query - 2) if window else _PROBE_CALLS_WITHOUT_LOGPROBS
-        if top_count is not None and window:
+        probe_calls = (
+            _PROBE_CALLS + max(0, calls_per_query - 2) if shown_logprob_count else _PROBE_CALLS_WITHOUT_LOGPROBS
+        )
+        if top_count is not None and shown_logprob_count:
             yield CallEstimate(
-                "top_n", probe_calls + calls_per_query * ceil(max(0, top_count - window) / tokens_per_call), False
+                "top_n",
+                probe_calls + calls_per_query * ceil(max(0, top_count - shown_logprob_count) / tokens_per_call),
+                False,
             )
         if (basis := self.settings.basis) is not None and (includes_basis or self._may_use(basis)):
             check_basis(basis, self.vocab_size)
             calls_per_token_for_basis = {0: self._bisection_calls_per_token(), 1: _SINGLE_CALLS_PER_TOKEN}.get(
-                window, 1 / tokens_per_call
+                shown_logprob_count, 1 / tokens_per_call
             )
             yield CallEstimate(
                 "basis",
                 probe_calls + calls_per_query * ceil(count_queried(basis) * calls_per_token_for_basis),
-                window < 2,
+                shown_logprob_count < 2,
             )
-        if window > 1:
+        if shown_logprob_count > 1:
             yield CallEstimate(
                 "parallel", probe_calls + calls_per_query * ceil(hidden_count / tokens_per_call), has_requested_ids
             )
-        if window:
+        if shown_logprob_count:
             yield CallEstimate(
                 "single", probe_calls + calls_per_query * ceil(_SINGLE_CALLS_PER_TOKEN * hidden_count), True
             )
@@ -154,17 +158,17 @@ class _CallEstimator:
         """Return the number of requested tokens that are not shown without a bias."""
         if self.request.requested_id_count is not None:
             return self.request.requested_id_count
-        if self.request.top_count is not None and self.request.top_count <= self.window:
+        if self.request.top_count is not None and self.request.top_count <= self.shown_logprob_count:
             return 0
-        return max(0, self.vocab_size - self.window)
+        return max(0, self.vocab_size - self.shown_logprob_count)
 
     def _may_use(self, basis: Basis) -> bool:
         """Return whether ``auto`` may use the basis.
 
         With ``top_count`` a basis of another model is ignored, not rejected.
         """
-        fits = self.request.top_count is None or basis.vocab_size == self.vocab_size
-        return fits and is_basis_cheaper(basis, self.request.requested_id_count)
+        has_matching_size = self.request.top_count is None or basis.vocab_size == self.vocab_size
+        return has_matching_size and is_basis_cheaper(basis, self.request.requested_id_count)
 
     def _bisection_calls_per_token(self) -> int:
         return calls_per_token(_BISECTION_WIDTH_NATS, self.settings.bisection_error_nats)

@@ -54,8 +54,7 @@ DAMAGED_NPZ_ERRORS = (
     zlib.error,
 )
 """The exceptions that zipfile and NumPy raise for damaged files. A flipped bit in the archive directory may name
-an
-unknown compression method (NotImplementedError) or a password (RuntimeError)."""
+an unknown compression method (NotImplementedError) or a password (RuntimeError)."""
 
 
 @contextmanager
@@ -87,8 +86,10 @@ class _SizedArrays(Mapping[str, NDArray[Any]]):
         member = name if name in self._archive.namelist() else f"{name}.npy"
         with self._archive.open(member) as file:
             is_version_1 = np.lib.format.read_magic(file) == (1, 0)
-            read = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(file)
+            read_header = (
+                np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read_header(file)
         needed_bytes = dtype.itemsize
         for length in shape:
             needed_bytes *= length

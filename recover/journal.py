@@ -40,13 +40,13 @@ class QueryJournal:
 
     Attributes:
         path: the file.
-        resumed_response_count: number of responses that the file held when it was opened.
+        restored_response_count: number of responses that the file held when it was opened.
     """
 
     def __init__(self, path: Path, run_identity: Mapping[str, Any], resume: bool) -> None:
         self.path = path
         self._responses: dict[str, EndpointResponse] = {}
-        self._run_header = json.loads(encode_json({"recover": _VERSION, **run_identity}))
+        self._run_header = json.loads(encode_json({"recover": _FORMAT_VERSION, **run_identity}))
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
@@ -56,11 +56,11 @@ class QueryJournal:
                 raise RecoverError(f"{path}: a checkpoint must be a regular file, not a device or a pipe")
             if not self._file.lock():  # the lock also fails if another run removed the file meanwhile
                 raise RecoverError(f"{path}: another run is writing this checkpoint")
-            self._read(resume)
+            self._read_file(resume)
         except BaseException:
             self._file.close()
             raise
-        self.resumed_response_count = len(self._responses)
+        self.restored_response_count = len(self._responses)
 
     def __len__(self) -> int:
         return len(self._responses)
@@ -75,7 +75,7 @@ class QueryJournal:
         Raises ``RecoverError`` if it cannot be written.
         """
         key = query_key.digest
-        self._append(_record(key, response))
+        self._append_record(_response_record(key, response))
         self._responses[key] = response
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class QueryJournal:
                 self.path.unlink(missing_ok=True)
         self._file.close()
 
-    def _read(self, resume: bool) -> None:
+    def _read_file(self, resume: bool) -> None:
         """Read the file.
 
         An incomplete last line is removed, but only from a file that proves to be a journal.
@@ -97,31 +97,33 @@ class QueryJournal:
 
     def _read_lines(self, lines: Iterator[bytes], resume: bool) -> None:
         run_header = next(lines, b"")
-        is_incomplete = not run_header.endswith(b"\n") and _line(self._run_header).startswith(run_header)
+        is_incomplete = not run_header.endswith(b"\n") and _json_line(self._run_header).startswith(run_header)
         if is_incomplete:  # an empty file, or a run that was killed while it wrote its first line
             self._file.truncate(0)
-            self._append(self._run_header)
+            self._append_record(self._run_header)
             return
         self._check_run_header(run_header, resume)
-        length = len(run_header) if run_header.endswith(b"\n") else 0
-        for number, line in enumerate(lines, 2):
+        valid_bytes = len(run_header) if run_header.endswith(b"\n") else 0
+        for line_number, line in enumerate(lines, 2):
             if not line.endswith(b"\n"):  # the run was killed while it wrote its last line
                 break
             try:
-                stored = _StoredResponse.model_validate(parse_strict_json(line))
-                self._responses[stored.key] = stored.response()
+                stored_response = _StoredResponse.model_validate(parse_strict_json(line))
+                self._responses[stored_response.key] = stored_response.response()
             except ValueError as error:
-                problem = f"line {number} is not a response ({_problem(error)}); the file is damaged"
+                problem = (
+                    f"line {line_number} is not a response ({_validation_problem(error)}); the file is damaged"
+                )
                 raise RecoverError(f"{self.path}: {problem}") from None
-            length += len(line)
-        self._file.truncate(length)
+            valid_bytes += len(line)
+        self._file.truncate(valid_bytes)
 
     def _check_run_header(self, line: bytes, resume: bool) -> None:
         try:
             run_header = parse_strict_json(line)
         except ValueError:
             run_header = None
-        if not isinstance(run_header, dict) or run_header.get("recover") != _VERSION:
+        if not isinstance(run_header, dict) or run_header.get("recover") != _FORMAT_VERSION:
             raise RecoverError(f"{self.path}: this is not a checkpoint of gen recover")
         if not resume:
             raise RecoverError(
@@ -135,15 +137,15 @@ class QueryJournal:
                     advice="delete the file, or give another checkpoint=…",
                 )
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def _append_record(self, record: Mapping[str, Any]) -> None:
         try:
-            self._file.append(_line(record))
+            self._file.append(_json_line(record))
             self._file.sync()
         except OSError as error:
             raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
 
 
-_VERSION = 1
+_FORMAT_VERSION = 1
 _MAX_VALUE_CHARACTERS = 120
 """Maximum number of characters of a value that a message quotes."""
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -184,7 +186,7 @@ class _StoredResponse(BaseModel):
         return EndpointResponse(self.token, self.logprob, logprobs, token_bytes, self.calls, tuple(self.unnamed))
 
 
-def _record(key: str, response: EndpointResponse) -> dict[str, Any]:
+def _response_record(key: str, response: EndpointResponse) -> dict[str, Any]:
     """Return a response as the JSON object of one line."""
     token_bytes = [response.token_bytes.get(token) for token in response.logprobs]
     return {
@@ -199,16 +201,16 @@ def _record(key: str, response: EndpointResponse) -> dict[str, Any]:
     }
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def _json_line(record: Mapping[str, Any]) -> bytes:
     return encode_json(record).encode() + b"\n"
 
 
-def _problem(error: ValueError) -> str:
+def _validation_problem(error: ValueError) -> str:
     """Return the error of a line as one sentence."""
     if not isinstance(error, ValidationError):
         return str(error)
-    first = error.errors(include_url=False)[0]
-    return problem_sentence(first["loc"], problem_message(first))
+    first_error = error.errors(include_url=False)[0]
+    return problem_sentence(first_error["loc"], problem_message(first_error))
 
 
 def _short_json(value: object) -> str:
@@ -223,7 +225,7 @@ _FIRST_DRIFT_CHECK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class QueryKey:
-    """Identifies one call of a query about a prompt.
+    """The identifier of one call of a query about a prompt.
 
     Args:
         biases: pairs of token id and bias, sorted by id.
@@ -340,18 +342,18 @@ def _unexplained_difference_nats(
     return min_difference_nats if min_difference_nats > max_explained_nats else None
 
 
-def _difference_nats(first: EndpointResponse, second: EndpointResponse) -> float:
+def _difference_nats(first_response: EndpointResponse, second_response: EndpointResponse) -> float:
     """Return the largest difference of a logprob that both responses show, nats.
 
     Return inf if the responses show mostly different tokens.
     """
-    shown = max(len(first.logprobs), len(second.logprobs))
-    if not shown:
-        return 0.0 if first.token == second.token else inf
-    common = first.logprobs.keys() & second.logprobs.keys()
-    if 2 * len(common) < shown:
+    shown_count = max(len(first_response.logprobs), len(second_response.logprobs))
+    if not shown_count:
+        return 0.0 if first_response.token == second_response.token else inf
+    common_tokens = first_response.logprobs.keys() & second_response.logprobs.keys()
+    if 2 * len(common_tokens) < shown_count:
         return inf
-    return max(abs(first.logprobs[token] - second.logprobs[token]) for token in common)
+    return max(abs(first_response.logprobs[token] - second_response.logprobs[token]) for token in common_tokens)
 
 
 def reject_change(path: Path, change_nats: float | None) -> None:

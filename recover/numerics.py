@@ -108,32 +108,32 @@ def logprob_from_anchor(
     return biased_logprob - anchor_biased_logprob + anchor_logprob - bias
 
 
-def logprob_from_penalty(biased_logprob: float, penalized_logprobs: Float64s, bias: float) -> float:
+def logprob_from_suppression(biased_logprob: float, suppressed_token_logprobs: Float64s, bias: float) -> float:
     """Return a token's true logprob from a response in which other tokens had the bias ``-bias``.
 
-    p = p' (1 + (e^-b - 1) P), where P is the sum of the penalized p. Therefore log p = log p' +
+    p = p' (1 + (e^-b - 1) P), where P is the sum of the suppressed p. Therefore log p = log p' +
     log1p(expm1(-b) P).
 
     Args:
         biased_logprob: the token's logprob under the biases.
-        penalized_logprobs: the true logprobs of the penalized tokens, float64 (n,).
+        suppressed_token_logprobs: the true logprobs of the suppressed tokens, float64 (n,).
         bias: absolute value of the negative bias.
     """
-    return biased_logprob + float(np.log1p(np.expm1(-bias) * np.exp(penalized_logprobs).sum()))
+    return biased_logprob + float(np.log1p(np.expm1(-bias) * np.exp(suppressed_token_logprobs).sum()))
 
 
-def penalty_error(penalized_logprobs: Float64s, relative_error: float) -> float:
-    """Return the error of `logprob_from_penalty`, nats: 1 - P has the absolute error of P.
+def suppression_error(suppressed_token_logprobs: Float64s, relative_error: float) -> float:
+    """Return the error of `logprob_from_suppression`, nats: 1 - P has the absolute error of P.
 
     Args:
-        penalized_logprobs: the true logprobs of the penalized tokens, float64 (n,).
+        suppressed_token_logprobs: the true logprobs of the suppressed tokens, float64 (n,).
         relative_error: relative error of a shown probability.
     """
-    penalized_probability = float(np.exp(penalized_logprobs).sum())
-    return relative_error * (1 + penalized_probability / max(1 - penalized_probability, _MIN_REMAINDER))
+    suppressed_probability = float(np.exp(suppressed_token_logprobs).sum())
+    return relative_error * (1 + suppressed_probability / max(1 - suppressed_probability, _MIN_REMAINDER))
 
 
 def logsumexp(values: Float64s) -> float:
     """Return the logarithm of the sum of e^values."""
-    highest = float(values.max())
-    return highest + float(np.log(np.exp(values - highest).sum()))
+    max_value = float(values.max())
+    return max_value + float(np.log(np.exp(values - max_value).sum()))

@@ -17,7 +17,7 @@ from ..common.text import count_noun
 from .endpoints.base import Bias, EndpointLimits, EndpointResponse
 from .numerics import log_odds
 from .session import QuerySession
-from .unbiased_window import UnbiasedWindow
+from .unbiased_response import UnbiasedResponse
 
 _CHOOSING_BIAS_NATS = 100.0
 """Chooses nearly any token, so that the endpoint must show its name. It is OpenAI's largest bias."""
@@ -34,7 +34,7 @@ class EndpointProfile:
         relative_error: relative error of a shown probability.
         can_shift_logprobs: whether a bias is added to the token's logit before logprobs are computed.
         are_biases_additive: whether several biases in one call are all added.
-        can_choose_token: whether a bias determines the chosen token.
+        can_force_token: whether a bias determines the chosen token.
         reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
             bias.
         max_exact_bias_nats: the largest bias that is added exactly, nats.
@@ -48,7 +48,7 @@ class EndpointProfile:
     relative_error: float
     can_shift_logprobs: bool = False
     are_biases_additive: bool = True
-    can_choose_token: bool = False
+    can_force_token: bool = False
     reports_chosen_logprob: bool = False
     max_exact_bias_nats: float = inf
     max_confirmed_bias_nats: float = 0.0
@@ -64,60 +64,60 @@ class EndpointProfile:
         return "forced" if self.reports_chosen_logprob else "bisection"
 
 
-def probe(session: QuerySession, unbiased_window: UnbiasedWindow, tokens: NDArray[np.intp]) -> EndpointProfile:
+def probe(session: QuerySession, unbiased_response: UnbiasedResponse, tokens: NDArray[np.intp]) -> EndpointProfile:
     """Measure the effect of biases with one or more queries.
 
     Raises ``RecoverError``, ``RecoveryStoppedError``.
 
     Args:
         session: sends queries to the endpoint.
-        unbiased_window: the logprobs that the endpoint shows without a bias.
+        unbiased_response: the logprobs that the endpoint shows without a bias.
         tokens: the requested ids, int (n,).
     """
-    if not unbiased_window.logprob_count:
-        choice_effect = _measure_choice_effect(session, unbiased_window)
+    if not unbiased_response.logprob_count:
+        choice_effect = _measure_choice_effect(session, unbiased_response)
         findings = (
             "only the token is shown",
-            *(() if choice_effect.can_choose_token else ("a bias does not change the token",)),
+            *(() if choice_effect.can_force_token else ("a bias does not change the token",)),
         )
         unnameable_ids = _unnameable_ids(session, tokens)
         return EndpointProfile(
             0,
-            unbiased_window.relative_error,
-            can_choose_token=choice_effect.can_choose_token,
+            unbiased_response.relative_error,
+            can_force_token=choice_effect.can_force_token,
             unnameable_ids=unnameable_ids,
             findings=findings,
         )
-    bias_effect = _BiasProbe(session, unbiased_window, unbiased_window.agreement_tolerance_nats).measure()
+    bias_effect = _BiasProbe(session, unbiased_response, unbiased_response.agreement_tolerance_nats).measure()
     choice_effect = (
         _MeasuredChoiceEffect(True)
         if bias_effect.max_exact_bias_nats
-        else _measure_choice_effect(session, unbiased_window)
+        else _measure_choice_effect(session, unbiased_response)
     )
     # If biases are added, but not exactly, a chosen token does not determine a logprob.
     is_usable = bias_effect.unexpected_effect is None
     return EndpointProfile(
-        shown_logprob_count=unbiased_window.logprob_count,
-        relative_error=unbiased_window.relative_error
-        if unbiased_window.is_noisy
-        else max(unbiased_window.relative_error, bias_effect.error_nats),
+        shown_logprob_count=unbiased_response.logprob_count,
+        relative_error=unbiased_response.relative_error
+        if unbiased_response.is_noisy
+        else max(unbiased_response.relative_error, bias_effect.error_nats),
         can_shift_logprobs=bias_effect.max_exact_bias_nats > 0,
         are_biases_additive=bias_effect.are_biases_additive,
-        can_choose_token=choice_effect.can_choose_token and is_usable,
+        can_force_token=choice_effect.can_force_token and is_usable,
         reports_chosen_logprob=choice_effect.reports_chosen_logprob and is_usable,
         max_exact_bias_nats=bias_effect.max_exact_bias_nats,
         max_confirmed_bias_nats=bias_effect.max_exact_bias_nats
-        if unbiased_window.logprob_count > 1 and bias_effect.are_biases_additive
+        if unbiased_response.logprob_count > 1 and bias_effect.are_biases_additive
         else 0.0,
         bias_step_nats=bias_effect.bias_step_nats,
         unnameable_ids=_unnameable_ids(session, tokens),
-        findings=_findings(session, unbiased_window, bias_effect, choice_effect),
+        findings=_describe_findings(session, unbiased_response, bias_effect, choice_effect),
     )
 
 
-def _findings(
+def _describe_findings(
     session: QuerySession,
-    unbiased_window: UnbiasedWindow,
+    unbiased_response: UnbiasedResponse,
     bias_effect: _MeasuredBiasEffect,
     choice_effect: _MeasuredChoiceEffect,
 ) -> tuple[str, ...]:
@@ -125,26 +125,30 @@ def _findings(
 
     Args:
         session: the session with the endpoint.
-        unbiased_window: the logprobs that the endpoint shows without a bias.
+        unbiased_response: the logprobs that the endpoint shows without a bias.
         bias_effect: the effect of biases on logprobs.
         choice_effect: the effect of a bias on the chosen token.
     """
     repeatability = (
-        f"responses differ by up to {unbiased_window.spread_nats:.1e} nats from call to call"
-        if unbiased_window.is_noisy
+        f"responses differ by up to {unbiased_response.spread_nats:.1e} nats from call to call"
+        if unbiased_response.is_noisy
         else "responses repeat"
     )
-    logprobs = f"{count_noun(unbiased_window.logprob_count, 'logprob')} per call"
-    return (logprobs, repeatability, *_bias_findings(session, unbiased_window, bias_effect, choice_effect))
+    logprobs = f"{count_noun(unbiased_response.logprob_count, 'logprob')} per call"
+    return (
+        logprobs,
+        repeatability,
+        *_describe_bias_findings(session, unbiased_response, bias_effect, choice_effect),
+    )
 
 
-def _bias_findings(
+def _describe_bias_findings(
     session: QuerySession,
-    unbiased_window: UnbiasedWindow,
+    unbiased_response: UnbiasedResponse,
     bias_effect: _MeasuredBiasEffect,
     choice_effect: _MeasuredChoiceEffect,
 ) -> list[str]:
-    max_exact_bias_nats, effect = bias_effect.max_exact_bias_nats, bias_effect.unexpected_effect
+    max_exact_bias_nats, unexpected_effect = bias_effect.max_exact_bias_nats, bias_effect.unexpected_effect
     if max_exact_bias_nats:
         is_limited = (
             max_exact_bias_nats < _max_useful_bias_nats(session.endpoint.limits) - bias_effect.bias_step_nats
@@ -152,20 +156,20 @@ def _bias_findings(
         exact_range = f"biases up to {max_exact_bias_nats:.4g} shift logprobs exactly" + (
             ", larger ones are limited" if is_limited else ""
         )
-        findings = [exact_range if unbiased_window.logprob_count > 1 else "a bias shifts the odds exactly"]
+        findings = [exact_range if unbiased_response.logprob_count > 1 else "a bias shifts the odds exactly"]
         if bias_effect.bias_step_nats:
             findings.append(f"biases are rounded to multiples of {bias_effect.bias_step_nats:g}")
         if not bias_effect.are_biases_additive:
             findings.append("only one bias per call is added")
         return findings
-    if effect is not None:
+    if unexpected_effect is not None:
         return [
-            f"a bias shifts logprobs by {effect.measured_nats:.3g} nats instead of the expected "
-            f"{effect.expected_nats:.3g}"
+            f"a bias shifts logprobs by {unexpected_effect.measured_nats:.3g} nats instead of the expected "
+            f"{unexpected_effect.expected_nats:.3g}"
         ]
     return [
-        "a bias does not shift logprobs, but it can choose the token"
-        if choice_effect.can_choose_token
+        "a bias does not shift logprobs, but it can force the choice of a token"
+        if choice_effect.can_force_token
         else "a bias changes neither the logprobs nor the chosen token"
     ]
 
@@ -195,36 +199,38 @@ class _MeasuredChoiceEffect:
     """The effect of a bias on the chosen token.
 
     Attributes:
-        can_choose_token: whether a bias determines the chosen token.
+        can_force_token: whether a bias determines the chosen token.
         reports_chosen_logprob: whether the endpoint shows the logprob that the chosen token has without the
             bias.
     """
 
-    can_choose_token: bool
+    can_force_token: bool
     reports_chosen_logprob: bool = False
 
 
-def _measure_choice_effect(session: QuerySession, unbiased_window: UnbiasedWindow) -> _MeasuredChoiceEffect:
+def _measure_choice_effect(session: QuerySession, unbiased_response: UnbiasedResponse) -> _MeasuredChoiceEffect:
     """Query once with a bias that should choose another token."""
-    limit = session.endpoint.limits.max_bias
-    if not unbiased_window.logprobs:  # only tokens are shown, so the top token is suppressed
-        top_token = unbiased_window.first_two_tokens[0]
-        bias = {} if top_token is None else {top_token: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS_NATS)}
+    max_bias_nats = session.endpoint.limits.max_bias
+    if not unbiased_response.logprobs:  # only tokens are shown, so the top token is suppressed
+        top_token = unbiased_response.first_two_tokens[0]
+        bias = (
+            {} if top_token is None else {top_token: -min(max_bias_nats, _EXPULSION_FACTOR * _CHOOSING_BIAS_NATS)}
+        )
         ((response,),) = session.send_queries([bias])
         return _MeasuredChoiceEffect(response.token not in (top_token, None))
-    top_token = unbiased_window.ranked_tokens[0]
+    top_token = unbiased_response.ranked_tokens[0]
     token = session.prefer_complete_utf8(
-        sorted(unbiased_window.logprobs, key=lambda shown_token: unbiased_window.logprobs[shown_token])
+        sorted(unbiased_response.logprobs, key=lambda shown_token: unbiased_response.logprobs[shown_token])
     )[0]
     if token == top_token:
         token = (top_token + 1) % session.endpoint.vocab_size
-    ((response,),) = session.send_queries([{token: min(limit, _CHOOSING_BIAS_NATS)}])
+    ((response,),) = session.send_queries([{token: min(max_bias_nats, _CHOOSING_BIAS_NATS)}])
     if response.token != token:
         return _MeasuredChoiceEffect(False)
     chosen_logprob = response.logprob
     is_unbiased = (
         chosen_logprob is not None
-        and exp(chosen_logprob) + exp(unbiased_window.logprobs[top_token]) <= 1 + _PROBABILITY_TOLERANCE
+        and exp(chosen_logprob) + exp(unbiased_response.logprobs[top_token]) <= 1 + _PROBABILITY_TOLERANCE
     )
     return _MeasuredChoiceEffect(True, is_unbiased)
 
@@ -248,7 +254,7 @@ class _LogprobShift(NamedTuple):
 
 
 class _TokenPair(NamedTuple):
-    """Two tokens of the unbiased window; the difference of their logprobs is measured.
+    """Two tokens of the unbiased response; the difference of their logprobs is measured.
 
     Attributes:
         token: the least likely shown token.
@@ -279,18 +285,23 @@ class _MeasuredBiasEffect:
     unexpected_effect: _LogprobShift | None = None
 
 
+_NO_BIAS_EFFECT = _MeasuredBiasEffect()
+_NO_SHIFT_FRACTION = 0.1
+"""A logprob that shifts by less than this fraction of the tolerance counts as not shifted."""
+
+
 class _BiasProbe:
     """Queries with biases on the least likely shown token and on the most likely one.
 
     Args:
         session: sends queries to the endpoint.
-        unbiased_window: the logprobs that the endpoint shows without a bias.
+        unbiased_response: the logprobs that the endpoint shows without a bias.
         tolerance_nats: the largest deviation from the expected effect that counts as exact, nats.
     """
 
-    def __init__(self, session: QuerySession, unbiased_window: UnbiasedWindow, tolerance_nats: float) -> None:
+    def __init__(self, session: QuerySession, unbiased_response: UnbiasedResponse, tolerance_nats: float) -> None:
         self._session = session
-        self._unbiased_window = unbiased_window
+        self._unbiased_response = unbiased_response
         self._tolerance_nats = tolerance_nats
         self._limits = session.endpoint.limits
 
@@ -299,29 +310,31 @@ class _BiasProbe:
 
         Tries arbitrary biases first, then integers, then a single bias per call.
         """
-        bias_effect = _MeasuredBiasEffect()
+        bias_effect = _NO_BIAS_EFFECT
         for bias_step_nats in _BIAS_STEPS_NATS:
-            measured = (
+            measured_effect = (
                 self._measure_pair(bias_step_nats)
-                if self._unbiased_window.logprob_count > 1
+                if self._unbiased_response.logprob_count > 1
                 else self._measure_odds(bias_step_nats)
             )
-            if measured.max_exact_bias_nats or (bias_step_nats == 0 and measured.unexpected_effect is None):
-                return measured
-            bias_effect = bias_effect if measured.unexpected_effect is None else measured
-        return (self._measure_one_bias() if self._unbiased_window.logprob_count > 1 else None) or bias_effect
+            if measured_effect.max_exact_bias_nats or (
+                bias_step_nats == 0 and measured_effect.unexpected_effect is None
+            ):
+                return measured_effect
+            bias_effect = bias_effect if measured_effect.unexpected_effect is None else measured_effect
+        return (self._measure_one_bias() if self._unbiased_response.logprob_count > 1 else None) or bias_effect
 
-    def _pair(self) -> _TokenPair:
+    def _choose_pair(self) -> _TokenPair:
         """Return the least and the most likely shown token whose bytes are complete UTF-8."""
-        ranked = self._session.prefer_complete_utf8(self._unbiased_window.ranked_tokens)
-        if len(ranked) < 2:
-            ranked = self._unbiased_window.ranked_tokens
-        return _TokenPair(ranked[-1], ranked[0])
+        ranked_tokens = self._session.prefer_complete_utf8(self._unbiased_response.ranked_tokens)
+        if len(ranked_tokens) < 2:
+            ranked_tokens = self._unbiased_response.ranked_tokens
+        return _TokenPair(ranked_tokens[-1], ranked_tokens[0])
 
     def _gap_nats(self, pair: _TokenPair) -> float:
         return max(
             _MIN_GAP_NATS,
-            self._unbiased_window.logprobs[pair.top_token] - self._unbiased_window.logprobs[pair.token],
+            self._unbiased_response.logprobs[pair.top_token] - self._unbiased_response.logprobs[pair.token],
         )
 
     def _measure_one_bias(self) -> _MeasuredBiasEffect | None:
@@ -329,7 +342,7 @@ class _BiasProbe:
 
         Return None if one bias is not added exactly.
         """
-        pair, max_exact_bias_nats = self._pair(), _max_useful_bias_nats(self._limits)
+        pair, max_exact_bias_nats = self._choose_pair(), _max_useful_bias_nats(self._limits)
         bias = min(max_exact_bias_nats, self._gap_nats(pair))
         response = self._query_pair(pair, {pair.token: bias})
         if response is None:
@@ -349,25 +362,27 @@ class _BiasProbe:
         difference of their logprobs must change by the difference of the biases. Neither bias is 0, so
         that an endpoint that adds only one of them is noticed.
         """
-        pair = self._pair()
+        pair = self._choose_pair()
         gap_nats = ceil(self._gap_nats(pair)) if bias_step_nats else self._gap_nats(pair)
         max_useful_bias = _max_useful_bias_nats(self._limits)
-        max_exact_bias_nats = bias = floor(max_useful_bias) if bias_step_nats else max_useful_bias
-        bias_effect = _MeasuredBiasEffect()
-        while bias >= min(_MIN_BIAS_NATS, max_exact_bias_nats) > 0:
+        start_bias = bias = floor(max_useful_bias) if bias_step_nats else max_useful_bias
+        bias_effect = _NO_BIAS_EFFECT
+        while bias >= min(_MIN_BIAS_NATS, start_bias) > 0:
             top_token_bias = bias - gap_nats if bias - gap_nats >= _MIN_BIAS_NATS else -min(bias, _MIN_BIAS_NATS)
             response = self._query_pair(pair, {pair.token: bias, pair.top_token: top_token_bias})
             if response is not None:
-                effect = _LogprobShift(self._pair_shift_nats(pair, response), bias - top_token_bias)
-                error_nats = abs(effect.measured_nats - effect.expected_nats)
+                measured_shift = _LogprobShift(self._pair_shift_nats(pair, response), bias - top_token_bias)
+                error_nats = abs(measured_shift.measured_nats - measured_shift.expected_nats)
                 if error_nats <= self._tolerance_nats:
-                    limit = bias if bias == max_exact_bias_nats else self._find_bias_limit(pair, bias)
+                    max_exact_bias = bias if bias == start_bias else self._find_bias_limit(pair, bias)
                     return _MeasuredBiasEffect(
-                        floor(limit) if bias_step_nats else limit, bias_step_nats, error_nats=error_nats
+                        floor(max_exact_bias) if bias_step_nats else max_exact_bias,
+                        bias_step_nats,
+                        error_nats=error_nats,
                     )
-                if self._is_unmoved(pair, response):
-                    return _MeasuredBiasEffect()
-                bias_effect = _MeasuredBiasEffect(unexpected_effect=effect)
+                if self._has_no_effect(pair, response):
+                    return _NO_BIAS_EFFECT
+                bias_effect = _MeasuredBiasEffect(unexpected_effect=measured_shift)
             bias = bias // 2 if bias_step_nats else bias / 2
         return bias_effect
 
@@ -378,15 +393,15 @@ class _BiasProbe:
 
     def _pair_shift_nats(self, pair: _TokenPair, response: EndpointResponse) -> float:
         """Return the change of the difference between the two logprobs, nats."""
-        unbiased_logprobs = self._unbiased_window.logprobs
+        unbiased_logprobs = self._unbiased_response.logprobs
         return (response.logprobs[pair.token] - response.logprobs[pair.top_token]) - (
             unbiased_logprobs[pair.token] - unbiased_logprobs[pair.top_token]
         )
 
-    def _is_unmoved(self, pair: _TokenPair, response: EndpointResponse) -> bool:
+    def _has_no_effect(self, pair: _TokenPair, response: EndpointResponse) -> bool:
         """Return whether both tokens have the same logprobs as without a bias."""
         max_shift_nats = max(
-            abs(response.logprobs[token] - self._unbiased_window.logprobs[token]) for token in pair
+            abs(response.logprobs[token] - self._unbiased_response.logprobs[token]) for token in pair
         )
         return max_shift_nats <= self._tolerance_nats
 
@@ -406,22 +421,24 @@ class _BiasProbe:
         A single response cannot show that large biases are added exactly; `single` tests each bias that
         it uses.
         """
-        top_token = self._session.prefer_complete_utf8(self._unbiased_window.ranked_tokens)[0]
-        unbiased_window, limit = self._unbiased_window, self._limits.max_bias
-        unbiased_odds = log_odds(min(unbiased_window.logprobs[top_token], -unbiased_window.relative_error))
-        bias = 1.0 - unbiased_odds if abs(1.0 - unbiased_odds) >= _MIN_BIAS_NATS else 1.0
-        bias = max(-limit, min(limit, (round(bias) or 1) if bias_step_nats else bias))
+        top_token = self._session.prefer_complete_utf8(self._unbiased_response.ranked_tokens)[0]
+        unbiased_response, max_bias_nats = self._unbiased_response, self._limits.max_bias
+        # A probability that was rounded to 1 would have infinite odds. So a logprob is at most -relative_error.
+        unbiased_log_odds = log_odds(min(unbiased_response.logprobs[top_token], -unbiased_response.relative_error))
+        bias = 1.0 - unbiased_log_odds if abs(1.0 - unbiased_log_odds) >= _MIN_BIAS_NATS else 1.0
+        bias = max(-max_bias_nats, min(max_bias_nats, (round(bias) or 1) if bias_step_nats else bias))
         ((response,),) = self._session.send_queries([{top_token: bias}])
         biased_logprob = response.logprobs.get(top_token)
         if (
             biased_logprob is None
-            or abs(biased_logprob - unbiased_window.logprobs[top_token]) <= self._tolerance_nats / 10
+            or abs(biased_logprob - unbiased_response.logprobs[top_token])
+            <= _NO_SHIFT_FRACTION * self._tolerance_nats
         ):
-            return _MeasuredBiasEffect()
-        measured_nats = log_odds(min(biased_logprob, -unbiased_window.relative_error)) - unbiased_odds
-        # The error is not recorded, because odds near p = 1 are far less exact than logprobs.
+            return _NO_BIAS_EFFECT
+        measured_nats = log_odds(min(biased_logprob, -unbiased_response.relative_error)) - unbiased_log_odds
+        # The effect has no error_nats, because odds near p = 1 are far less exact than logprobs.
         if abs(measured_nats - bias) <= self._tolerance_nats:
-            return _MeasuredBiasEffect(limit, bias_step_nats)
+            return _MeasuredBiasEffect(max_bias_nats, bias_step_nats)
         return _MeasuredBiasEffect(unexpected_effect=_LogprobShift(measured_nats, bias))
 
 
@@ -434,7 +451,7 @@ def _max_useful_bias_nats(limits: EndpointLimits) -> float:
     return min(limits.max_bias, _EXTRA_BIAS_NATS - limits.min_reliable_logprob)
 
 
-_REDUCTION = 0.8
+_REDUCED_BIAS_FRACTION = 0.8
 """After the endpoint has limited a bias, this fraction of the bias is tried."""
 
 
@@ -465,5 +482,5 @@ class BiasRange:
     def reject(self, bias: float) -> None:
         """Record that this bias was not added exactly; smaller biases are used from now on."""
         self.max_bias_nats = max(
-            self.max_confirmed_bias_nats, _MIN_BIAS_NATS, self.round_toward_zero(_REDUCTION * bias)
+            self.max_confirmed_bias_nats, _MIN_BIAS_NATS, self.round_toward_zero(_REDUCED_BIAS_FRACTION * bias)
         )

@@ -23,9 +23,9 @@ from .request import NO_BASIS, RecoveryRequest, RecoverySettings
 from .results import Recovery, RunRecord, assemble_recovery
 from .session import QuerySession, RecoveryStoppedError
 from .task import LogprobEstimates, PointwiseMethod, RecoveryTask
-from .unbiased_window import DriftMonitor, UnbiasedWindow, measure_unbiased_window
+from .unbiased_response import DriftMonitor, UnbiasedResponse, measure_unbiased_response
 
-_POINTWISE: Mapping[str, PointwiseMethod] = {
+_POINTWISE_METHODS: Mapping[str, PointwiseMethod] = {
     "single": single,
     "parallel": parallel,
     "forced": forced,
@@ -62,9 +62,9 @@ def recover(  # noqa: PLR0913 - each is set by name
     request = RecoveryRequest.checked(prompt, method, top_count, tokens)
     session = open_session(endpoint, prompt, settings)
     try:
-        size = session.vocab_size()
-        request.check_size(size)
-        run = _RecoveryRun(session, request, settings, size)
+        vocab_size = session.vocab_size()
+        request.check_size(vocab_size)
+        run = _RecoveryRun(session, request, settings, vocab_size)
         session.open_journal()
         stop_reason = run.carry_out()
     except RecoveryStoppedError:
@@ -109,22 +109,22 @@ class _RecoveryRun:
         Return ``max_calls`` or ``interrupted`` if the run ended early.
         """
         try:
-            unbiased_window = measure_unbiased_window(self._session, self._settings.calls_per_query)
-            self._estimates.apply_unbiased_limits(unbiased_window)
-            self._estimates.add_unbiased_window(unbiased_window)
-            self._notes.extend(unbiased_window.notes)
-            profile = probe(self._session, unbiased_window, self._tokens)
+            unbiased_response = measure_unbiased_response(self._session, self._settings.calls_per_query)
+            self._estimates.apply_unbiased_limits(unbiased_response)
+            self._estimates.add_unbiased_response(unbiased_response)
+            self._notes.extend(unbiased_response.notes)
+            profile = probe(self._session, unbiased_response, self._tokens)
             self._estimates.mark_unnameable(profile.unnameable_ids)
             self._notes.extend(profile.findings)
-            self._method = self._chosen_method(profile)
-            if self._is_already_answered(unbiased_window):
+            self._method = self._choose_method(profile)
+            if self._is_already_answered(unbiased_response):
                 self._notes.append(
                     f"the response without a bias already shows everything requested; {self._method} was not "
                     "needed"
                 )
                 return None
             check_method(profile, self._method)
-            self._run_method(self._task(unbiased_window, profile))
+            self._run_method(self._make_task(unbiased_response, profile))
         except RecoveryStoppedError as stop:
             return stop.reason
         return None
@@ -142,7 +142,7 @@ class _RecoveryRun:
         )
         return assemble_recovery(self._session, self._estimates, record)
 
-    def _chosen_method(self, profile: EndpointProfile) -> str:
+    def _choose_method(self, profile: EndpointProfile) -> str:
         """Return the requested method; for ``auto``, return the cheapest method that works."""
         if self._method != "auto":
             return self._method
@@ -152,22 +152,22 @@ class _RecoveryRun:
             return "basis"
         return profile.pointwise_method
 
-    def _is_already_answered(self, unbiased_window: UnbiasedWindow) -> bool:
-        """Return whether the unbiased window already shows all requested logprobs."""
+    def _is_already_answered(self, unbiased_response: UnbiasedResponse) -> bool:
+        """Return whether the unbiased response already shows all requested logprobs."""
         top_count = self._request.top_count
         if self._method == "basis":
             return False
         if top_count is not None:
-            return top_count <= len(unbiased_window.logprobs)
+            return top_count <= len(unbiased_response.logprobs)
         return not self._estimates.unknown_among(self._tokens)
 
-    def _task(self, unbiased_window: UnbiasedWindow, profile: EndpointProfile) -> RecoveryTask:
-        self._drift_monitor = DriftMonitor(self._session, unbiased_window, profile.relative_error)
+    def _make_task(self, unbiased_response: UnbiasedResponse, profile: EndpointProfile) -> RecoveryTask:
+        self._drift_monitor = DriftMonitor(self._session, unbiased_response, profile.relative_error)
         return RecoveryTask(
             session=self._session,
             settings=self._settings,
             tokens=self._tokens,
-            unbiased_window=unbiased_window,
+            unbiased_response=unbiased_response,
             profile=profile,
             bias_range=BiasRange(profile),
             estimates=self._estimates,
@@ -182,7 +182,7 @@ class _RecoveryRun:
         elif self._method == "basis":
             if self._settings.basis is None:
                 raise RecoverError(NO_BASIS)
-            by_basis(task, self._settings.basis, _POINTWISE[task.profile.pointwise_method])
+            by_basis(task, self._settings.basis, _POINTWISE_METHODS[task.profile.pointwise_method])
         else:
             is_ranked = top_count is not None and self._method == "bisection"
             tokens = (
@@ -190,7 +190,7 @@ class _RecoveryRun:
                 if is_ranked and top_count is not None
                 else [int(token) for token in self._tokens]
             )
-            _POINTWISE[self._method](task, tokens)
+            _POINTWISE_METHODS[self._method](task, tokens)
 
 
 def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> bool:
@@ -208,7 +208,7 @@ def is_basis_cheaper(basis: Basis | None, requested_id_count: int | None) -> boo
 def check_method(profile: EndpointProfile, method: str) -> None:
     """Raise ``RecoverError`` for a method that would give wrong numbers on this endpoint."""
     findings = "; ".join(profile.findings)
-    if not (profile.can_shift_logprobs or profile.can_choose_token):
+    if not (profile.can_shift_logprobs or profile.can_force_token):
         raise RecoverError(f"nothing can be recovered from this endpoint: {findings}")
     are_biases_additive = profile.can_shift_logprobs and profile.are_biases_additive
     can_work = {

@@ -25,7 +25,7 @@ class RecoveryRequest:
 
     Args:
         method: one of `METHODS`.
-        top_count: number of most likely tokens; None if ids or all tokens are requested.
+        top_count: number of most likely tokens; None if specific tokens or all tokens are requested.
         ids: requested token ids; None if the most likely or all tokens are requested.
     """
 
@@ -42,7 +42,7 @@ class RecoveryRequest:
         Args:
             prompt: the text before the token.
             method: one of `METHODS`.
-            top_count: number of most likely tokens; None if ids or all tokens are requested.
+            top_count: number of most likely tokens; None if specific tokens or all tokens are requested.
             tokens: requested token ids; None if the most likely or all tokens are requested.
         """
         ids = None if tokens is None else tuple(_token_id(token) for token in tokens)

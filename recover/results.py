@@ -64,13 +64,13 @@ class RunRecord:
     """Facts about a finished run.
 
     Args:
-        tokens: the requested ids, int (n,); all ids if the most likely tokens are requested.
-        top_count: requested number of most likely tokens; None if ids or all tokens are requested.
+        tokens: ids of the requested tokens, int (n,); all ids of the vocabulary if ``top_count`` is given.
+        top_count: requested number of most likely tokens; None if specific tokens or all tokens are requested.
         method: the method that was used.
         notes: findings about the endpoint.
         max_drift_nats: largest change of the response to a repeated query during the run, nats.
         stop_reason: ``max_calls`` or ``interrupted`` if the run ended early; None otherwise.
-        basis: the basis of the settings; None if there is none.
+        basis: the basis of the model's logits in the settings; None if there is none.
     """
 
     tokens: NDArray[np.intp]
@@ -91,10 +91,10 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
     logprobs, errors = np.full_like(estimates.logprobs, np.nan), np.full_like(estimates.errors, np.nan)
     logprobs[tokens], errors[tokens] = estimates.logprobs[tokens], estimates.errors[tokens]
     errors = np.maximum(errors, record.max_drift_nats)
-    missing = tokens[np.isnan(logprobs[tokens])]
+    missing_tokens = tokens[np.isnan(logprobs[tokens])]
     notes = list(record.notes)
-    if len(missing) and record.stop_reason is None:
-        notes += _missing_notes(estimates, missing)
+    if len(missing_tokens) and record.stop_reason is None:
+        notes += _missing_tokens_notes(estimates, missing_tokens)
     if record.max_drift_nats:
         notes.append(
             f"the response to a repeated query changed by up to {record.max_drift_nats:.1e} nats during the run"
@@ -102,17 +102,20 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
     is_consistent = True
     if record.method != "bisection":  # bisection scales its values to a sum of 1, so their sum proves nothing
         covers_vocabulary = (
-            not len(missing) and estimates.is_normalized and top_count is None and len(tokens) == len(logprobs)
+            not len(missing_tokens)
+            and estimates.is_normalized
+            and top_count is None
+            and len(tokens) == len(logprobs)
         )
-        is_consistent, errors, sum_notes = _check_sum(logprobs, errors, covers_vocabulary)
+        is_consistent, errors, sum_notes = _check_probability_sum(logprobs, errors, covers_vocabulary)
         notes += sum_notes
     if top_count is not None:
-        note = _unmatched_note(estimates.unmatched_logprobs, logprobs[tokens])
-        is_consistent &= note is None
-        notes += [] if note is None else [note]
+        unmatched_note = _unmatched_tokens_note(estimates.unmatched_logprobs, logprobs[tokens])
+        is_consistent &= unmatched_note is None
+        notes += [] if unmatched_note is None else [unmatched_note]
     known_errors = errors[~np.isnan(errors)]
     is_complete = (
-        not len(missing) and record.stop_reason is None and (top_count is None or len(tokens) == top_count)
+        not len(missing_tokens) and record.stop_reason is None and (top_count is None or len(tokens) == top_count)
     )
     return Recovery(
         logprobs=logprobs,
@@ -135,7 +138,7 @@ _SUM_ROUNDING = 1e-9
 """Probability that may be lost when the probabilities of a vocabulary are summed in float64."""
 
 
-def _check_sum(
+def _check_probability_sum(
     logprobs: Float64s, errors: Float64s, covers_vocabulary: bool
 ) -> tuple[bool, Float64s, tuple[str, ...]]:
     """Check that the probabilities sum to 1 within their errors: |log sum p| <= sum p_i error_i.
@@ -164,8 +167,8 @@ def _check_sum(
     return False, np.maximum(errors, abs(log_sum)), (*notes, contradiction)
 
 
-def _unmatched_note(unmatched_logprobs: Sequence[float], logprobs: Float64s) -> str | None:
-    """Return a note if unidentified tokens are more likely than the last token of the result; None otherwise."""
+def _unmatched_tokens_note(unmatched_logprobs: Sequence[float], logprobs: Float64s) -> str | None:
+    """Return a note if unmatched texts are more likely than some token of the result; None otherwise."""
     min_logprob = float(logprobs.min()) if len(logprobs) else -np.inf
     more_likely_logprobs = [value for value in unmatched_logprobs if value > min_logprob]
     if not more_likely_logprobs:
@@ -184,9 +187,9 @@ def _known_token_bytes(session: QuerySession, basis: Basis | None) -> dict[int, 
     return token_bytes
 
 
-def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> list[str]:
+def _missing_tokens_notes(estimates: LogprobEstimates, missing_tokens: NDArray[np.intp]) -> list[str]:
     """Return notes with the reasons why tokens are missing."""
-    tokens = set(missing.tolist())
+    tokens = set(missing_tokens.tolist())
     unnameable_count, contradicted_count = (
         len(tokens & estimates.unnameable_ids),
         len(tokens & estimates.contradicted_ids),
@@ -210,14 +213,14 @@ def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> li
     return notes
 
 
-_FORMATS = (".npz", ".json", ".jsonl")
-_NOT_A_RESULT = "the file is not a result of gen recover"
+_FILE_SUFFIXES = (".npz", ".json", ".jsonl")
+_NOT_A_RESULT_PROBLEM = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
     """Raise ``RecoverError`` if the file name does not end in a known format, or the file cannot be written."""
-    if path.suffix not in _FORMATS:
-        raise RecoverError(f"{path}: the file name must end in one of {', '.join(_FORMATS)}")
+    if path.suffix not in _FILE_SUFFIXES:
+        raise RecoverError(f"{path}: the file name must end in one of {', '.join(_FILE_SUFFIXES)}")
     check_writable(path)
 
 
@@ -233,13 +236,13 @@ def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -
     Args:
         recovery: the result to write.
         path: the file; it ends in ``.npz``, ``.json`` or ``.jsonl``.
-        run_info: further fields of the header that identify the run: endpoint, prompt and request.
+        run_info: more fields of the header that identify the run: endpoint, prompt and request.
     """
     check_output_path(path)
     if path.suffix == ".npz":
         write_file(path, lambda file: _write_npz(recovery, file, run_info))
     elif path.suffix == ".json":
-        document = {**run_header(recovery, run_info), "tokens": list(_tokens(recovery))}
+        document = {**run_header(recovery, run_info), "tokens": list(_token_records(recovery))}
         write_file(path, lambda file: file.write(encode_json(document).encode() + b"\n"))
     else:
         write_file(
@@ -248,13 +251,13 @@ def save_recovery(recovery: Recovery, path: Path, run_info: Mapping[str, Any]) -
 
 
 def _write_npz(recovery: Recovery, file: IO[bytes], run_info: Mapping[str, Any]) -> None:
-    recovered = _recovered_ids(recovery)
-    token_bytes = [recovery.token_bytes.get(token, b"") for token in recovered.tolist()]
+    recovered_ids = _recovered_ids(recovery)
+    token_bytes = [recovery.token_bytes.get(token, b"") for token in recovered_ids.tolist()]
     np.savez_compressed(
         file,
-        ids=recovered.astype(np.int32),
-        logprobs=recovery.logprobs[recovered],
-        errors=recovery.errors[recovered],
+        ids=recovered_ids.astype(np.int32),
+        logprobs=recovery.logprobs[recovered_ids],
+        errors=recovery.errors[recovered_ids],
         bytes=np.frombuffer(b"".join(token_bytes), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, token_bytes)], dtype=np.int64),
         head=np.array(encode_json(run_header(recovery, run_info))),
@@ -267,7 +270,7 @@ def recovery_lines(recovery: Recovery, run_info: Mapping[str, Any]) -> Iterator[
     A token has the fields ``id``, ``token``, ``bytes``, ``logprob`` and ``error``.
     """
     yield encode_json({"event": "recovery", **run_header(recovery, run_info)}) + "\n"
-    for token in _tokens(recovery):
+    for token in _token_records(recovery):
         yield encode_json({"event": "token", **token}) + "\n"
 
 
@@ -286,7 +289,7 @@ def run_header(recovery: Recovery, run_info: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
+def _token_records(recovery: Recovery) -> Iterator[dict[str, Any]]:
     for token in _recovered_ids(recovery).tolist():
         data = recovery.token_bytes.get(token)
         record = TokenLogprob(token, data or b"", float(recovery.logprobs[token])).as_json()
@@ -301,10 +304,11 @@ def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
 
 def top_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
     """Return the ``count`` most likely recovered tokens, most likely first."""
-    recovered = _recovered_ids(recovery)
-    ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
+    recovered_ids = _recovered_ids(recovery)
+    top_ids = recovered_ids[np.argsort(-recovery.logprobs[recovered_ids], kind="stable")][:count]
     return [
-        TokenLogprob(int(i), recovery.token_bytes.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered
+        TokenLogprob(int(token), recovery.token_bytes.get(int(token), b""), float(recovery.logprobs[token]))
+        for token in top_ids
     ]
 
 
@@ -325,14 +329,14 @@ def read_run_header(path: Path) -> dict[str, Any]:
             with path.open(encoding="utf-8") as file:
                 text = file.readline()
         header = parse_strict_json(text)
-    except OSError as max_error_nats:
+    except OSError as error:
         raise RecoverError(
-            f"{path}: {file_problem(max_error_nats, path) if max_error_nats.strerror else _NOT_A_RESULT}"
+            f"{path}: {file_problem(error, path) if error.strerror else _NOT_A_RESULT_PROBLEM}"
         ) from None
     except DAMAGED_NPZ_ERRORS:  # includes the ValueError of a file that is not UTF-8 or not JSON
-        raise RecoverError(f"{path}: {_NOT_A_RESULT}") from None
+        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}") from None
     if not isinstance(header, dict) or "method" not in header or "complete" not in header:
-        raise RecoverError(f"{path}: {_NOT_A_RESULT}")
+        raise RecoverError(f"{path}: {_NOT_A_RESULT_PROBLEM}")
     return header
 
 
@@ -359,8 +363,8 @@ def read_row(path: Path) -> Float64s:
     try:
         with open_npz(path) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
-    except OSError as max_error_nats:
-        problem = file_problem(max_error_nats, path) if max_error_nats.strerror else "not a recovery"
+    except OSError as error:
+        problem = file_problem(error, path) if error.strerror else "not a recovery"
         raise RecoverError(f"{path}: {problem}") from None
     except DAMAGED_NPZ_ERRORS:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None

@@ -93,20 +93,20 @@ class QuerySession:
             kind = QueryKind.NEXT_TOKEN
         repetitions = range(first_repetition, first_repetition + calls_per_query)
         pool = ThreadPoolExecutor(self._settings.max_concurrent_calls)
-        pending: deque[list[Future[EndpointResponse]]] = deque()
+        pending_responses: deque[list[Future[EndpointResponse]]] = deque()
         early_stop: RecoveryStoppedError | None = None
         try:
             for bias in biases:
-                keys = [QueryKey.of(bias, kind, repetition, drift_check) for repetition in repetitions]
+                query_keys = [QueryKey.of(bias, kind, repetition, drift_check) for repetition in repetitions]
                 try:
-                    pending.append([self._submit(pool, bias, key) for key in keys])
+                    pending_responses.append([self._submit(pool, bias, key) for key in query_keys])
                 except RecoveryStoppedError as stop:
                     early_stop = stop
                     break
-                if len(pending) > self._settings.max_concurrent_calls:
-                    yield [self._result(future) for future in pending.popleft()]
-            while pending:
-                yield [self._result(future) for future in pending.popleft()]
+                if len(pending_responses) > self._settings.max_concurrent_calls:
+                    yield [self._wait_for_result(future) for future in pending_responses.popleft()]
+            while pending_responses:
+                yield [self._wait_for_result(future) for future in pending_responses.popleft()]
             if early_stop is not None:
                 raise early_stop
         finally:
@@ -138,16 +138,16 @@ class QuerySession:
         """Return the saved response; if there is none, claim a call and query the endpoint in a thread."""
         stored_response = self._journal.get(key) if self._journal is not None else None
         if stored_response is not None:
-            done: Future[EndpointResponse] = Future()
+            finished_future: Future[EndpointResponse] = Future()
             with self._lock:
-                done.set_result(self._count_calls(stored_response))
-            return done
+                finished_future.set_result(self._count_calls(stored_response))
+            return finished_future
         self._check_interrupt()
         self._check_resumed_endpoint(pool)
         self._budget.claim()
-        return pool.submit(self._call, dict(bias), key.kind, key)
+        return pool.submit(self._send_claimed_call, dict(bias), key.kind, key)
 
-    def _call(self, bias: Bias, kind: QueryKind, key: QueryKey | None) -> EndpointResponse:
+    def _send_claimed_call(self, bias: Bias, kind: QueryKind, key: QueryKey | None) -> EndpointResponse:
         """Query the endpoint, for one claimed call, and save the response if it has a key."""
         if self._failure is not None:  # after one failure, all other calls fail with the same error
             raise self._failure
@@ -167,26 +167,26 @@ class QuerySession:
 
     def _get_response(self, bias: Bias, kind: QueryKind) -> EndpointResponse:
         """Return the endpoint's response. Its calls are counted even if they exceed the budget."""
-        calls = 1
+        call_count = 1
 
         def claim_call() -> None:
-            nonlocal calls
+            nonlocal call_count
             self._budget.claim()
-            calls += 1
+            call_count += 1
 
         try:
             raw_response = self.endpoint.answer(self._prompt, bias, kind, claim_call)
         except RecoveryStoppedError:
             with self._lock:
-                self.new_call_count += calls
-                self.total_call_count += calls
+                self.new_call_count += call_count
+                self.total_call_count += call_count
             raise
         except RecoverError as error:
             error.has_checkpoint = bool(self._journal)
             raise
         response = checked_response(raw_response, self.endpoint)
         with self._lock:
-            self._budget.add_unclaimed_calls(response.calls - calls)
+            self._budget.add_unclaimed_calls(response.calls - call_count)
             self.new_call_count += response.calls
         return response
 
@@ -196,7 +196,7 @@ class QuerySession:
         Raises ``RecoverError`` if its response has changed.
         """
         journal = self._journal
-        if self._is_resumed_endpoint_checked or journal is None or not journal.resumed_response_count:
+        if self._is_resumed_endpoint_checked or journal is None or not journal.restored_response_count:
             return
         self._is_resumed_endpoint_checked = True
         kind = QueryKind.NEXT_TOKEN
@@ -206,8 +206,8 @@ class QuerySession:
         def query_again(count: int) -> list[EndpointResponse]:
             for _ in range(count):
                 self._budget.claim()
-            futures = [pool.submit(self._call, {}, kind, None) for _ in range(count)]
-            return [self._result(future) for future in futures]
+            futures = [pool.submit(self._send_claimed_call, {}, kind, None) for _ in range(count)]
+            return [self._wait_for_result(future) for future in futures]
 
         keys = [QueryKey.of({}, kind, repetition) for repetition in range(MAX_STORED_REPETITIONS)]
         stored_responses = [response for key in keys if (response := journal.get(key)) is not None]
@@ -221,7 +221,7 @@ class QuerySession:
         self.token_bytes.update(response.token_bytes)
         return response
 
-    def _result(self, future: Future[_T]) -> _T:
+    def _wait_for_result(self, future: Future[_T]) -> _T:
         """Wait for a result. Raises ``RecoveryStoppedError`` if the run is interrupted while it waits."""
         while True:
             try:
@@ -233,7 +233,7 @@ class QuerySession:
 
     def _run_interruptibly(self, function: Callable[[], _T]) -> _T:
         with ThreadPoolExecutor(1) as pool:
-            return self._result(pool.submit(function))
+            return self._wait_for_result(pool.submit(function))
 
     def _check_interrupt(self) -> None:
         """If the run was interrupted, stop the retries of the endpoint and raise ``RecoveryStoppedError``."""

@@ -14,7 +14,7 @@ from .numerics import Float64s, logsumexp, mean_logprob
 from .probe import BiasRange, EndpointProfile
 from .request import RecoverySettings
 from .session import QuerySession
-from .unbiased_window import DriftMonitor, UnbiasedWindow
+from .unbiased_response import DriftMonitor, UnbiasedResponse
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RecoveryTask:
         session: sends queries to the endpoint.
         settings: the settings of the recovery.
         tokens: the requested token ids, int (n,).
-        unbiased_window: the logprobs that the endpoint shows without a bias.
+        unbiased_response: the logprobs that the endpoint shows without a bias.
         profile: the effect of biases at this endpoint, as the probe measured it.
         bias_range: the biases that the endpoint adds exactly.
         estimates: the logprobs recovered so far.
@@ -36,7 +36,7 @@ class RecoveryTask:
     session: QuerySession
     settings: RecoverySettings
     tokens: NDArray[np.intp]
-    unbiased_window: UnbiasedWindow
+    unbiased_response: UnbiasedResponse
     profile: EndpointProfile
     bias_range: BiasRange
     estimates: LogprobEstimates
@@ -51,7 +51,7 @@ class RecoveryTask:
     @property
     def anchor(self) -> int:
         """The most likely token whose bytes are complete UTF-8, see `QuerySession.prefer_complete_utf8`."""
-        return self.session.prefer_complete_utf8(self.unbiased_window.ranked_tokens)[0]
+        return self.session.prefer_complete_utf8(self.unbiased_response.ranked_tokens)[0]
 
     def send_queries(
         self, biases: Iterable[Bias], kind: QueryKind = QueryKind.NEXT_TOKEN
@@ -60,7 +60,7 @@ class RecoveryTask:
 
         A query is sent as often as the probe found necessary for an average.
         """
-        for responses in self.session.send_queries(biases, self.unbiased_window.calls_per_query, kind=kind):
+        for responses in self.session.send_queries(biases, self.unbiased_response.calls_per_query, kind=kind):
             yield responses
             self.drift_monitor.count_query()
             self.report_progress()
@@ -86,7 +86,7 @@ class LogprobEstimates:
         logprobs: float64 (V,), nats; NaN where unknown.
         errors: estimated errors of the logprobs, float64 (V,), nats; NaN where unknown.
         unnameable_ids: ids that the endpoint cannot name.
-        contradicted_ids: ids whose responses contradict each other, or the unbiased window.
+        contradicted_ids: ids whose responses contradict each other, or the unbiased response.
         unmatched_logprobs: logprobs, in nats, that were shown for texts that are not the text of exactly one
             token.
         is_normalized: whether ``logprobs`` are true logprobs; False while they are relative to the most
@@ -104,23 +104,23 @@ class LogprobEstimates:
         self._noise_nats = 0.0
         self._unbiased_tokens: Collection[int] = ()
 
-    def apply_unbiased_limits(self, unbiased_window: UnbiasedWindow) -> None:
-        """Reject all values added from now on that contradict the unbiased window."""
-        self._max_hidden_logprob = unbiased_window.max_hidden_logprob
-        self._noise_nats = unbiased_window.noise_nats
-        self._unbiased_tokens = unbiased_window.logprobs.keys()
-        self.record_unmatched_logprobs(unbiased_window.unmatched_logprobs)
+    def apply_unbiased_limits(self, unbiased_response: UnbiasedResponse) -> None:
+        """Reject all values added from now on that contradict the unbiased response."""
+        self._max_hidden_logprob = unbiased_response.max_hidden_logprob
+        self._noise_nats = unbiased_response.noise_nats
+        self._unbiased_tokens = unbiased_response.logprobs.keys()
+        self.record_unmatched_logprobs(unbiased_response.unmatched_logprobs)
 
-    def add_unbiased_window(self, unbiased_window: UnbiasedWindow) -> None:
+    def add_unbiased_response(self, unbiased_response: UnbiasedResponse) -> None:
         """Add the logprobs that the endpoint shows without a bias."""
-        for token, logprob in unbiased_window.logprobs.items():
+        for token, logprob in unbiased_response.logprobs.items():
             self.logprobs[token] = min(logprob, 0.0)
-            self.errors[token] = unbiased_window.errors[token]
+            self.errors[token] = unbiased_response.errors[token]
 
     def add(self, token: int, values: Sequence[float], error: float) -> None:
         """Set a token's logprob to the mean of measured values.
 
-        A token that is more likely than any token hidden from the unbiased window is contradicted: its
+        A token that is more likely than any token hidden from the unbiased response is contradicted: its
         bias was not added exactly.
 
         Args:
@@ -128,12 +128,12 @@ class LogprobEstimates:
             values: the token's logprob according to each response, nats.
             error: error of each value, nats.
         """
-        mean = mean_logprob(values, error, self._noise_nats)
-        if token not in self._unbiased_tokens and self.exceeds_max_hidden_logprob(mean.logprob):
+        mean_of_values = mean_logprob(values, error, self._noise_nats)
+        if token not in self._unbiased_tokens and self.exceeds_max_hidden_logprob(mean_of_values.logprob):
             self.contradicted_ids.add(token)
             return
-        self.logprobs[token] = min(mean.logprob, 0.0)
-        self.errors[token] = mean.error
+        self.logprobs[token] = min(mean_of_values.logprob, 0.0)
+        self.errors[token] = mean_of_values.error
 
     def exceeds_max_hidden_logprob(self, logprob: float) -> bool:
         """Return whether a logprob is too high for a token that no response has shown yet."""
@@ -167,8 +167,8 @@ class LogprobEstimates:
     def unknown_among(self, tokens: Sequence[int] | NDArray[np.intp]) -> list[int]:
         """Return the given tokens whose logprob is unknown and may still be recovered."""
         ids = np.asarray(tokens, dtype=np.intp)
-        excluded = self.unnameable_ids | self.contradicted_ids
-        return [int(token) for token in ids[np.isnan(self.logprobs[ids])] if int(token) not in excluded]
+        excluded_ids = self.unnameable_ids | self.contradicted_ids
+        return [int(token) for token in ids[np.isnan(self.logprobs[ids])] if int(token) not in excluded_ids]
 
     def is_known(self, token: int) -> bool:
         """Return whether the token has a logprob."""
@@ -221,10 +221,10 @@ class LogprobEstimates:
             error: error of each value, nats.
         """
         if not self.is_normalized:
-            shift = logsumexp(row)
-            row = row - shift
-            self.logprobs -= shift
+            log_sum = logsumexp(row)
+            row = row - log_sum
+            self.logprobs -= log_sum
             self.is_normalized = True
-        unknown = np.isnan(self.logprobs)
-        self.logprobs[unknown] = np.minimum(row[unknown], 0.0)
-        self.errors[unknown] = error
+        is_unknown = np.isnan(self.logprobs)
+        self.logprobs[is_unknown] = np.minimum(row[is_unknown], 0.0)
+        self.errors[is_unknown] = error

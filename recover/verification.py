@@ -19,7 +19,7 @@ from .request import RecoverySettings
 from .results import Recovery
 from .session import QuerySession, RecoveryStoppedError
 from .task import LogprobEstimates, RecoveryTask
-from .unbiased_window import DriftMonitor, measure_unbiased_window
+from .unbiased_response import DriftMonitor, measure_unbiased_response
 
 
 @supports_old_names
@@ -70,24 +70,28 @@ def verify(
         raise RecoverError(
             "verify: the logprobs are relative to the most likely token, and a single call cannot verify that"
         )
-    recovered = np.flatnonzero(~np.isnan(recovery.logprobs))
-    if not len(recovered):
+    recovered_ids = np.flatnonzero(~np.isnan(recovery.logprobs))
+    if not len(recovered_ids):
         raise RecoverError("verify: the recovery contains no token")
     method = "forced" if recovery.method == "forced" else "single"
-    own_settings = replace(
+    verification_settings = replace(
         settings or RecoverySettings(), checkpoint=None, resume=False, basis=None, progress=None
     )
-    if own_settings.max_calls is not None:
-        own_settings = replace(own_settings, max_calls=own_settings.max_calls - recovery.new_calls)
-        if (own_settings.max_calls or 0) < 1:
+    if verification_settings.max_calls is not None:
+        verification_settings = replace(
+            verification_settings, max_calls=verification_settings.max_calls - recovery.new_calls
+        )
+        if (verification_settings.max_calls or 0) < 1:
             return Verification(0, float("nan"), None, method, 0, "max_calls")
-    own_settings.check()
-    tokens = np.sort(np.random.default_rng().choice(recovered, min(token_count, len(recovered)), replace=False))
-    session = open_session(endpoint, prompt, own_settings)
+    verification_settings.check()
+    tokens = np.sort(
+        np.random.default_rng().choice(recovered_ids, min(token_count, len(recovered_ids)), replace=False)
+    )
+    session = open_session(endpoint, prompt, verification_settings)
     estimates = LogprobEstimates(len(recovery.logprobs), endpoint.unnameable_ids)
     stop_reason = None
     try:
-        _recover_again(session, estimates, tokens, method, own_settings)
+        _recover_again(session, estimates, tokens, method, verification_settings)
     except RecoveryStoppedError as stop:
         stop_reason = stop.reason
     differences = np.abs(estimates.logprobs[tokens] - recovery.logprobs[tokens])
@@ -112,20 +116,20 @@ def _recover_again(
         method: ``single`` or ``forced``.
         settings: the settings of the verification.
     """
-    unbiased_window = measure_unbiased_window(session, settings.calls_per_query)
-    estimates.apply_unbiased_limits(unbiased_window)
-    profile = probe(session, unbiased_window, tokens)
+    unbiased_response = measure_unbiased_response(session, settings.calls_per_query)
+    estimates.apply_unbiased_limits(unbiased_response)
+    profile = probe(session, unbiased_response, tokens)
     estimates.mark_unnameable(profile.unnameable_ids)
     check_method(profile, method)
     task = RecoveryTask(
         session=session,
         settings=settings,
         tokens=tokens,
-        unbiased_window=unbiased_window,
+        unbiased_response=unbiased_response,
         profile=profile,
         bias_range=BiasRange(profile),
         estimates=estimates,
-        drift_monitor=DriftMonitor(session, unbiased_window, profile.relative_error),
+        drift_monitor=DriftMonitor(session, unbiased_response, profile.relative_error),
         notes=[],
     )
     (forced if method == "forced" else single)(task, [int(token) for token in tokens])

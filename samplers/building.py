@@ -88,7 +88,7 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
     except SamplingError as error:
         raise SamplingError(f"{origin}: {error}") from None
     origin = f"{origin}.{cls.about.name}"
-    params = _parameters(cls, value, origin)
+    params = _read_parameters(cls, value, origin)
     try:
         return cls(**params)
     except ValidationError as error:
@@ -114,11 +114,11 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
     )
 
 
-_PARAMETER_SIMILARITY = 0.4
-"""Least similarity of a suggested parameter name, as `difflib` measures it. The names are short and few."""
+_MIN_PARAMETER_SIMILARITY = 0.4
+"""Minimum similarity of a suggested parameter name, as `difflib` measures it. The names are short and few."""
 
 
-def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
+def _read_parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
     """Return the parameters of a step as a table; a single value is the main parameter."""
     main_parameter = cls.about.main_parameter
     if value is None:
@@ -129,8 +129,8 @@ def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
         return {main_parameter: value}
     for key in value:
         if key not in cls.model_fields:
-            near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
-            hint = f"did you mean {near}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
+            nearest = nearest_name(str(key), cls.model_fields, _MIN_PARAMETER_SIMILARITY)
+            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(cls.model_fields) or 'none'}"
             raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
     return dict(value)
 
@@ -150,12 +150,13 @@ def parse_notation(text: str) -> list[Any]:
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
     ``false``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
     """
-    shown = repr(_quotable(text))
-    _reject_koboldai_order(text, f"chain {shown}")
+    quoted_text = repr(_quotable(text))
+    _reject_koboldai_order(text, f"chain {quoted_text}")
     if text.count(">") > MAX_STEPS:  # a cheap check before the steps are read
-        check_step_count(sum(1 for _ in _split(text, ">")), f"chain {shown}")
+        check_step_count(sum(1 for _ in _split_unquoted(text, ">")), f"chain {quoted_text}")
     return [
-        _parse_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))
+        _parse_step(part.strip(), f"chain[{number}] of {quoted_text}")
+        for number, part in enumerate(_split_unquoted(text, ">"))
     ]
 
 
@@ -166,7 +167,7 @@ def _parse_list_item(text: str, origin: str) -> Any:
     """
     if is_known(text):
         return text
-    if next(_split(text, ">")) != text:
+    if next(_split_unquoted(text, ">")) != text:
         raise SamplingError(
             f"{origin}: {_quotable(text)!r} is a chain of several steps; write each as an item of the list"
         )
@@ -177,27 +178,27 @@ def _parse_list_item(text: str, origin: str) -> Any:
 
 
 # Each run of spaces is reduced to one space before. On longer runs these patterns would take quadratic time.
-_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
-_CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
-_ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
-_BARE = re.compile(_NAME)
-_MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_NUMBER = re.compile(r"[-+]?\d{1,40}")
+_NAME_PATTERN = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
+_CALL_PATTERN = re.compile(rf"{_NAME_PATTERN} ?\((?P<params>.*)\)", re.DOTALL)
+_ASSIGNMENT_PATTERN = re.compile(rf"{_NAME_PATTERN} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
+_BARE_NAME_PATTERN = re.compile(_NAME_PATTERN)
+_MAIN_VALUE_PATTERN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_INTEGER_PATTERN = re.compile(r"[-+]?\d{1,40}")
 
 
 def _parse_step(step: str, origin: str) -> Any:
     text = _reduce_spaces(step)
-    call = _CALL.fullmatch(text)
-    if call and _is_balanced(call["params"]):
-        if _MAIN.fullmatch(call["params"].strip()):  # top_k(40), as in a program
-            return {call["name"]: _parse_number(call["params"].strip())}
-        pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
-        fields = _parameter_names(call["name"])
-        return {call["name"]: _make_table([_parse_pair(pair, fields, origin) for pair in pairs], origin)}
-    assigned = _ASSIGNED.fullmatch(text)
-    if assigned:
-        return {assigned["name"]: _parse_or_raise(assigned["main"], origin)}
-    if _BARE.fullmatch(text) and is_known(text):
+    call_match = _CALL_PATTERN.fullmatch(text)
+    if call_match and _is_balanced(call_match["params"]):
+        if _MAIN_VALUE_PATTERN.fullmatch(call_match["params"].strip()):  # top_k(40), as in a program
+            return {call_match["name"]: _parse_number(call_match["params"].strip())}
+        pairs = list(_split_unquoted(call_match["params"], ",")) if call_match["params"].strip() else []
+        fields = _parameter_names(call_match["name"])
+        return {call_match["name"]: _make_table([_parse_pair(pair, fields, origin) for pair in pairs], origin)}
+    assignment = _ASSIGNMENT_PATTERN.fullmatch(text)
+    if assignment:
+        return {assignment["name"]: _parse_or_raise(assignment["main"], origin)}
+    if _BARE_NAME_PATTERN.fullmatch(text) and is_known(text):
         return text
     return _parse_joined_number(text, origin)
 
@@ -207,9 +208,13 @@ def _parse_joined_number(text: str, origin: str) -> Any:
 
     Of all possible splits, take the one with the longest known name.
     """
-    starts = [start for start in range(len(text) - 1, max(len(text) - 100, 0), -1) if _MAIN.fullmatch(text, start)]
+    starts = [
+        start
+        for start in range(len(text) - 1, max(len(text) - 100, 0), -1)
+        if _MAIN_VALUE_PATTERN.fullmatch(text, start)
+    ]
     splits = [(text[:start].rstrip(), text[start:]) for start in starts]
-    splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
+    splits = [(name, number) for name, number in splits if _BARE_NAME_PATTERN.fullmatch(name)]
     name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
     if not is_known(name) and _is_several_steps(text):
         raise SamplingError(f"{origin}: {_quotable(text)!r} is not one step; write > between steps")
@@ -217,7 +222,7 @@ def _parse_joined_number(text: str, origin: str) -> Any:
         raise SamplingError(f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write one of these")
     if number:
         return {name: _parse_number(number)}
-    if not _BARE.fullmatch(name):
+    if not _BARE_NAME_PATTERN.fullmatch(name):
         problem = f"{_quotable(text)!r} is not a step" if text else "a step is missing"
         raise SamplingError(f"{origin}: {problem}; write name, name0.8, name=value or name(key=value, …)")
     return name
@@ -250,7 +255,7 @@ def _make_table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | i
 
 
 def _parse_pair(pair: str, fields: Collection[str], origin: str) -> tuple[str | int, Any]:
-    quoted = _QUOTED.match(pair.strip())
+    quoted = _QUOTED_PATTERN.match(pair.strip())
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
@@ -288,7 +293,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _parse_number(text: str) -> int | float:
-    return int(text) if _NUMBER.fullmatch(text) else float(text)
+    return int(text) if _INTEGER_PATTERN.fullmatch(text) else float(text)
 
 
 _KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
@@ -329,35 +334,35 @@ def _quotable(text: str) -> str:
 
 
 # A quoted string is not searched for separators. A backslash in it escapes the next character.
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+_QUOTED_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_DEPTH_BY_BRACKET = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
 def _quoted_strings(text: str) -> Iterator[re.Match[str]]:
     """Yield the quoted strings from left to right. Yields none after a quote that is never closed."""
     start = text.find('"')
     while start >= 0:
-        quoted = _QUOTED.match(text, start)
+        quoted = _QUOTED_PATTERN.match(text, start)
         if quoted is None:
             return
         yield quoted
         start = text.find('"', quoted.end())
 
 
-def _split(text: str, separator: str) -> Iterator[str]:
+def _split_unquoted(text: str, separator: str) -> Iterator[str]:
     """Yield the parts between separators. A separator in quotes or brackets is part of the text."""
-    start = at = depth = 0
-    skipped = {quoted.start(): quoted.end() for quoted in _quoted_strings(text)}
-    while at < len(text):
-        if at in skipped:
-            at = skipped[at]
+    part_start = position = depth = 0
+    quote_ends = {quoted.start(): quoted.end() for quoted in _quoted_strings(text)}
+    while position < len(text):
+        if position in quote_ends:
+            position = quote_ends[position]
             continue
-        depth = max(depth + _BRACKETS.get(text[at], 0), 0)
-        if text[at] == separator and not depth:
-            yield text[start:at]
-            start = at + 1
-        at += 1
-    yield text[start:]
+        depth = max(depth + _DEPTH_BY_BRACKET.get(text[position], 0), 0)
+        if text[position] == separator and not depth:
+            yield text[part_start:position]
+            part_start = position + 1
+        position += 1
+    yield text[part_start:]
 
 
 def _is_balanced(text: str) -> bool:
@@ -383,25 +388,22 @@ def _cut_at_quotes(text: str) -> list[str]:
     return [*parts, text[end:]]
 
 
-_BOUNDS = ("ge", "gt", "le", "lt")
+_BOUND_NAMES = ("ge", "gt", "le", "lt")
 
 
 def allowed_values(field: FieldInfo) -> str:
-    """Return the allowed values of a parameter:
-
-    ``0..1``, ``≥ 0``, ``include or exclude``; empty if all are allowed.
-    """
-    bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
-    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
-    if low is not None and high is not None and "ge" in bounds and "le" in bounds:
-        return f"{low:g}..{high:g}"
-    limits = []
-    if low is not None:
-        limits.append(f"{'≥' if 'ge' in bounds else '>'} {low:g}")
-    if high is not None:
-        limits.append(f"{'≤' if 'le' in bounds else '<'} {high:g}")
-    if limits or get_origin(field.annotation) is not Literal:
-        return " and ".join(limits)
+    """Return the allowed values of a parameter, such as ``0..1`` or ``include or exclude``; empty: all values."""
+    bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUND_NAMES if hasattr(rule, name)}
+    lower_bound, upper_bound = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if lower_bound is not None and upper_bound is not None and "ge" in bounds and "le" in bounds:
+        return f"{lower_bound:g}..{upper_bound:g}"
+    limit_texts = []
+    if lower_bound is not None:
+        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {lower_bound:g}")
+    if upper_bound is not None:
+        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {upper_bound:g}")
+    if limit_texts or get_origin(field.annotation) is not Literal:
+        return " and ".join(limit_texts)
     words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
@@ -409,19 +411,23 @@ def allowed_values(field: FieldInfo) -> str:
 def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     """Return a message for the first parameter that pydantic rejected: ``.p: 1.5 is not within 0..1``."""
     problems = error.errors()
-    first = problems[0]
+    first_problem = problems[0]
     # For a parameter of several types, pydantic lists an error per type. The last part of `loc` is the type's
     # name.
-    is_union = first["loc"][-1:] in (("int",), ("str",))
-    path_parts = first["loc"][:-1] if is_union else first["loc"]
+    is_union = first_problem["loc"][-1:] in (("int",), ("str",))
+    path_parts = first_problem["loc"][:-1] if is_union else first_problem["loc"]
     is_key = path_parts[-1:] == ("[key]",)
     path = "".join(f".{part}" for part in (path_parts[:-2] if is_key else path_parts))
-    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    field = cls.model_fields.get(str(first_problem["loc"][0])) if first_problem["loc"] else None
     allowed = allowed_values(field) if field is not None else ""
-    same_path = [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first]
-    message = problem_message(*same_path, allowed=allowed)
-    if first["type"] == "dict_type" and cls.about.example is not None:
+    value_problems = (
+        [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first_problem]
+    )
+    message = problem_message(*value_problems, allowed=allowed)
+    if first_problem["type"] == "dict_type" and cls.about.example is not None:
         message += f" such as {cls.about.example}"
-    if "value_error" in (problem["type"] for problem in same_path) and not isinstance(first["input"], Mapping):
-        message = f"{short_repr(first['input'])}: {message}"
+    if "value_error" in (problem["type"] for problem in value_problems) and not isinstance(
+        first_problem["input"], Mapping
+    ):
+        message = f"{short_repr(first_problem['input'])}: {message}"
     return f"{path}: {'the key ' if is_key else ''}{message}"

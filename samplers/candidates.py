@@ -30,7 +30,7 @@ from .kernels import (
     column_maxima,
     descending,
     describe,
-    describe_not_finite,
+    describe_nonfinite,
     exact_weights,
     highest_of,
     highest_rows,
@@ -44,9 +44,9 @@ from .kernels import (
 # Between two tokens llama.cpp fills the processor's caches, so that each such function would cost microseconds.
 
 _FLOAT32 = np.dtype(np.float32)
-_SHORT_ROW = 1 << 11
+_MIN_ROWS_FOR_COLUMN_MAXIMA = 1 << 11
 """Column maxima are computed only for rows with at least this many logits."""
-_FEW_DROPPED = 16
+_MAX_SLICED_DROPS = 16
 """Up to this many rows are dropped by copying the slices between them. For more rows, indexing is faster."""
 
 
@@ -61,7 +61,7 @@ class CandidateRows:
         "_ids",
         "_logits",
         "_masked_rows",
-        "_max",
+        "_max_logit",
         "_pending_drops",
         "_running_sums",
         "_weight_total",
@@ -111,17 +111,18 @@ class CandidateRows:
         self._weights: Floats | None = None
         self._running_sums: list[float] | None = None
         self._weight_total: np.float32 | None = None
+        # The maxima of the columns if the logits are arranged as a table; see `column_maxima`.
         self._column_maxima: Floats | None = None
         self._pending_drops: tuple[Floats, Positions] | None = None
         self.top_rows: TopRows | None = None
-        if expects_top and logits.size >= _SHORT_ROW:
+        if expects_top and logits.size >= _MIN_ROWS_FOR_COLUMN_MAXIMA:
             self._column_maxima = column_maxima(logits)
-            highest = highest_of(logits, self._column_maxima)
+            max_logit = highest_of(logits, self._column_maxima)
         else:
-            highest = np.maximum.reduce(logits)
-        self._max: np.float32 | None = highest
-        if not isfinite(highest):
-            raise SamplingError(f"logits: {describe_not_finite(highest)}")
+            max_logit = np.maximum.reduce(logits)
+        self._max_logit: np.float32 | None = max_logit
+        if not isfinite(max_logit):
+            raise SamplingError(f"logits: {describe_nonfinite(max_logit)}")
 
     def __len__(self) -> int:
         return self._logits.size
@@ -153,10 +154,10 @@ class CandidateRows:
     @property
     def max(self) -> np.float32:
         """The highest logit."""
-        if self._max is None:
-            highest: np.float32 = self._logits[0] if self.is_ordered else np.maximum.reduce(self._logits)
-            self._max = highest
-        return self._max
+        if self._max_logit is None:
+            max_logit: np.float32 = self._logits[0] if self.is_ordered else np.maximum.reduce(self._logits)
+            self._max_logit = max_logit
+        return self._max_logit
 
     def set_logits(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
         """Replace all logits.
@@ -170,7 +171,7 @@ class CandidateRows:
         self._ids, self._logits = self._ids, logits  # reading _ids carries out pending drops
         self.is_ordered = self.is_ordered and monotone
         self._clear_cache()
-        self._max = highest
+        self._max_logit = highest
 
     def set_logits_at(self, positions: Positions, logits: Floats) -> None:
         """Replace the logits of the rows at ``positions``.
@@ -180,10 +181,10 @@ class CandidateRows:
             logits: the new logits of these rows, (m,). An overflow is clamped to the
                 nearest finite float32. A row whose old logit is -inf keeps -inf.
         """
-        old = self._logits[positions]
-        row = self._logits.copy()
-        row[positions] = clamp_to_finite(logits, old)
-        self.set_logits(row)
+        old_logits = self._logits[positions]
+        new_row = self._logits.copy()
+        new_row[positions] = clamp_to_finite(logits, old_logits)
+        self.set_logits(new_row)
 
     def select_rows(self, positions: Positions, *, is_ordered: bool = False) -> None:
         """Keep the rows at ``positions``, in the order of ``positions``, and drop all others.
@@ -204,10 +205,10 @@ class CandidateRows:
         """
         if mask.shape != self._logits.shape:
             raise ValueError(f"mask: shape {mask.shape} is not {self._logits.shape}, the shape of the logits")
-        dropped = mask.size - int(np.count_nonzero(mask))
-        if dropped > _FEW_DROPPED:
+        dropped_count = mask.size - int(np.count_nonzero(mask))
+        if dropped_count > _MAX_SLICED_DROPS:
             self.select_rows(mask.nonzero()[0], is_ordered=self.is_ordered)
-        elif dropped:
+        elif dropped_count:
             self.drop((~mask).nonzero()[0])
 
     def drop(self, positions: Positions) -> None:
@@ -227,17 +228,19 @@ class CandidateRows:
         """Carry out pending drops when ``_logits`` or ``_ids`` is read. Both are unset while drops are pending."""
         if name not in ("_logits", "_ids") or self._pending_drops is None:
             raise AttributeError(name)
-        (self._logits, positions), highest = self._pending_drops, self._max
+        (self._logits, positions), max_logit = self._pending_drops, self._max_logit
         self._ids, self._pending_drops = None, None
         self._drop_now(positions)
-        self._max = highest
+        self._max_logit = max_logit
         return getattr(self, name)
 
     def _drop_now(self, positions: Positions) -> None:
         ends = [*positions.tolist(), self._logits.size]
-        kept = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
-        self._ids = np.concatenate([self.ids[rows] for rows in kept])
-        self._logits = np.concatenate([self._logits[rows] for rows in kept])
+        kept_slices = [
+            slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)
+        ]
+        self._ids = np.concatenate([self.ids[rows] for rows in kept_slices])
+        self._logits = np.concatenate([self._logits[rows] for rows in kept_slices])
         self._clear_cache()
 
     def mask_except(self, kept: NDArray[np.bool_]) -> None:
@@ -265,8 +268,8 @@ class CandidateRows:
         """
         new_count = count_before - self._logits.size
         if new_count:
-            earlier = self._masked_rows if self.masked_count else None
-            self._masked_rows = _MaskedRows(ids_before, self.ids, earlier, self.masked_count)
+            earlier_rows = self._masked_rows if self.masked_count else None
+            self._masked_rows = _MaskedRows(ids_before, self.ids, earlier_rows, self.masked_count)
             self.masked_count += new_count
 
     def masked_ids(self) -> NDArray[np.intp]:
@@ -317,7 +320,7 @@ class CandidateRows:
 
     def _clear_cache(self) -> None:
         """Delete the cached values that were computed from the old logits."""
-        self._max = None
+        self._max_logit = None
         self._weights = None
         self._running_sums = None
         self._weight_total = None
@@ -333,14 +336,14 @@ class _MaskedRows(NamedTuple):
     Only references to arrays are stored. The token ids are computed when `ids` is called, which is rarely.
     """
 
-    before: NDArray[np.integer] | None
+    ids_before: NDArray[np.integer] | None
     """The token ids before the masking step; None for the entire vocabulary."""
-    kept: Ids
+    ids_after: Ids
     """The token ids after the masking step."""
-    earlier: _MaskedRows | None = None
+    earlier_rows: _MaskedRows | None = None
     """The rows that earlier steps masked; None if there are none."""
     earlier_count: int = 0
-    """Number of rows in ``earlier`` that llama.cpp would still have before the masking step."""
+    """Number of rows in ``earlier_rows`` that llama.cpp would still have before the masking step."""
 
     def ids(self, count: int, vocab_size: int) -> NDArray[np.intp]:
         """Return the token ids of the first ``count`` masked rows, ascending.
@@ -349,13 +352,13 @@ class _MaskedRows(NamedTuple):
         stay.
         """
         is_masked = np.zeros(vocab_size, dtype=np.bool_)
-        if self.before is None:
+        if self.ids_before is None:
             is_masked[:] = True
         else:
-            is_masked[self.before] = True
-        is_masked[self.kept] = False
-        if self.earlier is not None:
-            is_masked[self.earlier.ids(self.earlier_count, vocab_size)] = True
+            is_masked[self.ids_before] = True
+        is_masked[self.ids_after] = False
+        if self.earlier_rows is not None:
+            is_masked[self.earlier_rows.ids(self.earlier_count, vocab_size)] = True
         return is_masked.nonzero()[0][:count]
 
 
@@ -393,10 +396,10 @@ class Candidates(CandidateRows):
 
     def snapshot(self) -> Candidates:
         """Return a copy that later steps do not change. The arrays are shared, since no step writes to them."""
-        copied = object.__new__(Candidates)
+        candidates_copy = object.__new__(Candidates)
         for name in CandidateRows.__slots__:
-            setattr(copied, name, getattr(self, name))
-        return copied
+            setattr(candidates_copy, name, getattr(self, name))
+        return candidates_copy
 
     def weights(self) -> Floats:
         """Return exp(logit - max), float32 (n,), correctly rounded; see `exact_weights`."""
@@ -475,31 +478,37 @@ class Candidates(CandidateRows):
             self.truncate(count)
             return
         if self._pending_drops is not None:
-            kept = self._top_of_pending(count, *self._pending_drops)
+            kept_count = self._keep_top_of_pending(count, *self._pending_drops)
         else:
-            kept = min(count, self._logits.size)
-            positions, self._logits = highest_with_values(self._logits, kept, self._column_maxima)
+            kept_count = min(count, self._logits.size)
+            positions, self._logits = highest_with_values(self._logits, kept_count, self._column_maxima)
             if self._column_maxima is not None:  # no step has changed the rows since the model
                 self.top_rows = positions, self._logits
             self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._clear_cache()
         if self.masked_count:
-            self.masked_count = min(self.masked_count, count - kept)
+            self.masked_count = min(self.masked_count, count - kept_count)
 
-    def _top_of_pending(self, count: int, row: Floats, dropped: Positions) -> int:
+    def _keep_top_of_pending(self, count: int, old_logits: Floats, dropped: Positions) -> int:
         """Keep the ``count`` highest rows while drops are pending; return how many rows were kept.
 
         Args:
             count: number of rows to keep, at most.
-            row: the logits before the drops.
+            old_logits: the logits before the drops.
             dropped: positions of the dropped rows.
         """
-        kept = min(count, row.size - dropped.size)
-        positions, logits = highest_with_values(row, kept + dropped.size, self._column_maxima)
-        left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
-        self._ids, self._logits, self._pending_drops = positions[left], logits[left], None
-        return kept
+        kept_count = min(count, old_logits.size - dropped.size)
+        positions, logits = highest_with_values(old_logits, kept_count + dropped.size, self._column_maxima)
+        remaining_positions = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][
+            :kept_count
+        ]
+        self._ids, self._logits, self._pending_drops = (
+            positions[remaining_positions],
+            logits[remaining_positions],
+            None,
+        )
+        return kept_count
 
     def positions_where(self, table: NDArray[np.generic]) -> Positions:
         """Return positions of the rows whose token has a nonzero entry in ``table``, (V,)."""
@@ -545,8 +554,7 @@ class Candidates(CandidateRows):
         """Return the token id that the random number ``u``, in [0, 1), selects.
 
         Formula: the first row whose running sum of weights, in float64 and in the current order, reaches u times
-            the
-        total. Equals llama.cpp's ``dist``.
+        the total. Equals llama.cpp's ``dist``.
         """
         position = self.certain_position(u)
         if position is None:
@@ -580,16 +588,16 @@ class Candidates(CandidateRows):
 
 FEW_ROWS = 64
 """Up to this many rows, running sums are computed with Python's floats."""
-_VERY_FEW = 16
+_MAX_ROWS_FOR_PYTHON_EXP = 16
 """Up to this many rows, Python's exponentials are faster than NumPy's (measured)."""
 
 
 def running_sums(logits: Floats, highest: np.float32) -> list[float]:
     """Return the running sums of exp(logit - highest), in float64, for at most 64 ``logits``, float32 (n,)."""
-    if logits.size > _VERY_FEW:
+    if logits.size > _MAX_ROWS_FOR_PYTHON_EXP:
         return list(accumulate(np.exp(logits - highest).tolist()))
-    top = float(highest)
-    return list(accumulate([exp(logit - top) for logit in logits.tolist()]))
+    max_logit = float(highest)
+    return list(accumulate([exp(logit - max_logit) for logit in logits.tolist()]))
 
 
 _ERROR_PER_ROW = 2.0**-21

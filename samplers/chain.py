@@ -64,7 +64,7 @@ class Chain:
         self._selector: SelectingStep = selector
         self._applying_steps: tuple[ApplyingStep, ...] = self.steps[:-1]
         self._has_top_k = any(isinstance(step, TopK) for step in self._applying_steps)
-        self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
+        self._accepting_steps = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
         self.reset()
@@ -109,12 +109,12 @@ class Chain:
         for step in self._applying_steps:
             try:
                 step.apply(candidates)
-                highest = candidates.max
+                max_logit = candidates.max
             except Exception as error:
                 if not len(candidates):
                     raise SamplingError(f"{step.about.name}: left no candidate") from error
                 raise step_error(step, "apply", error) from error
-            if not isfinite(highest):
+            if not isfinite(max_logit):
                 raise SamplingError(f"{step.about.name}: left no finite logit")
         return candidates
 
@@ -130,7 +130,7 @@ class Chain:
 
     def accept(self, token: int) -> None:
         """Update the state of every sampler for a token that was appended to the text."""
-        for step in self._listeners:
+        for step in self._accepting_steps:
             try:
                 step.accept(token)
             except Exception as error:
@@ -153,31 +153,34 @@ class Chain:
 
 def check_selection(samplers: Sequence[Sampler]) -> None:
     """Raise ``SamplingError`` if two samplers are selectors, or if a selector is not the last sampler."""
-    selecting = [(i, s.about.name) for i, s in enumerate(samplers) if s.about.is_selector]
-    if len(selecting) > 1:
-        (i, first), (j, second) = selecting[:2]
+    selector_places = [
+        (first_index, s.about.name) for first_index, s in enumerate(samplers) if s.about.is_selector
+    ]
+    if len(selector_places) > 1:
+        (first_index, first_name), (second_index, second_name) = selector_places[:2]
         raise SamplingError(
-            f"chain[{i}] {first} and chain[{j}] {second} both select a token; a chain has one, its last step"
+            f"chain[{first_index}] {first_name} and chain[{second_index}] {second_name} both select a token; "
+            "a chain has one, its last step"
         )
-    if selecting and selecting[0][0] != len(samplers) - 1:
-        i, name = selecting[0]
-        after = f"chain[{i + 1}] {samplers[i + 1].about.name}"
-        raise SamplingError(f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows")
+    if selector_places and selector_places[0][0] != len(samplers) - 1:
+        index, name = selector_places[0]
+        after = f"chain[{index + 1}] {samplers[index + 1].about.name}"
+        raise SamplingError(f"chain[{index}] {name} selects a token, so it must be the last step; {after} follows")
 
 
-def step_error(step: ApplyingStep | SelectingStep, verb: str, error: Exception) -> Exception:
+def step_error(step: ApplyingStep | SelectingStep, method_name: str, error: Exception) -> Exception:
     """Return an exception of a step as a ``SamplingError`` that names the step.
 
     A step of another package may raise any exception.
 
     Args:
         step: the step that failed.
-        verb: the method that failed, such as ``apply``.
+        method_name: name of the method that failed, such as ``apply``.
         error: the exception.
     """
     if isinstance(error, SamplingError):
         return error
-    return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
+    return SamplingError(f"{step.about.name}: {method_name} failed: {type(error).__name__}: {error}")
 
 
 def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
@@ -191,10 +194,10 @@ def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
 
 def _with_location(spec: StepSpec, message: str) -> str:
     """Replace ``name.parameter`` at the start of a message by the place where the parameter is written."""
-    start = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
-    if start is None:
+    name_match = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
+    if name_match is None:
         return f"{spec.location_of('')}: {message}"
-    return spec.location_of(start[1] or "") + message[start.end() :]
+    return spec.location_of(name_match[1] or "") + message[name_match.end() :]
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:

@@ -43,19 +43,19 @@ def as_float32(parameter: float) -> np.float32:
     return np.float32(parameter)
 
 
-def clamp_to_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
+def clamp_to_finite(logits: NDArray[np.floating], old_logits: Floats) -> Floats:
     """Return new logits as float32. An overflow is clamped to the nearest finite float32.
 
     Args:
         logits: the new logits, (n,).
-        old: the logits before the change, (n,). Where an old logit is -inf, the new one is -inf as well.
+        old_logits: the logits before the change, (n,). Where an old logit is -inf, the new one is -inf as well.
     """
     all_true = np.logical_and.reduce
-    if logits.dtype == np.float32 and all_true(np.isfinite(logits)) and all_true(np.isfinite(old)):
+    if logits.dtype == np.float32 and all_true(np.isfinite(logits)) and all_true(np.isfinite(old_logits)):
         return logits  # nearly always
-    finite = np.minimum(np.maximum(logits, MIN_FLOAT32), MAX_FLOAT32).astype(np.float32, copy=False)
-    clamped: Floats = np.where(old == -np.inf, old, finite)
-    return clamped
+    clamped_logits = np.minimum(np.maximum(logits, MIN_FLOAT32), MAX_FLOAT32).astype(np.float32, copy=False)
+    result: Floats = np.where(old_logits == -np.inf, old_logits, clamped_logits)
+    return result
 
 
 def describe(value: object) -> str:
@@ -66,16 +66,16 @@ def describe(value: object) -> str:
     return type(value).__name__
 
 
-def describe_not_finite(highest: np.float32) -> str:
+def describe_nonfinite(highest: np.float32) -> str:
     """Describe the error in a row whose highest logit is not finite."""
     if np.isnan(highest):
         return "there is a NaN in the row"
     return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"
 
 
-_SMALL_ROW = 256
+_MAX_STABLE_SORT_VALUES = 256
 """Up to this many values, a stable sort is faster than a sort of pairs (measured)."""
-_RADIX_ROW = 1 << 12
+_MIN_RADIX_SORT_VALUES = 1 << 12
 """From this many values on, a radix sort may be faster than a sort of pairs."""
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 _Keys = NDArray[np.int32]
@@ -83,12 +83,12 @@ _Keys = NDArray[np.int32]
 
 def descending(values: Floats) -> Positions:
     """Return the positions that sort ``values``, float32 (n,), from high to low; equal values keep their order."""
-    if values.size <= _SMALL_ROW:
+    if values.size <= _MAX_STABLE_SORT_VALUES:
         return (-values).argsort(kind="stable")
     keys = (values + np.float32(0)).view(np.int32)  # + 0 makes -0 and 0 the same key
     keys ^= (keys >> 31) & _ALL_BUT_SIGN
     np.invert(keys, out=keys)  # a higher value has a lower key
-    if values.size >= _RADIX_ROW and _is_radix_sort_faster():
+    if values.size >= _MIN_RADIX_SORT_VALUES and _is_radix_sort_faster():
         return _ascending_by_radix(keys)
     return _ascending_by_pairs(keys)
 
@@ -132,16 +132,19 @@ def _is_radix_sort_faster() -> bool:
 
     On AMD Zen 4, NumPy's sort for AVX-512 takes four times as long as its sort for AVX2.
     """
-    keys = (np.arange(_RADIX_ROW, dtype=np.uint32) * _SPREADING_FACTOR).view(np.int32)
-    seconds = [(_seconds_of(_ascending_by_radix, keys), _seconds_of(_ascending_by_pairs, keys)) for _ in range(3)]
+    keys = (np.arange(_MIN_RADIX_SORT_VALUES, dtype=np.uint32) * _SPREADING_FACTOR).view(np.int32)
+    seconds = [
+        (_measure_seconds(_ascending_by_radix, keys), _measure_seconds(_ascending_by_pairs, keys))
+        for _ in range(3)
+    ]
     by_radix, by_pairs = map(min, zip(*seconds, strict=True))
     return by_radix < by_pairs
 
 
-def _seconds_of(sort: Callable[[_Keys], Positions], keys: _Keys) -> float:
-    began = perf_counter()
+def _measure_seconds(sort: Callable[[_Keys], Positions], keys: _Keys) -> float:
+    start_seconds = perf_counter()
     sort(keys)
-    return perf_counter() - began
+    return perf_counter() - start_seconds
 
 
 def column_maxima(values: Floats) -> Floats:
@@ -158,8 +161,8 @@ def column_maxima(values: Floats) -> Floats:
 def highest_of(values: Floats, maxima: Floats) -> np.float32:
     """Return the highest of the ``values``, whose column maxima are ``maxima``. Returns NaN if a value is NaN."""
     highest: np.float32 = maxima[maxima.argmax()]
-    filled = _column_height(values.size) * maxima.size
-    return highest if filled == values.size else np.maximum(highest, np.maximum.reduce(values[filled:]))
+    table_size = _column_height(values.size) * maxima.size
+    return highest if table_size == values.size else np.maximum(highest, np.maximum.reduce(values[table_size:]))
 
 
 def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
@@ -178,9 +181,11 @@ def highest_with_values(values: Floats, count: int, maxima: Floats | None = None
     if count == values.size:
         order = descending(values)
         return order, values[order]
-    positions, reaching = _reaching_bound(values, count, column_maxima(values) if maxima is None else maxima)
-    order = descending(reaching)[:count]
-    return positions[order], reaching[order]
+    positions, reaching_values = _reaching_bound(
+        values, count, column_maxima(values) if maxima is None else maxima
+    )
+    order = descending(reaching_values)[:count]
+    return positions[order], reaching_values[order]
 
 
 _MIN_COLUMNS_PER_REACHING_COLUMN = 8
@@ -209,27 +214,27 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
         positions = (values >= bound).nonzero()[0]
         return positions, values[positions]
     height = _column_height(values.size)
-    near = (_row_starts(height, width) + columns).ravel()
+    near_positions = (_positions_of_row_starts(height, width) + columns).ravel()
     end = height * width
     if end < values.size:
-        near = np.concatenate((near, np.arange(end, values.size)))
-    near_values = values[near]
-    reaching = (near_values >= bound).nonzero()[0]
-    return near[reaching], near_values[reaching]
+        near_positions = np.concatenate((near_positions, np.arange(end, values.size)))
+    near_values = values[near_positions]
+    reaching_positions = (near_values >= bound).nonzero()[0]
+    return near_positions[reaching_positions], near_values[reaching_positions]
 
 
 _COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
 """Number of rows in the table of columns, for short and for long arrays of values."""
-_MANY_VALUES = 1 << 16
+_MIN_LONG_COLUMN_VALUES = 1 << 16
 """From this many values on, the table with more rows is faster (measured)."""
 
 
 def _column_height(size: int) -> int:
-    return _COLUMN_HEIGHT if size < _MANY_VALUES else _LONG_COLUMN_HEIGHT
+    return _COLUMN_HEIGHT if size < _MIN_LONG_COLUMN_VALUES else _LONG_COLUMN_HEIGHT
 
 
 @lru_cache(maxsize=8)
-def _row_starts(height: int, width: int) -> Positions:
+def _positions_of_row_starts(height: int, width: int) -> Positions:
     """Return the positions at which the rows of a table start, intp (height, 1), read-only and cached."""
     starts = np.arange(0, height * width, width)[:, None]
     starts.flags.writeable = False
@@ -265,7 +270,7 @@ def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
 
 _Float = TypeVar("_Float", np.float32, np.float64)
 
-_FEW_TERMS = 128
+_MAX_TERMS_OF_RUNNING_SUM = 128
 """Up to this many terms, the last of NumPy's running sums is faster than a sequential subtraction."""
 
 
@@ -280,14 +285,14 @@ def sequential_sum(values: NDArray[_Float], start: _Float | None = None) -> _Flo
         start: the value to which the first value is added; None for 0.
     """
     zero = values.dtype.type(0)
-    if start is None and 0 < values.size <= _FEW_TERMS:
+    if start is None and 0 < values.size <= _MAX_TERMS_OF_RUNNING_SUM:
         last: _Float = zero + np.add.accumulate(values)[-1]
         return last
     total: _Float = zero - np.subtract.reduce(values, initial=zero if start is None else -start)
     return total
 
 
-_SEQUENTIAL_SQUARES, _MAX_TIES = 64, 32
+_SQUARES_ADDED_ALONE, _MAX_TIES = 64, 32
 """Number of squares that are first added one by one, and greatest number of ties in a block of squares.
 
 If a block has more ties, the sum is still small. It then grows by more squares that are added one by one.
@@ -299,24 +304,25 @@ def sequential_sum_of_squares(values: NDArray[np.float32]) -> np.float32:
 
     C adds each square in float64 and rounds the sum to float32. Rounding the square itself to float32 before the
     addition usually gives the same sum, and lets NumPy add many squares in one call. It makes a difference only if
-    the rounded square is a tie, a multiple of half the distance between neighboring floats. Ties are rare if the
-    sum is far above the squares. Ties are added one by one in float64, the squares between them in float32.
+    the rounded square may be a tie: a multiple of half the distance between the floats next to the sum. Ties are
+    rare if the sum is far above the squares. Ties are added one by one in float64, the squares between them in
+    float32.
     """
-    total = _add_one_by_one(np.float32(0), values[:_SEQUENTIAL_SQUARES])
-    start, length = _SEQUENTIAL_SQUARES, 2 * _SEQUENTIAL_SQUARES
+    total = _add_one_by_one(np.float32(0), values[:_SQUARES_ADDED_ALONE])
+    start, length = _SQUARES_ADDED_ALONE, 2 * _SQUARES_ADDED_ALONE
     while start < values.size and isfinite(total):
         block = values[start : start + length]
         squares = block * block
-        ties, exact = _find_ties(block, squares, total)
-        if ties.size > _MAX_TIES:  # the sum is still small, and must grow before a block has few ties
-            total = _add_one_by_one(total, block[:_SEQUENTIAL_SQUARES])
-            start, length = start + _SEQUENTIAL_SQUARES, 2 * _SEQUENTIAL_SQUARES
+        tie_positions, exact_squares = _find_ties(block, squares, total)
+        if tie_positions.size > _MAX_TIES:  # the sum is still small, and must grow before a block has few ties
+            total = _add_one_by_one(total, block[:_SQUARES_ADDED_ALONE])
+            start, length = start + _SQUARES_ADDED_ALONE, 2 * _SQUARES_ADDED_ALONE
             continue
-        done = 0
-        for position, square in zip(ties.tolist(), exact.tolist(), strict=True):
-            total = np.float32(float(sequential_sum(squares[done:position], total)) + square)
-            done = position + 1
-        total = sequential_sum(squares[done:], total)
+        added_count = 0
+        for position, square in zip(tie_positions.tolist(), exact_squares.tolist(), strict=True):
+            total = np.float32(float(sequential_sum(squares[added_count:position], total)) + square)
+            added_count = position + 1
+        total = sequential_sum(squares[added_count:], total)
         start, length = start + length, 3 * length
     return total
 
@@ -336,11 +342,11 @@ def _find_ties(
     positions = np.arange(values.size)
     if isfinite(scale):  # otherwise every square may be a tie, since floats are as close together as possible
         with np.errstate(over="ignore"):
-            steps = squares * scale
-        positions = (steps == np.rint(steps)).nonzero()[0]
-    exact = values[positions].astype(np.float64) ** 2
-    is_rounded = squares[positions] != exact
-    return positions[is_rounded], exact[is_rounded]
+            half_steps = squares * scale
+        positions = (half_steps == np.rint(half_steps)).nonzero()[0]
+    exact_squares = values[positions].astype(np.float64) ** 2
+    is_rounded = squares[positions] != exact_squares
+    return positions[is_rounded], exact_squares[is_rounded]
 
 
 BLOCK_ROWS = 512
@@ -398,17 +404,17 @@ def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition
 
     No running sum over the vocabulary is needed.
     """
-    blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK_ROWS), dtype=np.float64)
-    ends = np.add.accumulate(blocks)
-    target = ends[-1] * share
-    block = int(ends.searchsorted(target))
+    block_sums = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK_ROWS), dtype=np.float64)
+    block_ends = np.add.accumulate(block_sums)
+    target = block_ends[-1] * share
+    block = int(block_ends.searchsorted(target))
     start = block * BLOCK_ROWS
     sums = np.add.accumulate(weights[start : start + BLOCK_ROWS], dtype=np.float64)
     # The sums of blocks and of rows round differently. If the target exceeds the block's sum, the last row counts.
-    within = min(target - (ends[block - 1] if block else 0.0), sums[-1])
-    position = int(sums.searchsorted(within))
-    missing = within - sums[position - 1] if position else within
-    return _SharePosition(start + position, missing, sums[position] - within, target)
+    target_in_block = min(target - (block_ends[block - 1] if block else 0.0), sums[-1])
+    position = int(sums.searchsorted(target_in_block))
+    missing = target_in_block - sums[position - 1] if position else target_in_block
+    return _SharePosition(start + position, missing, sums[position] - target_in_block, target)
 
 
 def exact_weights(offsets: Floats) -> Floats:
@@ -419,10 +425,11 @@ def exact_weights(offsets: Floats) -> Floats:
     return np.exp(offsets, dtype=np.float64).astype(np.float32)
 
 
-_NEGLIGIBLE = np.float32(-16.7)
+_NEGLIGIBLE_OFFSET = np.float32(-16.7)
 """An offset whose weight is below 2^-24. Adding such a weight to a float32 sum of 1 or more changes nothing."""
-_MIN_ROWS_PER_AFFECTING_ROW = 2
-"""Rows that affect the sum are selected if at most one in this many rows does. Otherwise summing all is faster."""
+_MIN_ROWS_PER_SUMMED_ROW = 2
+"""Rows that change the sum are selected if at most one in this many rows does. Otherwise, summing all rows is
+faster."""
 
 
 def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
@@ -438,14 +445,14 @@ def offsets_affecting_sum(logits: Floats, highest: np.float32, *, is_ordered: bo
     """
     offsets: Floats = logits - highest
     if is_ordered:
-        return offsets[: offsets.size - int(offsets[::-1].searchsorted(_NEGLIGIBLE))]
-    first = int(offsets.argmax())
-    if _MIN_ROWS_PER_AFFECTING_ROW * first > offsets.size:
+        return offsets[: offsets.size - int(offsets[::-1].searchsorted(_NEGLIGIBLE_OFFSET))]
+    highest_position = int(offsets.argmax())
+    if _MIN_ROWS_PER_SUMMED_ROW * highest_position > offsets.size:
         return None
-    affects_sum = offsets > _NEGLIGIBLE
-    if _MIN_ROWS_PER_AFFECTING_ROW * int(np.count_nonzero(affects_sum)) > offsets.size:
+    affects_sum = offsets > _NEGLIGIBLE_OFFSET
+    if _MIN_ROWS_PER_SUMMED_ROW * int(np.count_nonzero(affects_sum)) > offsets.size:
         return None
-    affects_sum[:first] = True
+    affects_sum[:highest_position] = True
     return offsets[affects_sum.nonzero()[0]]
 
 
@@ -454,7 +461,7 @@ class SoftmaxSums(NamedTuple):
 
     highest: float
     """The highest logit."""
-    log_weights: float
+    log_weight_sum: float
     """ln of the sum of exp(logit - highest)."""
     entropy: float
     """-sum p ln p."""
@@ -462,14 +469,15 @@ class SoftmaxSums(NamedTuple):
     @property
     def log_total(self) -> float:
         """ln of the sum of exp(logit). A logit minus this value is the token's logprob."""
-        return self.highest + self.log_weights
+        return self.highest + self.log_weight_sum
 
 
 _MIN_DIFFERENCE_NATS = -80.0
-"""Lowest difference from the highest logit; lower differences are replaced by this one.
+"""Minimum difference of a logit from the highest one. A lower difference is replaced by this one.
 
-Such logits weigh less than 1e-34. A vocabulary of them does not affect sums in float64. Without the replacement,
-exponentials below the smallest normal float32 would take ten times as long.
+A logit so far below the highest one has less than 1e-34 of its weight. Even a whole vocabulary of such logits does
+not change a sum in float64. Without the replacement, exponentials below the smallest normal float32 would take ten
+times as long.
 """
 
 

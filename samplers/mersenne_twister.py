@@ -15,7 +15,7 @@ from ..common.machine import SEED_MAX
 if TYPE_CHECKING:
     from .candidates import Candidates
 
-_BATCH_SIZE = 64
+_NUMBERS_PER_BATCH = 64
 """Number of random numbers that are generated in one call."""
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 """The greatest float64 below 1, which replaces a random number that rounds to 1."""
@@ -33,35 +33,35 @@ class MersenneTwister:
     """
 
     def __init__(self, seed: int) -> None:
-        """Start the sequence of a ``seed``, 0..2^32-1."""
+        """Start the sequence of random numbers for ``seed``, an integer from 0 to 2^32 - 1."""
         self._seed = seed
         self.restart()
 
     def restart(self) -> None:
         """Start the sequence again from its first number."""
-        self._words: Random | None = None
-        self._ready: list[float] = []
+        self._word_generator: Random | None = None
+        self._ready_numbers: list[float] = []
         self._ready_floats: list[np.float32] = []
 
     def uniform(self) -> float:
         """Return the next number, a float64 in [0, 1)."""
-        if not self._ready:
-            self._ready = next_numbers(self._generator(), _BATCH_SIZE)[::-1].tolist()
-        return self._ready.pop()
+        if not self._ready_numbers:
+            self._ready_numbers = next_numbers(self._seeded_word_generator(), _NUMBERS_PER_BATCH)[::-1].tolist()
+        return self._ready_numbers.pop()
 
-    def _generator(self) -> Random:
-        """Return the generator of 32-bit words, seeded at first use:
+    def _seeded_word_generator(self) -> Random:
+        """Return the generator of 32-bit words.
 
-        seeding takes 0.1 ms, and chains restart often.
+        It is seeded when it is first used, because seeding takes 0.1 ms, and chains restart often.
         """
-        if self._words is None:
-            self._words = seeded_generator(self._seed)
-        return self._words
+        if self._word_generator is None:
+            self._word_generator = seeded_generator(self._seed)
+        return self._word_generator
 
     def peek(self) -> float:
         """Return the number that the next call of `uniform` will return."""
         number = self.uniform()
-        self._ready.append(number)
+        self._ready_numbers.append(number)
         return number
 
     def uniform_float(self) -> np.float32:
@@ -70,8 +70,10 @@ class MersenneTwister:
         Between two restarts, call either this method or `uniform`. Both generate numbers in advance.
         """
         if not self._ready_floats:
-            words = np.frombuffer(self._generator().randbytes(4 * _BATCH_SIZE), "<u4").astype(np.float32)
-            self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
+            random_words = np.frombuffer(
+                self._seeded_word_generator().randbytes(4 * _NUMBERS_PER_BATCH), "<u4"
+            ).astype(np.float32)
+            self._ready_floats = list(np.minimum(random_words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
     def discrete(self, candidates: Candidates) -> int:
@@ -84,10 +86,10 @@ class MersenneTwister:
 
 
 def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
-    """Return the next numbers of a generator, float64 (count,), in [0, 1). Each is made from two 32-bit words."""
-    words = np.frombuffer(generator.randbytes(8 * count), "<u8")
-    # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
-    return np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
+    """Return the next uniform random numbers, float64 (count,), in [0, 1), each from two words of 32 bits."""
+    integers = np.frombuffer(generator.randbytes(8 * count), "<u8")
+    # The conversion of 64 bits rounds once, to nearest, like the sum of the two words in std::generate_canonical.
+    return np.minimum(integers.astype(np.float64) / 2.0**64, _BELOW_ONE)
 
 
 def seeded_generator(seed: int) -> Random:

@@ -69,13 +69,13 @@ class ChainRecorder:
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._workspace = SoftmaxWorkspace()
-        self._inputs: list[Candidates] = []
+        self._input_candidates: list[Candidates] = []
         """The candidates that each step got, in the order of the steps."""
         selector = chain.steps[-1]
         if not isinstance(selector, Selector):  # for mypy: `Chain` has checked this
             raise SamplingError(f"{selector.about.name} is not a Selector")
-        self._recording_selector = _RecordingSelector(selector, self._inputs)
-        recording_steps = tuple(_RecordingStep(step, self._inputs) for step in chain.steps[:-1])
+        self._recording_selector = _RecordingSelector(selector, self._input_candidates)
+        recording_steps = tuple(_RecordingStep(step, self._input_candidates) for step in chain.steps[:-1])
         self._recording_chain = chain.with_steps(recording_steps, self._recording_selector)
 
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> ChainRecord:
@@ -88,12 +88,12 @@ class ChainRecorder:
                 the array is overwritten.
             mask: which tokens are allowed, bool (V,); None allows all tokens.
         """
-        self._inputs.clear()
+        self._input_candidates.clear()
         token = self._recording_chain.sample(logits, mask)
         selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
             stages: list[StageCandidates] = []
-            for candidates in (*self._inputs, drawn_from):
+            for candidates in (*self._input_candidates, drawn_from):
                 stages.append(StageCandidates(candidates, self._workspace, stages[-1] if stages else None))
             records = [StageRecord(MODEL_STAGE, None, stages[0])]
             if mask is not None:
@@ -101,10 +101,10 @@ class ChainRecorder:
                     StageRecord(MODEL_STAGE, None, StageCandidates(Candidates(logits), self._workspace)),
                     StageRecord(GRAMMAR_STAGE, None, stages[0], _mask_note(mask)),
                 ]
-            for number, step in enumerate(self._chain.steps):
-                before, after = stages[number], stages[number + 1]
+            for step_index, step in enumerate(self._chain.steps):
+                before, after = stages[step_index], stages[step_index + 1]
                 note = _describe_effect(step, before, after)
-                records.append(StageRecord(step.about.name, number, after, note, step.roll))
+                records.append(StageRecord(step.about.name, step_index, after, note, step.roll))
             if selection.note is not None:
                 records[-1] = records[-1]._replace(note=selection.note)
         return ChainRecord(token, tuple(records), _draw_interval(selection, drawn_from))
@@ -114,14 +114,14 @@ class _RecordingStep:
     """A step that records its input: it stores a snapshot of the candidates, then runs the wrapped step."""
 
     def __init__(self, step: Sampler, inputs: list[Candidates]) -> None:
-        self._step, self._inputs = step, inputs
+        self._step, self._input_candidates = step, inputs
 
     @property
     def about(self) -> SamplerInfo:
         return self._step.about
 
     def apply(self, candidates: Candidates) -> None:
-        self._inputs.append(candidates.snapshot())
+        self._input_candidates.append(candidates.snapshot())
         self._step.apply(candidates)
 
 
@@ -129,7 +129,7 @@ class _RecordingSelector:
     """A selector that records its input, the selected token, and the candidates of the draw."""
 
     def __init__(self, step: Selector, inputs: list[Candidates]) -> None:
-        self._step, self._inputs = step, inputs
+        self._step, self._input_candidates = step, inputs
         self.selection: Selection
         self.drawn_from: Candidates
 
@@ -138,7 +138,7 @@ class _RecordingSelector:
         return self._step.about
 
     def select(self, candidates: Candidates) -> int:
-        self._inputs.append(candidates.snapshot())
+        self._input_candidates.append(candidates.snapshot())
         self.selection = self._step.trace_select(candidates)
         self.drawn_from = candidates
         return self.selection.token
@@ -152,8 +152,8 @@ def _describe_effect(step: Sampler, before: StageCandidates, after: StageCandida
 
 
 def _mask_note(mask: NDArray[np.bool_]) -> str:
-    allowed = int(np.count_nonzero(mask))
-    return f"{allowed:,} of {mask.size:,} tokens allowed"
+    allowed_count = int(np.count_nonzero(mask))
+    return f"{allowed_count:,} of {mask.size:,} tokens allowed"
 
 
 def _draw_interval(selection: Selection, drawn_from: Candidates) -> DrawInterval | None:

@@ -19,8 +19,8 @@ from .errors import SamplingError
 GROUP = "logitsmith.samplers"
 """The entry-point group in which a package lists its samplers: ``name = "package.module:Class"``."""
 
-_NAME_SIMILARITY = 0.5
-"""Least similarity of a suggested sampler name, as `difflib` measures it."""
+_MIN_NAME_SIMILARITY = 0.5
+"""Minimum similarity of a suggested sampler name, as `difflib` measures it."""
 
 
 def find_sampler(name: str) -> type[Sampler]:
@@ -31,15 +31,15 @@ def find_sampler(name: str) -> type[Sampler]:
     """
     key = normalize_name(name)
     if key in builtin_names():
-        return _builtin(key)
-    if key in _aliases():
-        return _builtin(_aliases()[key])
+        return _builtin_sampler(key)
+    if key in _name_by_alias():
+        return _builtin_sampler(_name_by_alias()[key])
     plugins = _plugin_entry_points()
     if key in plugins:
-        return _load(key, plugins[key])
-    known = sorted({*builtin_names(), *_aliases(), *plugins})
-    near = nearest_name(key, known, _NAME_SIMILARITY)
-    hint = f"; did you mean {near}?" if near else f"; known are {', '.join(builtin_names())}"
+        return _load_plugin(key, plugins[key])
+    known_names = sorted({*builtin_names(), *_name_by_alias(), *plugins})
+    nearest = nearest_name(key, known_names, _MIN_NAME_SIMILARITY)
+    hint = f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(builtin_names())}"
     raise SamplingError(f"unknown sampler {name!r}{hint}")
 
 
@@ -51,12 +51,12 @@ def normalize_name(name: str) -> str:
 def is_known(name: str) -> bool:
     """Return True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
     key = normalize_name(name)
-    return key in builtin_names() or key in _aliases() or key in _plugin_entry_points()
+    return key in builtin_names() or key in _name_by_alias() or key in _plugin_entry_points()
 
 
 def catalogue() -> dict[str, type[Sampler]]:
     """Return every built-in sampler, by name, in alphabetical order."""
-    return {name: _builtin(name) for name in builtin_names()}
+    return {name: _builtin_sampler(name) for name in builtin_names()}
 
 
 def list_plugins() -> dict[str, str]:
@@ -64,7 +64,7 @@ def list_plugins() -> dict[str, str]:
     table = {}
     for name, points in _plugin_entry_points().items():
         packages = ", ".join(sorted({point.value for point in points}))
-        built_in = name if name in builtin_names() else _aliases().get(name)
+        built_in = name if name in builtin_names() else _name_by_alias().get(name)
         table[name] = f"{packages} (hidden by the built-in {built_in})" if built_in else packages
     return table
 
@@ -76,20 +76,22 @@ def builtin_names() -> tuple[str, ...]:
 
 
 @cache
-def _builtin(name: str) -> type[Sampler]:
+def _builtin_sampler(name: str) -> type[Sampler]:
     module = importlib.import_module(f"{methods.__name__}.{name}")
-    own = (value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__)
-    for value in own:
+    own_values = (
+        value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__
+    )
+    for value in own_values:
         if isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value):  # not a base class
             return value
     raise SamplingError(f"{module.__name__} defines no sampler")
 
 
 @cache
-def _aliases() -> dict[str, str]:
+def _name_by_alias() -> dict[str, str]:
     table: dict[str, str] = {}
     for name in builtin_names():
-        for alias in _builtin(name).about.aliases:
+        for alias in _builtin_sampler(name).about.aliases:
             if alias in table or alias in builtin_names():
                 raise SamplingError(f"the alias {alias!r} of {name} is already {table.get(alias, alias)}")
             table[alias] = name
@@ -107,7 +109,7 @@ def _plugin_entry_points() -> dict[str, tuple[EntryPoint, ...]]:
 
 
 @cache
-def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
+def _load_plugin(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
     """Import the sampler of a plug-in. Raises ``SamplingError`` with the plug-in's name for every failure."""
     if len({point.value for point in points}) > 1:
         raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")

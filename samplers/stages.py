@@ -61,7 +61,7 @@ class StageCandidates:
     def probs_of(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the probabilities, float64 (m,), of some ``logits`` among the candidates."""
         sums = self._softmax_sums()
-        return np.exp(logits.astype(np.float64) - sums.highest - sums.log_weights)
+        return np.exp(logits.astype(np.float64) - sums.highest - sums.log_weight_sum)
 
     @property
     def entropy(self) -> float:
@@ -71,7 +71,7 @@ class StageCandidates:
     @property
     def highest_probability(self) -> float:
         """The probability of the most likely token."""
-        return exp(-self._softmax_sums().log_weights)
+        return exp(-self._softmax_sums().log_weight_sum)
 
     def top(self, count: int) -> StageCandidates:
         """Return the ``count`` most likely candidates, as a stage that keeps only these would leave them."""
@@ -87,7 +87,7 @@ class StageCandidates:
         if len(kept) == len(self):
             return 1.0
         all_sums, sums = self._softmax_sums(), kept._softmax_sums()
-        return min(exp(sums.highest - all_sums.highest + sums.log_weights - all_sums.log_weights), 1.0)
+        return min(exp(sums.highest - all_sums.highest + sums.log_weight_sum - all_sums.log_weight_sum), 1.0)
 
     def is_same_row(self, other: StageCandidates) -> bool:
         """Return True if both stages have the same arrays, because no step in between changed anything."""
@@ -102,22 +102,19 @@ class StageCandidates:
             table[self.ids] = np.arange(len(self))
             return table[tokens]
         order = self.ids.argsort()
-        ascending = self.ids[order]
-        places = ascending.searchsorted(tokens).clip(max=len(self) - 1)
-        return np.where(ascending[places] == tokens, order[places], -1)
+        sorted_ids = self.ids[order]
+        places_in_order = sorted_ids.searchsorted(tokens).clip(max=len(self) - 1)
+        return np.where(sorted_ids[places_in_order] == tokens, order[places_in_order], -1)
 
     def changes_since(self, before: StageCandidates) -> NDArray[np.float64]:
-        """Return the changes of the logits since the stage ``before``:
-
-        new minus old, without zeros, float64 (m,).
-        """
+        """Return the changes of the logits since the stage ``before``: new minus old, nonzero, float64 (m,)."""
         if len(before) == len(self) and self._stored_ids() is before._stored_ids():
-            old, new = before.logits, self.logits
+            old_logits, new_logits = before.logits, self.logits
         else:
             positions = before.positions_of(self.ids)
-            old, new = before.logits[positions[positions >= 0]], self.logits[positions >= 0]
-        changed = (new != old).nonzero()[0]
-        return new[changed].astype(np.float64) - old[changed]
+            old_logits, new_logits = before.logits[positions[positions >= 0]], self.logits[positions >= 0]
+        changed_positions = (new_logits != old_logits).nonzero()[0]
+        return new_logits[changed_positions].astype(np.float64) - old_logits[changed_positions]
 
     def _stored_ids(self) -> Ids | None:
         return None if self.candidates.is_full_vocabulary else self.candidates.ids
@@ -130,18 +127,18 @@ class StageCandidates:
         return self._sums
 
 
-_DIGITS, _MAX_DIGITS = 3, 9
+_USUAL_DIGITS, _MAX_DIGITS = 3, 9
 """Usual and greatest number of significant digits. Nine digits distinguish any two float32."""
 
 
-def short_number(value: float, digits: int = _DIGITS) -> str:
+def short_number(value: float, digits: int = _USUAL_DIGITS) -> str:
     """Return a number with three significant digits, ``0.0105`` or ``12.3``; an integer in full, ``49,152``."""
     return f"{value:,}" if isinstance(value, int) else f"{float(value):.{digits}g}"
 
 
 def comparison(left: float, sign: str, right: float) -> str:
     """Return a comparison such as ``0.71 > 0.5``. Different numbers get enough digits to look different."""
-    for digits in range(_DIGITS, _MAX_DIGITS + 1):
+    for digits in range(_USUAL_DIGITS, _MAX_DIGITS + 1):
         texts = short_number(left, digits), short_number(right, digits)
         if texts[0] != texts[1] or left == right:
             break

@@ -48,8 +48,8 @@ class LastPositions:
     def __init__(self, name: str, tokens: Iterable[int]) -> None:
         """Start with the ``tokens`` of a text. Messages contain ``name``, the name of the sampler."""
         self._name = name
-        self._last = {token: position for position, token in enumerate(tokens)}
-        self._count = max(self._last.values(), default=-1) + 1
+        self._last_position_by_token = {token: position for position, token in enumerate(tokens)}
+        self._count = max(self._last_position_by_token.values(), default=-1) + 1
         self._positions: NDArray[np.int64] | None = None
 
     def add(self, token: int) -> None:
@@ -57,15 +57,15 @@ class LastPositions:
         if self._positions is not None:
             check_token(self._name, token, self._positions.size)
             self._positions[token] = self._count
-        self._last[token] = self._count
+        self._last_position_by_token[token] = self._count
         self._count += 1
 
     def table(self, size: int) -> NDArray[np.int64]:
         """Return the last position of each token of the vocabulary, int64 (size,); -1 for absent tokens."""
         if self._positions is None or self._positions.size != size:
-            check_tokens(self._name, list(self._last), size)
+            check_tokens(self._name, list(self._last_position_by_token), size)
             self._positions = np.full(size, -1, dtype=np.int64)
-            self._positions[list(self._last)] = list(self._last.values())
+            self._positions[list(self._last_position_by_token)] = list(self._last_position_by_token.values())
         return self._positions
 
     def __len__(self) -> int:
@@ -114,33 +114,33 @@ class TokenBytesIndex:
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         """Index ``pieces``, the bytes of every token in the order of ids."""
-        self._order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.intp)
-        self._sorted = [pieces[token] for token in self._order.tolist()]
+        self._tokens_in_byte_order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.intp)
+        self._sorted_pieces = [pieces[token] for token in self._tokens_in_byte_order.tolist()]
         # The bytes of all tokens in one string, and the position in it at which each token ends.
         self._joined = b"".join(pieces)
-        self._ends = list(accumulate(map(len, pieces)))
+        self._piece_ends = list(accumulate(map(len, pieces)))
 
     def containing(self, text: bytes) -> list[int]:
         """Return the ids of the tokens that contain ``text``, ascending. The text must not be empty."""
         tokens = []
-        at = self._joined.find(text)
-        while at >= 0:
-            token = bisect_right(self._ends, at)
-            if at + len(text) <= self._ends[token]:
+        position = self._joined.find(text)
+        while position >= 0:
+            token = bisect_right(self._piece_ends, position)
+            if position + len(text) <= self._piece_ends[token]:
                 tokens.append(token)
-                at = self._ends[token] - 1  # continue at the next token
-            at = self._joined.find(text, at + 1)
+                position = self._piece_ends[token] - 1  # continue at the next token
+            position = self._joined.find(text, position + 1)
         return tokens
 
     def beginning_with(self, text: bytes) -> NDArray[np.intp]:
         """Return the ids of the tokens that begin with ``text``, ascending. The text must not be empty."""
-        start = bisect_left(self._sorted, text)
+        start = bisect_left(self._sorted_pieces, text)
         # The tokens end before the first string that sorts after all strings beginning with `text`.
         # To get that string, the last byte of `text` below 255 is increased by one.
         prefix = text.rstrip(b"\xff")
         next_text = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
-        end = len(self._sorted) if next_text is None else bisect_left(self._sorted, next_text, start)
-        return np.sort(self._order[start:end])
+        end = len(self._sorted_pieces) if next_text is None else bisect_left(self._sorted_pieces, next_text, start)
+        return np.sort(self._tokens_in_byte_order[start:end])
 
 
 class TextCompletions:
@@ -175,14 +175,14 @@ def tokens_starting(text: bytes, pieces: Sequence[bytes]) -> Iterator[tuple[int,
         text: the bytes of the string.
         pieces: the bytes of every token, by id.
     """
-    first = text[:1]
+    first_byte = text[:1]
     for token, piece in enumerate(pieces):
         if text in piece:
             yield token, b""
             continue
-        at = piece.find(first)
-        while at >= 0:
-            written = piece[at:]
-            if text.startswith(written):
-                yield token, text[len(written) :]
-            at = piece.find(first, at + 1)
+        position = piece.find(first_byte)
+        while position >= 0:
+            written_bytes = piece[position:]
+            if text.startswith(written_bytes):
+                yield token, text[len(written_bytes) :]
+            position = piece.find(first_byte, position + 1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...common.errors import LogitsmithError
-from ...common.machine import machine, shorten_home
+from ...common.machine import describe_machine, shorten_home
 from ...jobs.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
 from ..flags import Options, flag, options_class
@@ -84,7 +84,7 @@ def _make_report() -> dict[str, Any]:
     return {
         "versions": _versions(problems),
         "llama_cpp": _llama_cpp(problems),
-        "machine": machine(),
+        "machine": describe_machine(),
         "folders": [*_searched_folders(folder), *_model_folders(config)],
         "presets": [_preset_row(problems, entry) for entry in presets],
         "default_preset": _default_preset(problems, config),

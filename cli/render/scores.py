@@ -61,11 +61,11 @@ def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) 
     Return the tokens.
     """
     from ...engine.generation import versions
-    from ...logprobs.jsonl import done_line, prompt_line, start_line
+    from ...logprobs.jsonl import format_done_line, format_prompt_line, format_start_line
     from ...logprobs.scores import Score
 
     out.write(
-        start_line(
+        format_start_line(
             {
                 "model": model.name,
                 "context": model.context.length,
@@ -76,10 +76,10 @@ def write_score_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) 
     )
     written = []
     for token in tokens:
-        out.write(prompt_line(token))
+        out.write(format_prompt_line(token))
         out.flush()
         written.append(token)
-    out.write(done_line(Score.of(written).as_json()))
+    out.write(format_done_line(Score.of(written).as_json()))
     out.flush()
     return written
 

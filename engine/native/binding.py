@@ -27,12 +27,12 @@ def _defer_classes(name: str) -> None:
         return
     loader, package = spec.loader, module_from_spec(spec)
 
-    def load(missing: str) -> Any:
+    def load_package(missing_name: str) -> Any:
         del package.__dict__["__getattr__"]
         loader.exec_module(package)
-        return getattr(package, missing)
+        return getattr(package, missing_name)
 
-    package.__dict__["__getattr__"] = load
+    package.__dict__["__getattr__"] = load_package
     sys.modules[name] = package
 
 
@@ -46,14 +46,14 @@ __all__ = ["bind_function", "binding_version", "lib", "libggml"]
 SUPPORTED_VERSIONS = ">=0.3.36,<0.4"
 """The versions of llama-cpp-python that logitsmith allows, as in pyproject.toml."""
 
-_FUNCTION: Any = ctypes.CFUNCTYPE(None).__base__
+_C_FUNCTION_TYPE: Any = ctypes.CFUNCTYPE(None).__base__
 """The common type of C functions: those of a library, and callbacks."""
-_POINTERS: tuple[Any, ...] = (
+_POINTER_TYPES: tuple[Any, ...] = (
     ctypes.c_void_p,
     ctypes.c_char_p,
     ctypes.POINTER(ctypes.c_int).__base__,
     ctypes.Array,  # an array argument is passed as the address of its first item
-    _FUNCTION,
+    _C_FUNCTION_TYPE,
 )
 """The types that C passes as an address."""
 
@@ -70,7 +70,7 @@ def bind_function(library: Any, name: str, prototype: Any) -> Any:
     Functions of ``libggml`` without a declaration are not compared.
     """
     function = getattr(library, name, None)
-    if not isinstance(function, _FUNCTION):
+    if not isinstance(function, _C_FUNCTION_TYPE):
         raise _signature_error(name, "does not declare the function", prototype)
     if function.argtypes is not None and _signature(function) != _signature(prototype()):
         raise _signature_error(name, f"declares {_signature_text(function)}", prototype)
@@ -87,7 +87,7 @@ def _check_callback(name: str, prototype: Any) -> None:
         prototype: type that the C function was chosen for.
     """
     callback = getattr(lib, name, None)
-    if not isinstance(callback, type) or not issubclass(callback, _FUNCTION):
+    if not isinstance(callback, type) or not issubclass(callback, _C_FUNCTION_TYPE):
         raise _signature_error(name, "does not declare the callback", prototype)
     if _signature(callback()) != _signature(prototype()):
         raise _signature_error(name, f"declares {_signature_text(callback())}", prototype)
@@ -100,7 +100,7 @@ def _signature(function: Any) -> list[Any]:
 
 
 def _is_pointer(c_type: Any) -> bool:
-    return isinstance(c_type, type) and issubclass(c_type, _POINTERS)
+    return isinstance(c_type, type) and issubclass(c_type, _POINTER_TYPES)
 
 
 def _signature_text(function: Any) -> str:
@@ -152,19 +152,19 @@ _SOURCE_FOLDER = re.compile(r"\S*/(?=[\w.-]+\.(?:cpp|c|h):\d+)")
 _log_sink: Callable[[str], object] | None = None
 _last_lines: list[str] = []
 """The last warnings and errors. A message of several calls, or of several lines, is one item."""
-_is_kept = False
-"""True if the previous call's message is the last one that is kept."""
+_was_last_message_kept = False
+"""True if the message of the previous log call was kept. Only then is a continuation added to it."""
 
 
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _user: object) -> None:
-    global _is_kept  # noqa: PLW0603 - llama.cpp has one log for the process
+    global _was_last_message_kept  # noqa: PLW0603 - llama.cpp has one log for the process
     line = text.decode("utf-8", "replace")
     if level != _CONTINUED:
-        _is_kept = level in (_WARNING, _ERROR) and bool(line.strip())
-        if _is_kept:
+        _was_last_message_kept = level in (_WARNING, _ERROR) and bool(line.strip())
+        if _was_last_message_kept:
             _last_lines[:] = [*_last_lines[1 - _MAX_KEPT_LINES :], line]
-    elif _is_kept and _last_lines:
+    elif _was_last_message_kept and _last_lines:
         _last_lines[-1] += line
     if _log_sink is not None and level != _DEBUG:
         _log_sink(line)
@@ -182,12 +182,12 @@ def set_log_sink(sink: Callable[[str], object] | None) -> None:
 
 @contextmanager
 def silent_log() -> Iterator[None]:
-    """While inside, discard llama.cpp's log without Python, so that no message waits for Python's lock.
+    """Discard llama.cpp's log in the block without Python, so that no message waits for Python's lock.
 
     llama.cpp calls C's function ``abs`` with each message, which has no effect.
     """
-    absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
-    lib.llama_log_set(lib.llama_log_callback(absolute), ctypes.c_void_p(0))
+    abs_address = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
+    lib.llama_log_set(lib.llama_log_callback(abs_address), ctypes.c_void_p(0))
     try:
         yield
     finally:
@@ -205,9 +205,9 @@ def discard_last_messages() -> None:
 
 def pop_last_error() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
-    lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
+    message = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
     _last_lines.clear()
-    return lines
+    return message
 
 
 def last_error_suffix() -> str:
@@ -221,7 +221,7 @@ _TERMINATE_HANDLER = ctypes.CFUNCTYPE(None)
 _TYPE_NAME_OFFSET = ctypes.sizeof(ctypes.c_void_p)
 """In a std::type_info, the name follows the pointer to the virtual table (Itanium C++ ABI)."""
 
-_handlers: list[object] = []
+_set_handlers: list[object] = []
 """The abort callback and the terminate handler that are set. They are kept here, because C has no reference to
 them."""
 
@@ -244,7 +244,7 @@ _throw_runtime_error = _find_symbol(
 
 @contextmanager
 def failed_assertions_as_errors() -> Iterator[None]:
-    """While inside, a failed assertion of llama.cpp throws a C++ exception instead of ending the process.
+    """Make failed assertions of llama.cpp throw a C++ exception in the block, instead of ending the process.
 
     Only for functions of llama.cpp that catch exceptions: loading a model, and making a context. They write the
     reason to the log and return null. Without a known C++ library, this has no effect.
@@ -256,7 +256,7 @@ def failed_assertions_as_errors() -> Iterator[None]:
     try:
         yield
     finally:
-        _set_abort_callback(_handlers[0] if _handlers else None)
+        _set_abort_callback(_set_handlers[0] if _set_handlers else None)
 
 
 def set_abort_handler(handler: Callable[[str], None]) -> None:
@@ -270,7 +270,7 @@ def set_abort_handler(handler: Callable[[str], None]) -> None:
     set_terminate = _find_symbol("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
     if set_terminate is not None:
         ctypes.CFUNCTYPE(ctypes.c_void_p, _TERMINATE_HANDLER)(set_terminate.value or 0)(on_terminate)
-    _handlers[:] = [on_abort, on_terminate]
+    _set_handlers[:] = [on_abort, on_terminate]
 
 
 def _uncaught_exception() -> str:
@@ -285,7 +285,7 @@ def _uncaught_exception() -> str:
     return f"a C++ exception that is not caught, of the type {name.decode('ascii', 'replace')}"
 
 
-_Text = ctypes.CFUNCTYPE(ctypes.c_char_p)
+_TextFunction = ctypes.CFUNCTYPE(ctypes.c_char_p)
 _DeviceCount = ctypes.CFUNCTYPE(ctypes.c_size_t)
 _DeviceByNumber = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
 _DeviceText = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
@@ -312,30 +312,30 @@ class LlamaCppBuild:
 
 def llama_cpp_build() -> LlamaCppBuild:
     """Return a description of the loaded llama.cpp."""
-    versions = [_text(name, _Text) for name in ("ggml_version", "ggml_commit")]
+    versions = [_call_for_text(name, _TextFunction) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
     return LlamaCppBuild(
         binding_version=binding_version(),
         ggml_version=" ".join(version for version in versions if version),
         system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
-        devices=_devices(),
+        devices=_list_devices(),
         has_gpu=supports_gpu(),
     )
 
 
-def _devices() -> tuple[str, ...]:
+def _list_devices() -> tuple[str, ...]:
     if not (hasattr(libggml, "ggml_backend_dev_count") and hasattr(libggml, "ggml_backend_dev_get")):
         return ()
-    count = bind_function(libggml, "ggml_backend_dev_count", _DeviceCount)
-    get = bind_function(libggml, "ggml_backend_dev_get", _DeviceByNumber)
+    count_devices = bind_function(libggml, "ggml_backend_dev_count", _DeviceCount)
+    get_device = bind_function(libggml, "ggml_backend_dev_get", _DeviceByNumber)
     names = ("ggml_backend_dev_name", "ggml_backend_dev_description")
     return tuple(
-        ": ".join(filter(None, (_text(name, _DeviceText, handle) for name in names)))
-        for handle in map(get, range(count()))
+        ": ".join(filter(None, (_call_for_text(name, _DeviceText, handle) for name in names)))
+        for handle in map(get_device, range(count_devices()))
     )
 
 
-def _text(name: str, prototype: Any, *arguments: object) -> str:
+def _call_for_text(name: str, prototype: Any, *arguments: object) -> str:
     """Return the string that a function of ggml returns; empty if ggml has no such function."""
     if not hasattr(libggml, name):
         return ""
@@ -349,7 +349,7 @@ def supports_gpu() -> bool:
 
 
 _check_callback("ggml_abort_callback", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p))
-_strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
+_STRLEN_ADDRESS = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
 
 
 class AbortFlag:
@@ -365,22 +365,22 @@ class AbortFlag:
     """
 
     def __init__(self) -> None:
-        self._text = ctypes.create_string_buffer(2)
-        self.callback = lib.ggml_abort_callback(_strlen)
-        self.address = ctypes.addressof(self._text)
+        self._flag_bytes = ctypes.create_string_buffer(2)
+        self.callback = lib.ggml_abort_callback(_STRLEN_ADDRESS)
+        self.address = ctypes.addressof(self._flag_bytes)
 
     @property
     def is_set(self) -> bool:
         """True while llama.cpp is to abort."""
-        return self._text.raw[0] != 0
+        return self._flag_bytes.raw[0] != 0
 
     def set(self) -> None:
         """Abort the current computation, or else the next one. Safe from any thread."""
-        self._text[0] = b"\1"
+        self._flag_bytes[0] = b"\1"
 
     def clear(self) -> None:
         """Allow computations again."""
-        self._text[0] = b"\0"
+        self._flag_bytes[0] = b"\0"
 
 
 _STRATEGY_IDS = dict(zip(NUMA_STRATEGIES, (1, 2, 3), strict=True))

@@ -86,32 +86,32 @@ class NativeContext:
                 )
         if not self.handle:
             raise ModelError(
-                f"llama.cpp could not make a context of {options.sequence_count} x {options.length:,} tokens"
-                f"{last_error_suffix()}",
+                f"llama.cpp could not make a context of {options.sequence_count} x "
+                f"{options.context_length:,} tokens{last_error_suffix()}",
                 advice="try a smaller n_ctx",
             )
         discard_last_messages()  # otherwise a warning about the new context would explain a later failure
         # llama.cpp may round the length up. The requested length counts: a run must end where -c says.
-        self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
+        self.length = min(options.context_length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate
         self._abort_flag = model.abort_flag
         self._has_one_sequence = options.sequence_count == 1
         self._memory = lib.llama_get_memory(self.handle)
         self.vocab_size = model.vocabulary.size
         self._state_width = model.state_width
-        self._views: dict[int, Logits] = {}
+        self._views_by_address: dict[int, Logits] = {}
         """Arrays of logits by memory address. llama.cpp allocates new memory only when it needs more."""
-        self._batch = lib.llama_batch_init(options.batch, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
-        self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
-        self._logits_flags = np.ctypeslib.as_array(self._batch.logits, (options.batch,))
-        for i in range(options.batch):
+        self._batch = lib.llama_batch_init(options.batch_tokens, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch_tokens,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch_tokens,))
+        self._logits_flags = np.ctypeslib.as_array(self._batch.logits, (options.batch_tokens,))
+        for i in range(options.batch_tokens):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
-        self._sequences = [0] * options.batch
+        self._sequence_by_index = [0] * options.batch_tokens
         """The sequence number of each token in the batch, to write only those that change."""
         if adapters:
-            self._attach(adapters)
+            self._attach_adapters(adapters)
 
     def close(self) -> None:
         """Free the context and its batch."""
@@ -120,7 +120,7 @@ class NativeContext:
             lib.llama_free(self.handle)
             self.handle = None
 
-    def _attach(self, adapters: Sequence[tuple[object, float]]) -> None:
+    def _attach_adapters(self, adapters: Sequence[tuple[object, float]]) -> None:
         handles = (lib.llama_adapter_lora_p_ctypes * len(adapters))(*(handle for handle, _ in adapters))
         scales = (ctypes.c_float * len(adapters))(*(scale for _, scale in adapters))
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
@@ -133,39 +133,39 @@ class NativeContext:
 
         Raises ``ModelError``; ``AbortedError`` when the call was aborted.
         """
-        count = len(tokens)
-        if count == 1:
+        token_count = len(tokens)
+        if token_count == 1:
             self._tokens[0], self._positions[0], self._logits_flags[0] = tokens[0], position, 1
         else:
-            self._tokens[:count] = tokens
-            self._positions[:count] = range(position, position + count)
-            self._logits_flags[:count] = all_logits
-            self._logits_flags[count - 1] = 1
-        self._run(count)
+            self._tokens[:token_count] = tokens
+            self._positions[:token_count] = range(position, position + token_count)
+            self._logits_flags[:token_count] = all_logits
+            self._logits_flags[token_count - 1] = 1
+        self._decode_batch(token_count)
 
     def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> None:
         """Read tokens of several sequences in one call, and keep the logits of all tokens.
 
         Without ``all_logits``, only the logits of each span's last token are kept. Raises as `decode` does.
         """
-        count, sequences = 0, self._sequences
+        token_count, sequence_by_index = 0, self._sequence_by_index
         for tokens, position, sequence in spans:
-            end = count + len(tokens)
-            if end - count == 1:  # the usual case: a single item is written faster than a slice
-                self._tokens[count], self._positions[count] = tokens[0], position
+            end = token_count + len(tokens)
+            if end - token_count == 1:  # the usual case: a single item is written faster than a slice
+                self._tokens[token_count], self._positions[token_count] = tokens[0], position
             else:
-                self._tokens[count:end] = tokens
-                self._positions[count:end] = range(position, position + len(tokens))
-                self._logits_flags[count:end] = all_logits
+                self._tokens[token_count:end] = tokens
+                self._positions[token_count:end] = range(position, position + len(tokens))
+                self._logits_flags[token_count:end] = all_logits
             self._logits_flags[end - 1] = 1
-            for i in range(count, end):
-                if sequences[i] != sequence:
-                    self._batch.seq_id[i][0] = sequences[i] = sequence
-            count = end
-        self._run(count)
+            for i in range(token_count, end):
+                if sequence_by_index[i] != sequence:
+                    self._batch.seq_id[i][0] = sequence_by_index[i] = sequence
+            token_count = end
+        self._decode_batch(token_count)
 
-    def _run(self, count: int) -> None:
-        self._batch.n_tokens = count
+    def _decode_batch(self, token_count: int) -> None:
+        self._batch.n_tokens = token_count
         code = lib.llama_decode(self.handle, self._batch)
         if code == _ABORTED:
             self._abort_flag.clear()
@@ -176,7 +176,7 @@ class NativeContext:
 
     @contextmanager
     def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
-        """While inside, abort `decode` when ``is_interrupted`` returns True.
+        """Abort each `decode` in the block once ``is_interrupted`` returns True.
 
         llama.cpp calls ``is_interrupted`` at each node of the graph. A batch of a prompt can take many seconds, in
         which Python cannot react to Ctrl-C. For a single token these calls would take more time than they save, so
@@ -214,11 +214,11 @@ class NativeContext:
         return self._view_at(address)
 
     def _view_at(self, address: int) -> Logits:
-        view = self._views.get(address)
+        view = self._views_by_address.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_float * self.vocab_size).from_address(address))
             view.flags.writeable = False
-            self._views[address] = view
+            self._views_by_address[address] = view
         return view
 
     def state_at(self, index: int) -> Logits:
@@ -255,10 +255,10 @@ class NativeContext:
 
     def state(self, sequence: int = 0) -> memoryview:
         """Return the complete state of a sequence, as bytes for `set_state`."""
-        size = int(lib.llama_state_seq_get_size(self.handle, sequence))
-        buffer = (ctypes.c_uint8 * size)()
-        written = int(lib.llama_state_seq_get_data(self.handle, buffer, size, sequence))
-        return memoryview(buffer)[:written]
+        size_bytes = int(lib.llama_state_seq_get_size(self.handle, sequence))
+        buffer = (ctypes.c_uint8 * size_bytes)()
+        written_bytes = int(lib.llama_state_seq_get_data(self.handle, buffer, size_bytes, sequence))
+        return memoryview(buffer)[:written_bytes]
 
     def set_state(self, state: bytes, sequence: int = 0) -> bool:
         """Set the state of an empty sequence; return False if llama.cpp rejects it.

@@ -50,11 +50,11 @@ class _NativeModelParams:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = options.gpu_layers
         params.load_mode = _load_mode(options)
-        self._parts = set_gpu_options(params, options.gpu)
+        self._gpu_shares = set_gpu_options(params, options.gpu)
         # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
         # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
         params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
-        params.kv_overrides = self._overrides = _native_overrides(options.overrides)
+        params.kv_overrides = self._override_array = _native_overrides(options.overrides)
         self.native = params
 
     def report_to(self, progress: Callable[[float], bool]) -> None:
@@ -176,12 +176,12 @@ class NativeModel:
         read_key, read_value = lib.llama_model_meta_key_by_index, lib.llama_model_meta_val_str_by_index
         return {self._metadata_text(read_key, i): self._metadata_text(read_value, i) for i in range(count)}
 
-    def _metadata_text(self, function: Callable[..., int], index: int) -> str:
+    def _metadata_text(self, read_text: Callable[..., int], index: int) -> str:
         buffer = ctypes.create_string_buffer(_METADATA_BYTES)
-        length = function(self.handle, index, buffer, len(buffer))
+        length = read_text(self.handle, index, buffer, len(buffer))
         if length >= len(buffer):
             buffer = ctypes.create_string_buffer(length + 1)
-            function(self.handle, index, buffer, len(buffer))
+            read_text(self.handle, index, buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
 
     def chat_template(self) -> str | None:
@@ -206,18 +206,18 @@ def _load_mode(options: LoadOptions) -> int:
 
 def _native_overrides(overrides: MetadataOverrides) -> Any:
     """Return a C array of overrides, terminated by an empty key."""
-    array = (lib.llama_model_kv_override * (len(overrides) + 1))()
-    for native, (key, value) in zip(array, overrides.items(), strict=False):
-        native.key = key.encode()
+    override_array = (lib.llama_model_kv_override * (len(overrides) + 1))()
+    for native_override, (key, value) in zip(override_array, overrides.items(), strict=False):
+        native_override.key = key.encode()
         if isinstance(value, bool):
-            native.tag, native.value.val_bool = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
+            native_override.tag, native_override.value.val_bool = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
         elif isinstance(value, int):
-            native.tag, native.value.val_i64 = lib.LLAMA_KV_OVERRIDE_TYPE_INT, value
+            native_override.tag, native_override.value.val_i64 = lib.LLAMA_KV_OVERRIDE_TYPE_INT, value
         elif isinstance(value, float):
-            native.tag, native.value.val_f64 = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
+            native_override.tag, native_override.value.val_f64 = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
         else:
-            native.tag, native.value.val_str = lib.LLAMA_KV_OVERRIDE_TYPE_STR, value.encode()
-    return array
+            native_override.tag, native_override.value.val_str = lib.LLAMA_KV_OVERRIDE_TYPE_STR, value.encode()
+    return override_array
 
 
 _MAX_BACKGROUND_CONTEXT_TOKENS = 8192
@@ -250,16 +250,16 @@ class BackgroundLoad:
         self._context: Any = None
         self._context_options: ContextOptions | None = None
         self._has_tried_model = Event()
-        self._settings = ExitStack()
+        self._process_settings = ExitStack()
         """Settings of llama.cpp for the whole process, to be undone when the thread has ended."""
-        self._settings.enter_context(silent_log())
-        self._settings.enter_context(failed_assertions_as_errors())
+        self._process_settings.enter_context(silent_log())
+        self._process_settings.enter_context(failed_assertions_as_errors())
         self._progress: Callable[[float], bool] = _continue_loading
         self._thread = Thread(target=self._load, name="background load")
         try:
             self._thread.start()
         except RuntimeError:  # the system allows no more threads
-            self._settings.close()
+            self._process_settings.close()
             raise
 
     def _load(self) -> None:
@@ -267,7 +267,7 @@ class BackgroundLoad:
             if self.plan.options.mmap:
                 model = self._load_model()
             else:
-                self._params.report_to(self._report)
+                self._params.report_to(self._report_progress)
                 with _fast_lock_switches():
                     model = self._load_model()
             self._model = model
@@ -275,11 +275,11 @@ class BackgroundLoad:
             self._has_tried_model.set()
         if model:
             options = self.plan.context_options(int(lib.llama_model_n_ctx_train(model)))
-            if options.length <= _MAX_BACKGROUND_CONTEXT_TOKENS:
+            if options.context_length <= _MAX_BACKGROUND_CONTEXT_TOKENS:
                 self._context_options = options
                 self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
 
-    def _report(self, fraction: float) -> bool:
+    def _report_progress(self, fraction: float) -> bool:
         return self._progress(fraction)
 
     def _load_model(self) -> Any:
@@ -296,13 +296,13 @@ class BackgroundLoad:
         self._progress = progress
         self._has_tried_model.wait()
         if not self._model:
-            self._finish()
+            self._end_thread()
         model, self._model = self._model, None
         return model
 
     def wait_for_context(self, options: ContextOptions) -> Any:
         """Wait for the context and return it to the caller; None if there is no context with these options."""
-        self._finish()
+        self._end_thread()
         if options != self._context_options:
             return None
         context, self._context = self._context, None
@@ -311,7 +311,7 @@ class BackgroundLoad:
     def cancel(self) -> None:
         """Stop loading, or wait for its end, and free the model and the context unless a caller took them."""
         self._progress = _stop_loading
-        self._finish()
+        self._end_thread()
         if self._context:
             lib.llama_free(self._context)
             self._context = None
@@ -319,9 +319,9 @@ class BackgroundLoad:
             lib.llama_model_free(self._model)
             self._model = None
 
-    def _finish(self) -> None:
+    def _end_thread(self) -> None:
         self._thread.join()
-        self._settings.close()
+        self._process_settings.close()
 
 
 def _continue_loading(_fraction: float) -> bool:
@@ -334,7 +334,7 @@ def _stop_loading(_fraction: float) -> bool:
 
 @contextmanager
 def _fast_lock_switches() -> Iterator[None]:
-    """While inside, Python's lock switches between threads more often."""
+    """Make Python's lock switch between threads more often in the block."""
     previous_seconds = sys.getswitchinterval()
     sys.setswitchinterval(_LOCK_SWITCH_SECONDS)
     try:

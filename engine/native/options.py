@@ -79,11 +79,11 @@ class ComputeOptions:
     @property
     def has_tiled_attention(self) -> bool:
         """True if a CPU computes complete batches with the tiled kernel of flash attention."""
-        has_default_cache = self.cache_type_k == self.cache_type_v == "f16" and self.microbatch is None
-        return has_default_cache and self.flash_attention != "off"
+        has_default_cache = self.cache_type_k == self.cache_type_v == "f16"
+        return has_default_cache and self.microbatch is None and self.flash_attention != "off"
 
     def apply_to(self, params: Any) -> None:
-        """Set these options in llama.cpp's context parameters, whose threads and batch size are already set."""
+        """Set these options in llama.cpp's context parameters, whose n_threads and n_batch are already set."""
         if self.batch_threads is not None:
             params.n_threads_batch = self.batch_threads
         if self.microbatch is not None:
@@ -138,14 +138,14 @@ def set_gpu_options(params: Any, options: GpuOptions) -> object:
     """
     if not supports_gpu():
         return None
-    devices = int(lib.llama_max_devices())
-    if len(options.tensor_split) > devices:
-        raise ModelError(f"tensor_split: {len(options.tensor_split)} shares, but llama.cpp accepts {devices}")
+    max_devices = int(lib.llama_max_devices())
+    if len(options.tensor_split) > max_devices:
+        raise ModelError(f"tensor_split: {len(options.tensor_split)} shares, but llama.cpp accepts {max_devices}")
     params.split_mode = _SPLIT_MODE_IDS[options.split_mode]
     params.main_gpu = options.main_gpu
     if not options.tensor_split:
         return None
-    shares = (ctypes.c_float * devices)(*options.tensor_split)
+    shares = (ctypes.c_float * max_devices)(*options.tensor_split)
     params.tensor_split = shares
     return shares
 
@@ -159,34 +159,34 @@ class ContextOptions:
     """The size of a context, and settings of its computation.
 
     Attributes:
-        length: maximum number of tokens per sequence.
+        context_length: maximum number of tokens of a sequence.
         threads: number of CPU threads.
-        batch: maximum number of tokens that one call reads.
+        batch_tokens: maximum number of tokens that one call reads.
         sequence_count: number of sequences.
         keeps_states: whether the last hidden states of all tokens are kept.
-        compute: other settings of the computation.
+        compute_options: other settings of the computation.
     """
 
-    length: int
+    context_length: int
     threads: int
-    batch: int = 512
+    batch_tokens: int = 512
     sequence_count: int = 1
     keeps_states: bool = False
-    compute: ComputeOptions = field(default_factory=ComputeOptions)
+    compute_options: ComputeOptions = field(default_factory=ComputeOptions)
 
 
 def native_context_params(options: ContextOptions, abort_flag: AbortFlag) -> Any:
     """Return llama.cpp's parameters of a context, whose calls end when ``abort_flag`` is set."""
     params = lib.llama_context_default_params()
-    params.n_ctx = options.length
+    params.n_ctx = options.context_length
     if options.sequence_count > 1:
-        steps = -(-options.length // _CONTEXT_STEP_TOKENS)
+        steps = -(-options.context_length // _CONTEXT_STEP_TOKENS)
         params.n_ctx = steps * _CONTEXT_STEP_TOKENS * options.sequence_count
     params.n_seq_max = options.sequence_count
-    params.n_batch = params.n_ubatch = options.batch
+    params.n_batch = params.n_ubatch = options.batch_tokens
     params.n_threads = params.n_threads_batch = options.threads
     params.abort_callback, params.abort_callback_data = abort_flag.callback, abort_flag.address
-    options.compute.apply_to(params)
+    options.compute_options.apply_to(params)
     if options.keeps_states:
         params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
     return params
@@ -199,26 +199,26 @@ _MAX_OVERRIDE_BYTES = 127
 """Limit of an override's key and string. llama.cpp stores each in 128 bytes, with a zero at the end."""
 
 
-def check_overrides(overrides: MetadataOverrides, values: Values) -> None:
+def check_overrides(overrides: MetadataOverrides, file_metadata: Values) -> None:
     """Raise ``ModelError`` for an override that llama.cpp would ignore or truncate, or that would end the process.
 
-    ``values``: the GGUF's metadata. A key that is missing there may be overridden with any type.
+    ``file_metadata``: the GGUF's metadata. A key that is missing there may be overridden with any type.
     """
-    encoded = {key: _encoded(key, value) for key, value in overrides.items()}
-    for key, value in encoded.items():
+    encoded_overrides = {key: _encode_override(key, value) for key, value in overrides.items()}
+    for key, value in encoded_overrides.items():
         is_key_short = 1 <= len(key.encode()) <= _MAX_OVERRIDE_BYTES
         if not is_key_short or (isinstance(value, bytes) and len(value) > _MAX_OVERRIDE_BYTES):
             raise ModelError(f"override of {key!r}: key and string must have at most {_MAX_OVERRIDE_BYTES} bytes")
-        if key in values and type(values[key]) is not type(value):
-            expected, actual = _type_name(values[key]), _type_name(value)
+        if key in file_metadata and type(file_metadata[key]) is not type(value):
+            expected, actual = _override_type_name(file_metadata[key]), _override_type_name(value)
             raise ModelError(f"override of {key}: expected {expected}, as in the file, but got {actual}")
-    faults_of_file = set(iterate_fatal_values(values))
-    for fault in iterate_fatal_values({**values, **encoded}):
-        if fault not in faults_of_file:
-            raise ModelError(f"override: {fault}")
+    problems_of_file = set(iterate_fatal_values(file_metadata))
+    for problem in iterate_fatal_values({**file_metadata, **encoded_overrides}):
+        if problem not in problems_of_file:
+            raise ModelError(f"override: {problem}")
 
 
-def _encoded(key: str, value: int | float | bool | str) -> int | float | bool | bytes:
+def _encode_override(key: str, value: int | float | bool | str) -> int | float | bool | bytes:
     """Return the value of an override, a string as UTF-8 bytes. Raises ``ModelError``."""
     try:
         key.encode()
@@ -227,7 +227,7 @@ def _encoded(key: str, value: int | float | bool | str) -> int | float | bool | 
         raise ModelError(f"override of {key!a}: key and string must be UTF-8") from None
 
 
-def _type_name(value: int | float | bool | bytes) -> str:
+def _override_type_name(value: int | float | bool | bytes) -> str:
     """Return the name of a value's type, as llama.cpp's flag spells it."""
     return {bool: "bool", int: "int", float: "float", bytes: "str"}[type(value)]
 
@@ -268,27 +268,30 @@ class LoadPlan:
         path: the GGUF file; of a split model, the first part.
         options: settings of the model.
         lora: adapter files with their scales.
-        length: requested tokens of context; None: the default; 0: the length that the model was trained with.
+        requested_context_length: tokens of context; None: the default; 0: the length that the model was trained
+            with.
         threads: number of CPU threads.
-        batch: maximum number of tokens of a prompt that one call reads.
-        compute: other settings of the context.
+        batch_tokens: maximum number of tokens of a prompt that one call reads.
+        compute_options: other settings of the context.
     """
 
     path: Path
     options: LoadOptions
     lora: tuple[tuple[Path, float], ...]
-    length: int | None
+    requested_context_length: int | None
     threads: int
-    batch: int
-    compute: ComputeOptions
+    batch_tokens: int
+    compute_options: ComputeOptions
 
     def context_options(self, trained_length: int) -> ContextOptions:
         """Return the options of the model's context.
 
         ``trained_length``: tokens of context that the model was trained with.
         """
-        length = _context_length(self.length, trained_length)
-        return ContextOptions(length, self.threads, min(self.batch, length), compute=self.compute)
+        length = _choose_context_length(self.requested_context_length, trained_length)
+        return ContextOptions(
+            length, self.threads, min(self.batch_tokens, length), compute_options=self.compute_options
+        )
 
 
 def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
@@ -351,22 +354,22 @@ def check_number(name: str, value: object, minimum: int, maximum: int) -> None:
         raise ModelError(f"{name}: {value!r} is not an integer within {minimum}..{maximum}")
 
 
-def _context_length(requested_length: int | None, trained_length: int) -> int:
+def _choose_context_length(requested_length: int | None, trained_length: int) -> int:
     if requested_length is None:
-        is_known = trained_length > 0
-        return min(_DEFAULT_CONTEXT_TOKENS, trained_length) if is_known else _DEFAULT_CONTEXT_TOKENS
+        is_trained_length_known = trained_length > 0
+        return min(_DEFAULT_CONTEXT_TOKENS, trained_length) if is_trained_length_known else _DEFAULT_CONTEXT_TOKENS
     return requested_length if requested_length > 0 else trained_length
 
 
 def physical_cores() -> int:
     """Return the number of physical cores that this process may use; hardware threads of a core count once."""
     try:
-        usable = os.sched_getaffinity(0)
-        siblings = {
-            Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-            for cpu in usable
+        usable_threads = os.sched_getaffinity(0)
+        sibling_lists = {
+            Path(f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list").read_text().strip()
+            for thread in usable_threads
         }
-        return max(1, len(siblings))
+        return max(1, len(sibling_lists))
     except (AttributeError, OSError):
         return max(1, os.cpu_count() or 1)
 
@@ -408,21 +411,21 @@ def estimate_memory(path: Path, sequence_count: int, length: int | None) -> int:
         length: context of each sequence, tokens; None: the default of `Model.load`; 0: the length that the model
             was trained with.
     """
-    numbers = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
+    integer_metadata = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
 
-    def number(name: str, default: int) -> int:
-        return next((value for key, value in numbers.items() if key.endswith(f".{name}")), default)
+    def read_integer(name: str, default: int) -> int:
+        return next((value for key, value in integer_metadata.items() if key.endswith(f".{name}")), default)
 
-    trained_length = number("context_length", _DEFAULT_CONTEXT_TOKENS)
-    tokens = min(_DEFAULT_CONTEXT_TOKENS, trained_length) if length is None else length or trained_length
-    head_count = number("attention.head_count", 1)
+    trained_length = read_integer("context_length", _DEFAULT_CONTEXT_TOKENS)
+    context_tokens = min(_DEFAULT_CONTEXT_TOKENS, trained_length) if length is None else length or trained_length
+    head_count = read_integer("attention.head_count", 1)
     token_bytes = cache_bytes_per_token(
-        number("block_count", 0),
-        number("embedding_length", 0),
+        read_integer("block_count", 0),
+        read_integer("embedding_length", 0),
         head_count,
-        number("attention.head_count_kv", head_count),
+        read_integer("attention.head_count_kv", head_count),
     )
-    return model_bytes(path) + sequence_count * tokens * token_bytes + _BUFFERS_BYTES
+    return model_bytes(path) + sequence_count * context_tokens * token_bytes + _BUFFERS_BYTES
 
 
 _HUGE_PAGES_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -485,8 +488,8 @@ def _large_mappings() -> Iterator[tuple[int, int]]:
 
 def _request_huge_pages(mappings: set[tuple[int, int]]) -> None:
     """Request huge pages for areas of memory. Pages that are already in use stay small."""
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    advise_kernel = ctypes.CDLL(None).madvise
+    advise_kernel.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for start, end in mappings:
-        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-        advise(first, (end - first) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES, mmap.MADV_HUGEPAGE)
+        first_page = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        advise_kernel(first_page, (end - first_page) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES, mmap.MADV_HUGEPAGE)

@@ -15,12 +15,12 @@ from .binding import bind_function, lib
 _TokenToPiece = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
 )
-_piece_of = bind_function(lib, "llama_token_to_piece", _TokenToPiece)
+_write_piece = bind_function(lib, "llama_token_to_piece", _TokenToPiece)
 _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 _is_eog = bind_function(lib, "llama_vocab_is_eog", _TokenTest)
 _is_control = bind_function(lib, "llama_vocab_is_control", _TokenTest)
 
-_PIECE_BYTES = 64
+_MAX_USUAL_PIECE_BYTES = 64
 """Memory for the bytes of one token when all tokens are read; the few longer tokens are read again."""
 
 _SPACE_MARK = "\u2581"
@@ -86,59 +86,71 @@ class NativeVocabulary:
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token; for a control token, the bytes of its name in the vocabulary."""
-        length = _PIECE_BYTES
+        length = _MAX_USUAL_PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(length)
-            count = int(_piece_of(self.handle, token, buffer, length, 0, True))
+            count = int(_write_piece(self.handle, token, buffer, length, 0, True))
             if count >= 0:
                 return buffer.raw[:count]
             length = -count
 
     def text_pieces(self) -> list[bytes]:
         """Return the bytes of every token by id; empty for control tokens and other tokens that are not text."""
-        total_bytes = _PIECE_BYTES * self.size
+        total_bytes = _MAX_USUAL_PIECE_BYTES * self.size
         buffer = ctypes.create_string_buffer(total_bytes)
-        start = ctypes.addressof(buffer)
-        addresses = range(start, start + total_bytes, _PIECE_BYTES)
-        constants = (repeat(_PIECE_BYTES), repeat(0), repeat(False))
-        lengths = list(map(_piece_of, repeat(self.handle), range(self.size), addresses, *constants))
+        buffer_start = ctypes.addressof(buffer)
+        addresses = range(buffer_start, buffer_start + total_bytes, _MAX_USUAL_PIECE_BYTES)
+        stripped_spaces, writes_special_tokens = repeat(0), repeat(False)
+        capacities = repeat(_MAX_USUAL_PIECE_BYTES)
+        lengths = list(
+            map(
+                _write_piece,
+                repeat(self.handle),
+                range(self.size),
+                addresses,
+                capacities,
+                stripped_spaces,
+                writes_special_tokens,
+            )
+        )
         raw = buffer.raw
-        offsets = range(0, total_bytes, _PIECE_BYTES)
+        offsets = range(0, total_bytes, _MAX_USUAL_PIECE_BYTES)
         pieces = [raw[offset : offset + length] for offset, length in zip(offsets, lengths, strict=True)]
         for token, length in enumerate(lengths):
-            if length < 0:  # the bytes did not fit into `_PIECE_BYTES`
+            if length < 0:  # the bytes did not fit into `_MAX_USUAL_PIECE_BYTES`
                 pieces[token] = self.piece(token)
         return pieces
 
-    def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
+    def tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
 
         Raises ``ModelError`` if the vocabulary has no tokens for a part of the text.
 
         Args:
             data: the text.
-            bos: whether to add the tokens that every text begins or ends with, such as BOS.
-            special: whether names of control tokens become these tokens.
+            add_special: whether to add the special tokens that every text begins or ends with, such as BOS.
+            parse_special: whether names of control tokens in the text become these tokens.
         """
         if data and self._missing_bytes:
-            self._check_covered(data)
-        if bos:
-            self._check_ends()
-        capacity = (
-            len(data) + 16
-        )  # each token has at least one byte, except special tokens at the ends of the text
+            self._check_characters(data)
+        if add_special:
+            self._check_added_tokens()
+        # Each token has at least one byte, except those that add_special adds at the ends of the text.
+        capacity = len(data) + 16
         tokens = (lib.llama_token * capacity)()
-        count = int(lib.llama_tokenize(self.handle, data, len(data), tokens, capacity, bos, special))
-        if count < 0:
+        token_count = int(
+            lib.llama_tokenize(self.handle, data, len(data), tokens, capacity, add_special, parse_special)
+        )
+        if token_count < 0:
             raise ModelError(f"llama.cpp could not tokenize a text of {len(data):,} bytes")
-        ids = tokens[:count]
+        ids = tokens[:token_count]
         if ids and min(ids) < 0:
             raise ModelError(
                 "the model's vocabulary has no token for a part of the text, nor one for unknown text"
             )
         return ids
 
-    def _check_ends(self) -> None:
+    def _check_added_tokens(self) -> None:
         """Raise ``ModelError`` if a token that every text begins or ends with does not exist.
 
         Without this check llama.cpp would end the process.
@@ -152,16 +164,16 @@ class NativeVocabulary:
             if is_added and self.special(name) is None:
                 raise ModelError(f"the model adds the token {name!r} to each text, but its vocabulary has none")
 
-    def _check_covered(self, data: bytes) -> None:
+    def _check_characters(self, data: bytes) -> None:
         """Raise ``ModelError`` for a character with neither a token nor tokens for its bytes.
 
         llama.cpp would end the process. It may add a space at the beginning, and reads a space as `_SPACE_MARK`.
         """
         for character in {" ", *data.decode()}:
-            encoded = (_SPACE_MARK if character == " " else character).encode()
+            character_bytes = (_SPACE_MARK if character == " " else character).encode()
             if character.replace(_SPACE_MARK, " ").encode() in self._single_characters:
                 continue
-            if not self._missing_bytes.isdisjoint(encoded):
+            if not self._missing_bytes.isdisjoint(character_bytes):
                 raise ModelError(f"the model's vocabulary has no token for {character!r}, nor for its bytes")
 
     @cached_property

@@ -83,33 +83,33 @@ def build_automaton(node: Node, rules: Rules) -> PositionAutomaton:
     The automaton ignores counts, so that ``x{2,9}`` becomes ``x+``. It may match more texts than the node, but
     never fewer.
     """
-    builder = _Builder(rules)
-    ends = builder.add(node)
+    builder = _AutomatonBuilder(rules)
+    node_ends = builder.add(node)
     return PositionAutomaton(
         characters=tuple(builder.characters),
         first_bytes=tuple(builder.first_bytes),
-        first_positions=ends.first,
-        last_positions=ends.last,
+        first_positions=node_ends.first_positions,
+        last_positions=node_ends.last_positions,
         following_positions=tuple(builder.following_positions),
-        is_nullable=ends.is_nullable,
+        is_nullable=node_ends.is_nullable,
     )
 
 
-class _Ends(NamedTuple):
+class _NodeEnds(NamedTuple):
     """The ends of a node's texts.
 
     Attributes:
-        first: the set of positions with which a text of the node can begin.
-        last: the set of positions with which a text of the node can end.
+        first_positions: the set of positions with which a text of the node can begin.
+        last_positions: the set of positions with which a text of the node can end.
         is_nullable: True if the empty text matches the node.
     """
 
-    first: int
-    last: int
+    first_positions: int
+    last_positions: int
     is_nullable: bool
 
 
-class _Builder:
+class _AutomatonBuilder:
     """Collects the positions of an expression while it visits the expression's nodes."""
 
     def __init__(self, rules: Rules) -> None:
@@ -121,17 +121,17 @@ class _Builder:
         self._level = 0
         self._node_count = 0
 
-    def add(self, node: Node) -> _Ends:
+    def add(self, node: Node) -> _NodeEnds:
         """Add the positions of a node, and return the ends of the node's texts."""
         self._level += 1
         self._node_count += 1
         if self._level > MAX_LEVELS or self._node_count > MAX_NODES:
             raise TooLargeError
-        ends = self._add(node)
+        node_ends = self._add_by_type(node)
         self._level -= 1
-        return ends
+        return node_ends
 
-    def _add(self, node: Node) -> _Ends:
+    def _add_by_type(self, node: Node) -> _NodeEnds:
         match node:
             case TextNode(text):
                 return self._add_sequence(CharsNode(((ord(character),) * 2,)) for character in text)
@@ -140,22 +140,22 @@ class _Builder:
             case SeqNode(items):
                 return self._add_sequence(items)
             case AltNode(options):
-                parts = [self.add(option) for option in options]
-                return _Ends(
-                    union(part.first for part in parts),
-                    union(part.last for part in parts),
-                    any(part.is_nullable for part in parts),
+                option_ends = [self.add(option) for option in options]
+                return _NodeEnds(
+                    union(ends.first_positions for ends in option_ends),
+                    union(ends.last_positions for ends in option_ends),
+                    any(ends.is_nullable for ends in option_ends),
                 )
             case RepeatNode(item, min_count, max_count):
-                first, last, is_nullable = self.add(item)
+                first_positions, last_positions, is_nullable = self.add(item)
                 if max_count != 1:
-                    self._connect(last, first)
-                return _Ends(first, last, is_nullable or min_count == 0)
+                    self._let_follow(last_positions, first_positions)
+                return _NodeEnds(first_positions, last_positions, is_nullable or min_count == 0)
             case RefNode(name):
                 return self.add(self.rules[name])
         raise TypeError(node)
 
-    def _add_position(self, ranges: CodePointRanges) -> _Ends:
+    def _add_position(self, ranges: CodePointRanges) -> _NodeEnds:
         if len(self.characters) >= MAX_POSITIONS:
             raise TooLargeError
         self.characters.append(ranges)
@@ -165,19 +165,19 @@ class _Builder:
         self.first_bytes.append(self._bytes_of_ranges[id(ranges)])
         self.following_positions.append(0)
         position = 1 << len(self.characters) - 1
-        return _Ends(position, position, False)
+        return _NodeEnds(position, position, False)
 
-    def _add_sequence(self, items: Iterable[Node]) -> _Ends:
-        first, last, is_nullable = 0, 0, True
+    def _add_sequence(self, items: Iterable[Node]) -> _NodeEnds:
+        first_positions, last_positions, is_nullable = 0, 0, True
         for item in items:
             item_ends = self.add(item)
-            self._connect(last, item_ends.first)
-            first |= item_ends.first if is_nullable else 0
-            last = item_ends.last | (last if item_ends.is_nullable else 0)
+            self._let_follow(last_positions, item_ends.first_positions)
+            first_positions |= item_ends.first_positions if is_nullable else 0
+            last_positions = item_ends.last_positions | (last_positions if item_ends.is_nullable else 0)
             is_nullable = is_nullable and item_ends.is_nullable
-        return _Ends(first, last, is_nullable)
+        return _NodeEnds(first_positions, last_positions, is_nullable)
 
-    def _connect(self, sources: int, targets: int) -> None:
+    def _let_follow(self, sources: int, targets: int) -> None:
         """Record that each target position can follow each source position."""
         for position in bit_indices(sources):
             self.following_positions[position] |= targets
@@ -217,32 +217,37 @@ class Overlap:
 def compare_automata(first: PositionAutomaton, second: PositionAutomaton, budget: StepBudget) -> Overlap:
     """Compare two automata. Raises ``TooLargeError`` if the budget is exceeded."""
     have_common_text, continuing_bytes = False, 0
-    # For each position of the first automaton, the set of positions of the second that it was compared with.
-    compared = [0] * len(first.characters)
+    # For each position of the first automaton, the set of positions of the second one that were compared with it.
+    compared_positions = [0] * len(first.characters)
     overlap_cache: dict[tuple[int, int], bool] = {}
-    pending = [(first.first_positions, second.first_positions)]
-    seen = set(pending)
-    while pending:
-        first_positions, second_positions = pending.pop()
+    pending_pairs = [(first.first_positions, second.first_positions)]
+    seen_pairs = set(pending_pairs)
+    while pending_pairs:
+        first_positions, second_positions = pending_pairs.pop()
         budget.spend(first_positions.bit_count())
-        for a in bit_indices(first_positions):
-            new_positions = second_positions & ~compared[a]
-            compared[a] |= new_positions
+        for first_position in bit_indices(first_positions):
+            new_positions = second_positions & ~compared_positions[first_position]
+            compared_positions[first_position] |= new_positions
             budget.spend(new_positions.bit_count())
-            for b in bit_indices(new_positions):
-                if not _overlap(first.characters[a], second.characters[b], overlap_cache):
+            for second_position in bit_indices(new_positions):
+                if not _have_common_character(
+                    first.characters[first_position], second.characters[second_position], overlap_cache
+                ):
                     continue
-                following = (first.following_positions[a], second.following_positions[b])
-                if all(following) and following not in seen:
-                    seen.add(following)
-                    pending.append(following)
-                if first.last_positions >> a & 1:
-                    have_common_text = have_common_text or bool(second.last_positions >> b & 1)
-                    continuing_bytes |= second.following_bytes[b]
+                following_pair = (
+                    first.following_positions[first_position],
+                    second.following_positions[second_position],
+                )
+                if all(following_pair) and following_pair not in seen_pairs:
+                    seen_pairs.add(following_pair)
+                    pending_pairs.append(following_pair)
+                if first.last_positions >> first_position & 1:
+                    have_common_text = have_common_text or bool(second.last_positions >> second_position & 1)
+                    continuing_bytes |= second.following_bytes[second_position]
     return Overlap(have_common_text, continuing_bytes)
 
 
-def _overlap(
+def _have_common_character(
     first_class: CodePointRanges, second_class: CodePointRanges, cache: dict[tuple[int, int], bool]
 ) -> bool:
     """Return `ranges_overlap` from a cache by identity, because a class may be long and have many positions."""

@@ -35,28 +35,30 @@ def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
     The text is parsed with one stack for each possible parse, as llama.cpp does. Raises ``GrammarError`` if no
     sentence begins with the text, if no such sentence ends, or if there are more than ``MAX_STACKS`` stacks.
     """
-    stacks = _Stacks(grammar.rules)
+    expander = _StackExpander(grammar.rules)
     characters = text.decode(errors="ignore")
     partial_character = text[len(characters.encode()) :]
-    current_stacks = stacks.expand([(grammar.rules[grammar.root], ())])
+    current_stacks = expander.expand([(grammar.rules[grammar.root], ())])
     for character in characters:
-        code = ord(character)
-        current_stacks = stacks.expand(stacks.after(stack) for stack in current_stacks if _can_read(stack, code))
+        code_point = ord(character)
+        current_stacks = expander.expand(
+            expander.after_character(stack) for stack in current_stacks if _can_match(stack, code_point)
+        )
     shortest_texts = grammar.shortest_texts
     if not partial_character:
         return _shortest_text(current_stacks, shortest_texts).encode()
     candidates = [
-        (stacks.after(stack), ranges_with_prefix(_next_ranges(stack[0]), partial_character))
+        (expander.after_character(stack), ranges_with_prefix(_next_ranges(stack[0]), partial_character))
         for stack in current_stacks
         if stack
     ]
     candidates = [(stack, ranges) for stack, ranges in candidates if ranges]
     suffix = _shortest_text([stack for stack, _ in candidates], shortest_texts)
-    _, ranges = min(candidates, key=lambda candidate: _length(candidate[0], shortest_texts))
+    _, ranges = min(candidates, key=lambda candidate: _shortest_length(candidate[0], shortest_texts))
     return most_readable_character(ranges).encode()[len(partial_character) :] + suffix.encode()
 
 
-class _Stacks:
+class _StackExpander:
     """Creates and expands stacks. Equal stacks are one object, so that each stack is expanded only once."""
 
     def __init__(self, rules: Rules) -> None:
@@ -66,35 +68,35 @@ class _Stacks:
 
     def expand(self, stacks: Iterable[Stack]) -> list[Stack]:
         """Expand the top nodes of stacks until each stack is empty or begins with a literal or a class."""
-        expanded: list[Stack] = []
-        seen: set[int] = set()
-        pending = list(stacks)
-        while pending:
-            stack = pending.pop()
-            if id(stack) in seen:
+        expanded_stacks: list[Stack] = []
+        seen_ids: set[int] = set()
+        pending_stacks = list(stacks)
+        while pending_stacks:
+            stack = pending_stacks.pop()
+            if id(stack) in seen_ids:
                 continue
-            seen.add(id(stack))
-            if len(seen) > MAX_STACKS:
+            seen_ids.add(id(stack))
+            if len(seen_ids) > MAX_STACKS:
                 raise GrammarError("the grammar is too ambiguous to find the shortest completion")
             if not stack or isinstance(stack[0], (TextNode, CharsNode)):
-                expanded.append(stack)
+                expanded_stacks.append(stack)
             else:
-                pending.extend(self._expand_top(stack[0], stack[1]))
-        return expanded
+                pending_stacks.extend(self._expand_top(stack[0], stack[1]))
+        return expanded_stacks
 
-    def after(self, stack: Stack) -> Stack:
-        """Return the stack after its top node has matched a character."""
+    def after_character(self, stack: Stack) -> Stack:
+        """Return the stack that remains after its top node has matched one character."""
         if not stack:
             return ()
         top, below = stack
         if isinstance(top, TextNode) and len(top.text) > 1:
-            return self._push(self._node(TextNode, top.text[1:]), below)
+            return self._push_node(self._shared_node(TextNode, top.text[1:]), below)
         return below
 
-    def _push(self, node: Node, below: Stack) -> Stack:
+    def _push_node(self, node: Node, below: Stack) -> Stack:
         return self._stacks.setdefault((id(node), id(below)), (node, below))
 
-    def _node(self, kind: Callable[..., Node], *parts: object) -> Node:
+    def _shared_node(self, kind: Callable[..., Node], *parts: object) -> Node:
         """Return a node with these parts. Equal parts give the same object."""
         key = (kind, *(part if isinstance(part, (str, int)) else id(part) for part in parts))
         if key not in self._nodes:
@@ -104,24 +106,30 @@ class _Stacks:
     def _expand_top(self, top: Node, below: Stack) -> list[Stack]:
         match top:
             case RefNode(name):
-                return [self._push(self._rules[name], below)]
+                return [self._push_node(self._rules[name], below)]
             case AltNode(options):
-                return [self._push(option, below) for option in options]
+                return [self._push_node(option, below) for option in options]
             case SeqNode(items):
                 for item in reversed(items):
-                    below = self._push(item, below)
+                    below = self._push_node(item, below)
                 return [below]
             case RepeatNode(item, min_count, max_count):
-                fewer = None if max_count is None else max_count - 1
-                has_counts = min_count or max_count
-                rest = self._node(RepeatNode, item, max(min_count - 1, 0), fewer) if has_counts else top
-                stacks = [] if max_count == 0 else [self._push(item, self._push(rest, below))]
+                fewer_repetitions = None if max_count is None else max_count - 1
+                has_bounds = min_count or max_count
+                remaining_repetition = (
+                    self._shared_node(RepeatNode, item, max(min_count - 1, 0), fewer_repetitions)
+                    if has_bounds
+                    else top
+                )
+                stacks = (
+                    [] if max_count == 0 else [self._push_node(item, self._push_node(remaining_repetition, below))]
+                )
                 return stacks if min_count else [*stacks, below]
             case _:
                 raise GrammarError("a grammar with token references cannot be completed by text")
 
 
-def _can_read(stack: Stack, code_point: int) -> bool:
+def _can_match(stack: Stack, code_point: int) -> bool:
     if not stack:
         return False
     return any(low <= code_point <= high for low, high in _next_ranges(stack[0]))
@@ -134,7 +142,7 @@ def _next_ranges(top: Node) -> CodePointRanges:
     return top.ranges if isinstance(top, CharsNode) else ()
 
 
-def _length(stack: Stack, shortest_texts: ShortestTexts) -> float:
+def _shortest_length(stack: Stack, shortest_texts: ShortestTexts) -> float:
     """Return the length of the shortest text that matches the complete stack, characters."""
     length = 0.0
     while stack:
@@ -147,8 +155,8 @@ def _shortest_text(stacks: list[Stack], shortest_texts: ShortestTexts) -> str:
     """Return the shortest text that completely matches one of the stacks."""
     if not stacks:
         raise GrammarError("the text does not begin a sentence of the grammar")
-    stack = min(stacks, key=lambda stack: _length(stack, shortest_texts))
-    if _length(stack, shortest_texts) == inf:
+    stack = min(stacks, key=lambda stack: _shortest_length(stack, shortest_texts))
+    if _shortest_length(stack, shortest_texts) == inf:
         raise GrammarError("no sentence that begins like this ever ends")
     texts: list[str] = []
     while stack:

@@ -50,16 +50,16 @@ class GbnfGrammar:
         """The grammar in llguidance's dialect of Lark. Only for a grammar without token references."""
         return self.lark_with_tokens({}, ())
 
-    def lark_with_tokens(self, token_ids: Mapping[str, int], eog: Collection[int]) -> str:
+    def lark_with_tokens(self, token_ids: Mapping[str, int], eog_tokens: Collection[int]) -> str:
         """Translate the grammar to llguidance's dialect of Lark. Raises ``GrammarError`` if it is too large.
 
         Args:
             token_ids: the ids that `find_token_ids` returns.
-            eog: ids of the end-of-generation tokens, which a negated token reference never matches.
+            eog_tokens: ids of the end-of-generation tokens, which a negated token reference never matches.
         """
         rules = without_tail_recursion(simplify_rules(self.rules))
-        parts = split_into_lexemes(rules, regular_rules(rules), self.root)
-        return write_lark(parts, rules, self.root, token_ids, eog)
+        parser_rules = split_into_lexemes(rules, regular_rules(rules), self.root)
+        return write_lark(parser_rules, rules, self.root, token_ids, eog_tokens)
 
 
 def parse_gbnf(source: str, root: str = "root") -> GbnfGrammar:

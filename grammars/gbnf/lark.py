@@ -24,15 +24,17 @@ _EMPTY_TEXT = '""'
 _NO_CHARACTER = "(/a/ & /b/)"
 
 
-def write_lark(parts: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog: Collection[int]) -> str:
+def write_lark(
+    parser_rules: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog_tokens: Collection[int]
+) -> str:
     """Return a Lark grammar.
 
     Args:
-        parts: bodies of the parser's rules, by name. Their regular parts are lexemes.
+        parser_rules: bodies of the parser's rules, by name. Their regular parts are lexemes.
         rules: bodies of the rules that lexemes refer to, by name. They become terminals.
         root: the start rule.
         token_ids: ids of the referenced tokens, by reference.
-        eog: ids of the end-of-generation tokens, which a negated token reference never matches.
+        eog_tokens: ids of the end-of-generation tokens, which a negated token reference never matches.
     """
     lexeme_names: dict[str, str] = {}  # by expression
     rules_in_lexemes: list[str] = []
@@ -44,22 +46,22 @@ def write_lark(parts: Rules, rules: Rules, root: str, token_ids: Mapping[str, in
                 return lexeme_names.setdefault(expression(inner), f"L{len(lexeme_names)}")
             case TokenNode(reference, is_negated):
                 token = token_ids[reference]
-                return f"<[^{','.join(map(str, sorted({token, *eog})))}]>" if is_negated else f"<[{token}]>"
+                return f"<[^{','.join(map(str, sorted({token, *eog_tokens})))}]>" if is_negated else f"<[{token}]>"
             case RefNode(name):
                 return _rule_name(name)
         raise TypeError(node)
 
-    lines = [f"start: {_rule_name(root)}"]
-    lines += [f"{_rule_name(name)}: {_write(part, write_leaf)}" for name, part in parts.items()]
-    lines += [f"{name}: {text}" for text, name in lexeme_names.items()]
-    for name in _reachable(rules_in_lexemes, rules):
-        lines.append(f"{_terminal_name(name)}: {expression(rules[name])}")
-    return "\n".join(lines) + "\n"
+    lark_lines = [f"start: {_rule_name(root)}"]
+    lark_lines += [f"{_rule_name(name)}: {_write_node(body, write_leaf)}" for name, body in parser_rules.items()]
+    lark_lines += [f"{name}: {text}" for text, name in lexeme_names.items()]
+    for name in _reachable_names(rules_in_lexemes, rules):
+        lark_lines.append(f"{_terminal_name(name)}: {expression(rules[name])}")
+    return "\n".join(lark_lines) + "\n"
 
 
 def expression(node: Node) -> str:
     """Return a regular node as the body of a Lark terminal. Nodes with equal expressions match the same texts."""
-    return _write(node, _write_terminal_leaf)
+    return _write_node(node, _write_terminal_leaf)
 
 
 def _write_terminal_leaf(node: Node) -> str:
@@ -67,22 +69,30 @@ def _write_terminal_leaf(node: Node) -> str:
         case TextNode(text):
             return json.dumps(text, ensure_ascii=False)
         case CharsNode(ranges):
-            return _class(ranges)
+            return _character_class(ranges)
         case RefNode(name):
             return _terminal_name(name)
     raise TypeError(node)
 
 
-def _write(node: Node, write_leaf: Callable[[Node], str]) -> str:
+def _write_node(node: Node, write_leaf: Callable[[Node], str]) -> str:
     match node:
         case SeqNode(items):
-            return " ".join(_write(item, write_leaf) for item in items) if items else _EMPTY_TEXT
+            return " ".join(_write_node(item, write_leaf) for item in items) if items else _EMPTY_TEXT
         case AltNode(options):
-            nonempty = [option for option in options if not (isinstance(option, SeqNode) and not option.items)]
-            text = " | ".join(_write(option, write_leaf) for option in nonempty)
-            return f"({text})" if len(nonempty) == len(options) else f"({text})?" if nonempty else _EMPTY_TEXT
+            nonempty_options = [
+                option for option in options if not (isinstance(option, SeqNode) and not option.items)
+            ]
+            text = " | ".join(_write_node(option, write_leaf) for option in nonempty_options)
+            return (
+                f"({text})"
+                if len(nonempty_options) == len(options)
+                else f"({text})?"
+                if nonempty_options
+                else _EMPTY_TEXT
+            )
         case RepeatNode(item, min_count, max_count):
-            return f"({_write(item, write_leaf)}){_repetition_sign(min_count, max_count)}"
+            return f"({_write_node(item, write_leaf)}){_repetition_sign(min_count, max_count)}"
         case _:
             return write_leaf(node)
 
@@ -92,15 +102,18 @@ def _repetition_sign(min_count: int, max_count: int | None) -> str:
     return short_sign or f"{{{min_count},{'' if max_count is None else max_count}}}"
 
 
-def _class(ranges: CodePointRanges) -> str:
+def _character_class(ranges: CodePointRanges) -> str:
     """Return a character class of Lark. Characters except ASCII letters and digits are written by code point."""
     if not ranges:
         return _NO_CHARACTER
-    written = (f"{_code(low)}-{_code(high)}" if high > low else _code(low) for low, high in ranges)
-    return f"/[{''.join(written)}]/"
+    written_ranges = (
+        f"{_escape_code_point(low)}-{_escape_code_point(high)}" if high > low else _escape_code_point(low)
+        for low, high in ranges
+    )
+    return f"/[{''.join(written_ranges)}]/"
 
 
-def _code(code_point: int) -> str:
+def _escape_code_point(code_point: int) -> str:
     character = chr(code_point)
     return character if character.isascii() and character.isalnum() else f"\\x{{{code_point:X}}}"
 
@@ -114,13 +127,13 @@ def _terminal_name(name: str) -> str:
     return _rule_name(name).upper()
 
 
-def _reachable(names: list[str], rules: Rules) -> list[str]:
+def _reachable_names(names: list[str], rules: Rules) -> list[str]:
     """Return the names of these rules and of all rules that they refer to, each once."""
-    reachable: dict[str, None] = {}
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in reachable:
-            reachable[name] = None
-            pending.extend(node.name for node in walk(rules[name]) if isinstance(node, RefNode))
-    return list(reachable)
+    reachable_names: dict[str, None] = {}
+    pending_names = list(names)
+    while pending_names:
+        name = pending_names.pop()
+        if name not in reachable_names:
+            reachable_names[name] = None
+            pending_names.extend(node.name for node in walk(rules[name]) if isinstance(node, RefNode))
+    return list(reachable_names)

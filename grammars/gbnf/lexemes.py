@@ -49,23 +49,25 @@ def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, 
         regular: the names of the regular rules.
         root: the start rule.
     """
-    parts = {name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)}
+    parser_rules = {
+        name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)
+    }
     if root in regular:
-        return parts
+        return parser_rules
     conflicts = _LexemeConflicts(rules)
-    numbers = count()
+    copy_numbers = count()
     while True:
-        _reject_too_many_nodes(parts)
-        to_split = conflicts.find_too_large(parts)
-        # A lexeme that is too large may refer to one rule many times. Copies of the rule would make the grammar
-        # much larger.
-        copies_rules = not to_split
-        to_split = to_split or conflicts.find_conflicting(parts, root)
-        if not to_split:
-            return parts
-        splitter = _LexemeSplitter(to_split, rules, copies_rules, numbers)
-        parts = {name: splitter.split(part) for name, part in parts.items()}
-        parts |= {name: part for name, part in splitter.new_rules.items() if name not in parts}
+        _reject_too_many_nodes(parser_rules)
+        ids_to_split = conflicts.find_too_large(parser_rules)
+        # A lexeme that is too large may refer to one rule many times. A copy of the rule at each reference would
+        # make the grammar much larger.
+        inlines_rules = not ids_to_split
+        ids_to_split = ids_to_split or conflicts.find_conflicting(parser_rules, root)
+        if not ids_to_split:
+            return parser_rules
+        splitter = _LexemeSplitter(ids_to_split, rules, inlines_rules, copy_numbers)
+        parser_rules = {name: splitter.split(body) for name, body in parser_rules.items()}
+        parser_rules |= {name: body for name, body in splitter.new_rules.items() if name not in parser_rules}
 
 
 def _reject_too_many_nodes(parts: Rules) -> None:
@@ -76,14 +78,14 @@ def _reject_too_many_nodes(parts: Rules) -> None:
 
 def _irregular_rules(rules: Rules, regular: set[str], root: str) -> list[str]:
     """Return the names of the start rule and of the irregular rules that it refers to, directly or not."""
-    reached = {root: None}
-    pending = [root]
-    while pending:
-        for node in walk(rules[pending.pop()]):
-            if isinstance(node, RefNode) and node.name not in regular and node.name not in reached:
-                reached[node.name] = None
-                pending.append(node.name)
-    return list(reached)
+    reached_names = {root: None}
+    pending_names = [root]
+    while pending_names:
+        for node in walk(rules[pending_names.pop()]):
+            if isinstance(node, RefNode) and node.name not in regular and node.name not in reached_names:
+                reached_names[node.name] = None
+                pending_names.append(node.name)
+    return list(reached_names)
 
 
 def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
@@ -106,24 +108,26 @@ def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
 
 def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
     """Return the items of a sequence. Consecutive regular items become one lexeme."""
-    grouped: list[Node] = []
-    run: list[Node] = []
+    grouped_items: list[Node] = []
+    regular_run: list[Node] = []
     for item in (*items, None):
         if item is not None and is_regular(item, regular):
-            run.append(item)
+            regular_run.append(item)
             continue
-        if run:
-            grouped.append(LexemeNode(SeqNode(tuple(run)) if len(run) > 1 else run[0]))
-            run = []
+        if regular_run:
+            grouped_items.append(
+                LexemeNode(SeqNode(tuple(regular_run)) if len(regular_run) > 1 else regular_run[0])
+            )
+            regular_run = []
         if item is not None:
-            grouped.append(_put_into_lexemes(item, regular))
-    return grouped
+            grouped_items.append(_put_into_lexemes(item, regular))
+    return grouped_items
 
 
 _MAX_LEXEMES = 600
 """With more lexemes than this, all are split without comparisons, whose number grows with the square."""
 
-_MAX_STEPS = 1_000_000
+_MAX_COMPARISON_STEPS = 1_000_000
 """Maximum number of steps of a grammar's comparisons. With more steps, all lexemes are split."""
 
 _TOKEN_BYTE = 1 << 0xFF
@@ -136,13 +140,13 @@ class _LexemeConflicts:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._automata: dict[str, PositionAutomaton | None] = {}
-        self._keys: dict[int, str] = {}
-        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that Python does not reuse their ids
+        self._expression_by_id: dict[int, str] = {}
+        self._kept_lexemes: list[LexemeNode] = []  # keeps lexemes alive, so that Python does not reuse their ids
         self._overlaps: dict[tuple[str | None, str | None], Overlap] = {}
-        self._budget = StepBudget(_MAX_STEPS)
+        self._budget = StepBudget(_MAX_COMPARISON_STEPS)
 
     def find_too_large(self, parts: Rules) -> set[int]:
-        """Return the ids of the lexemes that are too large, or of all lexemes if they are too many to compare."""
+        """Return the ids of the lexemes that are too large, or of all lexemes if there are too many to compare."""
         lexemes = _lexemes(parts)
         if self._exceeds_limits(lexemes):
             return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
@@ -160,55 +164,63 @@ class _LexemeConflicts:
     def _exceeds_limits(self, lexemes: list[LexemeNode]) -> bool:
         return len(lexemes) > _MAX_LEXEMES or self._budget.remaining < 0
 
-    def _compare_leaves(self, sets: _FollowSets) -> set[int]:
-        keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
-        leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
-        starting_together = sets.leaves_starting_together(
-            lambda i, j: self._overlap(keys[i], keys[j]).have_common_text
+    def _compare_leaves(self, follow_sets: _FollowSets) -> set[int]:
+        expressions = [
+            None if isinstance(leaf, TokenNode) else self._expression_of(leaf) for leaf in follow_sets.leaves
+        ]
+        leading_bytes = [self._leading_bytes(leaf) for leaf in follow_sets.leaves]
+        starting_together = follow_sets.leaves_starting_together(
+            lambda i, j: self._overlap_of(expressions[i], expressions[j]).have_common_text
         )
-        conflicting = 0
+        conflicting_leaves = 0
         for index, other_leaves in enumerate(starting_together):
-            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.following_leaves[index]))
-            for other_index in bit_indices(other_leaves & ~conflicting):
-                if self._overlap(keys[index], keys[other_index]).continuing_bytes & next_bytes:
-                    conflicting |= 1 << other_index
-        return {id(sets.leaves[index]) for index in bit_indices(conflicting)}
+            next_bytes = union(
+                leading_bytes[follower] for follower in bit_indices(follow_sets.following_leaves[index])
+            )
+            for other_index in bit_indices(other_leaves & ~conflicting_leaves):
+                if self._overlap_of(expressions[index], expressions[other_index]).continuing_bytes & next_bytes:
+                    conflicting_leaves |= 1 << other_index
+        return {id(follow_sets.leaves[index]) for index in bit_indices(conflicting_leaves)}
 
-    def _overlap(self, first: str | None, second: str | None) -> Overlap:
+    def _overlap_of(self, first_expression: str | None, second_expression: str | None) -> Overlap:
         """Return the overlap of two leaves, given by their keys. The key of a token reference is None."""
         self._budget.spend(1)
-        overlap = self._overlaps.get((first, second))
+        overlap = self._overlaps.get((first_expression, second_expression))
         if overlap is None:
-            if first is None or second is None:
+            if first_expression is None or second_expression is None:
                 # Two references may be to the same token. A token reference never matches a text.
-                overlap = Overlap(first is second, 0)
+                overlap = Overlap(first_expression is second_expression, 0)
             else:
-                overlap = self._compare(first, second)
-            self._overlaps[first, second] = overlap
+                overlap = self._compare_lexemes(first_expression, second_expression)
+            self._overlaps[first_expression, second_expression] = overlap
         return overlap
 
-    def _compare(self, first_key: str, second_key: str) -> Overlap:
-        first, second = self._automata[first_key], self._automata[second_key]
-        if first is None or second is None or not first.leading_bytes & second.leading_bytes:
+    def _compare_lexemes(self, first_expression: str, second_expression: str) -> Overlap:
+        first_automaton, second_automaton = self._automata[first_expression], self._automata[second_expression]
+        if (
+            first_automaton is None
+            or second_automaton is None
+            or not first_automaton.leading_bytes & second_automaton.leading_bytes
+        ):
             return Overlap(False, 0)
-        return compare_automata(first, second, self._budget)
+        return compare_automata(first_automaton, second_automaton, self._budget)
 
-    def _key(self, lexeme: LexemeNode) -> str:
+    def _expression_of(self, lexeme: LexemeNode) -> str:
         """Return the lexeme's expression. Lexemes with equal expressions share one automaton."""
-        if id(lexeme) not in self._keys:
-            self._keys[id(lexeme)] = expression(lexeme.node)
-            self._kept.append(lexeme)
-        return self._keys[id(lexeme)]
+        if id(lexeme) not in self._expression_by_id:
+            self._expression_by_id[id(lexeme)] = expression(lexeme.node)
+            self._kept_lexemes.append(lexeme)
+        return self._expression_by_id[id(lexeme)]
 
     def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
         """Return the automaton of a lexeme; None if it is too large."""
-        key = self._key(lexeme)
-        if key not in self._automata:
+        expression_text = self._expression_of(lexeme)
+        if expression_text not in self._automata:
             try:
-                self._automata[key] = build_automaton(lexeme.node, self._rules)
+                self._automata[expression_text] = build_automaton(lexeme.node, self._rules)
             except TooLargeError:
-                self._automata[key] = None
-        return self._automata[key]
+                self._automata[expression_text] = None
+        return self._automata[expression_text]
 
     def _is_nullable(self, leaf: Leaf) -> bool:
         automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
@@ -230,7 +242,7 @@ def _lexemes(parts: Rules) -> list[LexemeNode]:
 Leaf = LexemeNode | TokenNode
 
 
-class _First(NamedTuple):
+class _NodeBeginning(NamedTuple):
     """The beginning of a node.
 
     Attributes:
@@ -256,19 +268,19 @@ class _FollowSets:
 
     def __init__(self, rules: Rules, root: str, is_nullable_leaf: Callable[[Leaf], bool]) -> None:
         self.leaves = [node for body in rules.values() for node in walk(body) if isinstance(node, Leaf)]
-        self._index = {id(leaf): index for index, leaf in enumerate(self.leaves)}
+        self._index_by_leaf_id = {id(leaf): index for index, leaf in enumerate(self.leaves)}
         self._is_nullable_leaf = is_nullable_leaf
         self._rules = rules
-        self._first = dict.fromkeys(rules, _First(0, False))
+        self._beginning_by_rule = dict.fromkeys(rules, _NodeBeginning(0, False))
         self._find_first_sets()
         self.following_leaves = [0] * len(self.leaves)
         self._follow_of_rule = dict.fromkeys(rules, 0)
         self._last_leaves = dict.fromkeys(rules, 0)
         self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
         for name, body in rules.items():
-            self._add_follow(name, body, 0, True)
+            self._record_followers(name, body, 0, True)
         self._propagate_follow_sets()
-        self.start_leaves = self._first[root].leaves
+        self.start_leaves = self._beginning_by_rule[root].leaves
 
     def _find_first_sets(self) -> None:
         """Compute the beginning of each rule, repeatedly until nothing changes."""
@@ -276,72 +288,74 @@ class _FollowSets:
         while has_changed:
             has_changed = False
             for name, body in self._rules.items():
-                first = self._first_of(body)
-                if first != self._first[name]:
-                    self._first[name], has_changed = first, True
+                beginning = self._beginning_of(body)
+                if beginning != self._beginning_by_rule[name]:
+                    self._beginning_by_rule[name], has_changed = beginning, True
 
-    def _first_of(self, node: Node) -> _First:
+    def _beginning_of(self, node: Node) -> _NodeBeginning:
         match node:
             case LexemeNode() | TokenNode():
-                return _First(1 << self._index[id(node)], self._is_nullable_leaf(node))
+                return _NodeBeginning(1 << self._index_by_leaf_id[id(node)], self._is_nullable_leaf(node))
             case RefNode(name):
-                return self._first[name]
+                return self._beginning_by_rule[name]
             case SeqNode(items):
                 leaves = 0
                 for item in items:
-                    first = self._first_of(item)
-                    leaves |= first.leaves
-                    if not first.is_nullable:
-                        return _First(leaves, False)
-                return _First(leaves, True)
+                    beginning = self._beginning_of(item)
+                    leaves |= beginning.leaves
+                    if not beginning.is_nullable:
+                        return _NodeBeginning(leaves, False)
+                return _NodeBeginning(leaves, True)
             case AltNode(options):
-                parts = [self._first_of(option) for option in options]
-                return _First(union(part.leaves for part in parts), any(part.is_nullable for part in parts))
+                parts = [self._beginning_of(option) for option in options]
+                return _NodeBeginning(
+                    union(part.leaves for part in parts), any(part.is_nullable for part in parts)
+                )
             case RepeatNode(item, min_count):
-                first = self._first_of(item)
-                return _First(first.leaves, first.is_nullable or min_count == 0)
+                beginning = self._beginning_of(item)
+                return _NodeBeginning(beginning.leaves, beginning.is_nullable or min_count == 0)
         raise TypeError(node)
 
-    def _add_follow(self, rule: str, node: Node, follow: int, is_last: bool) -> None:
+    def _record_followers(self, rule: str, node: Node, followers: int, is_last: bool) -> None:
         """Record the leaves that follow each leaf and each reference in a node.
 
         Args:
             rule: name of the rule that contains the node.
             node: the node.
-            follow: the set of leaves that can follow the node within the rule.
+            followers: the set of leaves that can follow the node within the rule.
             is_last: True if the rule can end with the node, so that leaves after the rule can follow the node.
         """
         match node:
             case LexemeNode() | TokenNode():
-                index = self._index[id(node)]
-                self.following_leaves[index] |= follow
+                index = self._index_by_leaf_id[id(node)]
+                self.following_leaves[index] |= followers
                 self._last_leaves[rule] |= is_last << index
             case RefNode(name):
-                self._follow_of_rule[name] |= follow
+                self._follow_of_rule[name] |= followers
                 if is_last:
                     self._last_rules[rule].add(name)
             case AltNode(options):
                 for option in options:
-                    self._add_follow(rule, option, follow, is_last)
+                    self._record_followers(rule, option, followers, is_last)
             case RepeatNode(item, _, max_count):
-                repeated = 0 if max_count == 1 else self._first_of(item).leaves
-                self._add_follow(rule, item, follow | repeated, is_last)
+                repeated_leaves = 0 if max_count == 1 else self._beginning_of(item).leaves
+                self._record_followers(rule, item, followers | repeated_leaves, is_last)
             case SeqNode(items):
                 for item in reversed(items):
-                    self._add_follow(rule, item, follow, is_last)
-                    first = self._first_of(item)
-                    follow = follow | first.leaves if first.is_nullable else first.leaves
-                    is_last = is_last and first.is_nullable
+                    self._record_followers(rule, item, followers, is_last)
+                    beginning = self._beginning_of(item)
+                    followers = followers | beginning.leaves if beginning.is_nullable else beginning.leaves
+                    is_last = is_last and beginning.is_nullable
 
     def _propagate_follow_sets(self) -> None:
         """Add the leaves that follow a rule to the rules and leaves at the end of this rule."""
-        pending = list(self._rules)
-        while pending:
-            name = pending.pop()
-            for last in self._last_rules[name]:
-                if self._follow_of_rule[name] & ~self._follow_of_rule[last]:
-                    self._follow_of_rule[last] |= self._follow_of_rule[name]
-                    pending.append(last)
+        pending_names = list(self._rules)
+        while pending_names:
+            name = pending_names.pop()
+            for last_rule in self._last_rules[name]:
+                if self._follow_of_rule[name] & ~self._follow_of_rule[last_rule]:
+                    self._follow_of_rule[last_rule] |= self._follow_of_rule[name]
+                    pending_names.append(last_rule)
         for name, leaves in self._last_leaves.items():
             for index in bit_indices(leaves):
                 self.following_leaves[index] |= self._follow_of_rule[name]
@@ -356,21 +370,21 @@ class _FollowSets:
             have_common_text: returns True if the two leaves with these indices match a common text.
         """
         starting_together = [0] * len(self.leaves)
-        pending: list[tuple[int, int]] = []
-        combined: set[tuple[int, int]] = set()
+        pending_pairs: list[tuple[int, int]] = []
+        combined_sets: set[tuple[int, int]] = set()
 
         def allow_same_start(first_leaves: int, second_leaves: int) -> None:
-            if (first_leaves, second_leaves) in combined:
+            if (first_leaves, second_leaves) in combined_sets:
                 return
-            combined.add((first_leaves, second_leaves))
+            combined_sets.add((first_leaves, second_leaves))
             for first in bit_indices(first_leaves):
                 new_leaves = second_leaves & ~starting_together[first]
                 starting_together[first] |= new_leaves
-                pending.extend((first, second) for second in bit_indices(new_leaves))
+                pending_pairs.extend((first, second) for second in bit_indices(new_leaves))
 
         allow_same_start(self.start_leaves, self.start_leaves)
-        while pending:
-            first, second = pending.pop()
+        while pending_pairs:
+            first, second = pending_pairs.pop()
             if first == second or have_common_text(first, second):
                 allow_same_start(self.following_leaves[first], self.following_leaves[second])
         return starting_together
@@ -380,27 +394,29 @@ class _LexemeSplitter:
     """Splits lexemes by one level: a sequence into its items, alternatives into their options, and so on.
 
     Args:
-        to_split: the ids of the lexemes to split.
+        ids_to_split: the ids of the lexemes to split.
         rules: bodies of the rules that lexemes refer to, by name.
-        copies_rules: True to copy a rule for each reference, because different text follows each reference.
-        numbers: numbers for the names of the copies.
+        inlines_rules: True to put a copy of a rule at each reference, because each is followed by different text.
+        copy_numbers: numbers for the names of the copies.
 
     Attributes:
         new_rules: bodies of the rules that are no longer part of a lexeme, by name.
     """
 
-    def __init__(self, to_split: set[int], rules: Rules, copies_rules: bool, numbers: Iterator[int]) -> None:
+    def __init__(
+        self, ids_to_split: set[int], rules: Rules, inlines_rules: bool, copy_numbers: Iterator[int]
+    ) -> None:
         self.new_rules: dict[str, Node] = {}
-        self._to_split = to_split
+        self._ids_to_split = ids_to_split
         self._rules = rules
-        self._copies_rules = copies_rules
-        self._numbers = numbers
+        self._inlines_rules = inlines_rules
+        self._copy_numbers = copy_numbers
 
     def split(self, part: Node) -> Node:
         """Return a rule's body with its lexemes split."""
         match part:
             case LexemeNode(node):
-                return self._split_lexeme(node) if id(part) in self._to_split else part
+                return self._split_lexeme(node) if id(part) in self._ids_to_split else part
             case SeqNode(items):
                 return SeqNode(tuple(self.split(item) for item in items))
             case AltNode(options):
@@ -413,7 +429,7 @@ class _LexemeSplitter:
     def _split_lexeme(self, node: Node) -> Node:
         match node:
             case RefNode():
-                return self._split_reference(node)
+                return self._rewrite_reference(node)
             case TextNode(text):
                 return SeqNode(tuple(LexemeNode(TextNode(character)) for character in text))
             case SeqNode(items):
@@ -425,14 +441,15 @@ class _LexemeSplitter:
             case _:
                 return LexemeNode(node)
 
-    def _split_reference(self, ref: RefNode) -> Node:
+    def _rewrite_reference(self, ref: RefNode) -> Node:
+        """Return what replaces a lexeme that is only a reference to a rule."""
         body = self._rules[ref.name]
-        if not self._copies_rules:
+        if not self._inlines_rules:
             self.new_rules[ref.name] = LexemeNode(body)
             return ref
         if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
             return self._split_lexeme(body)
         # The copy is a separate rule, because bodies inside bodies could be nested too deeply.
-        name = f"{ref.name}_0_{next(self._numbers)}"
+        name = f"{ref.name}_0_{next(self._copy_numbers)}"
         self.new_rules[name] = LexemeNode(body)
         return RefNode(name, ref.position)

@@ -114,11 +114,11 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield the node and all nodes below it; see `children`."""
-    pending = [node]
-    while pending:
-        node = pending.pop()
+    pending_nodes = [node]
+    while pending_nodes:
+        node = pending_nodes.pop()
         yield node
-        pending.extend(children(node))
+        pending_nodes.extend(children(node))
 
 
 def references(node: Node) -> list[RefNode]:
@@ -129,22 +129,22 @@ def references(node: Node) -> list[RefNode]:
 def make_seq(items: list[Node]) -> Node:
     """Return a sequence. Sequences inside it are flattened, and adjacent literals are joined."""
     parts = [part for item in items for part in (item.items if isinstance(item, SeqNode) else (item,))]
-    flat: list[Node] = []
+    flat_items: list[Node] = []
     for is_text, group in groupby(parts, lambda part: isinstance(part, TextNode)):
         nodes = list(group)
         if is_text:
-            flat.append(TextNode("".join(node.text for node in nodes if isinstance(node, TextNode))))
+            flat_items.append(TextNode("".join(node.text for node in nodes if isinstance(node, TextNode))))
         else:
-            flat += nodes
-    return flat[0] if len(flat) == 1 else SeqNode(tuple(flat))
+            flat_items += nodes
+    return flat_items[0] if len(flat_items) == 1 else SeqNode(tuple(flat_items))
 
 
 def make_alt(options: list[Node]) -> Node:
     """Return alternatives. Alternatives inside them are flattened."""
-    flat: list[Node] = []
+    flat_options: list[Node] = []
     for option in options:
-        flat.extend(option.options if isinstance(option, AltNode) else (option,))
-    return flat[0] if len(flat) == 1 else AltNode(tuple(flat))
+        flat_options.extend(option.options if isinstance(option, AltNode) else (option,))
+    return flat_options[0] if len(flat_options) == 1 else AltNode(tuple(flat_options))
 
 
 def make_repeat(item: Node, min_count: int, max_count: int | None) -> Node:
@@ -165,16 +165,16 @@ LAST_CODE_POINT = 0x10FFFF
 
 def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
     """Sort ranges, join ranges that overlap or touch, and remove surrogates, which text cannot contain."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(_without(ranges, *SURROGATES)):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+    merged_ranges: list[tuple[int, int]] = []
+    for low, high in sorted(_exclude_range(ranges, *SURROGATES)):
+        if merged_ranges and low <= merged_ranges[-1][1] + 1:
+            merged_ranges[-1] = (merged_ranges[-1][0], max(high, merged_ranges[-1][1]))
         else:
-            merged.append((low, high))
-    return tuple(merged)
+            merged_ranges.append((low, high))
+    return tuple(merged_ranges)
 
 
-def _without(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
+def _exclude_range(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges without the code points from ``first`` to ``last``."""
     for low, high in ranges:
         if low < first:
@@ -186,13 +186,13 @@ def _without(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[t
 def complement(ranges: CodePointRanges) -> CodePointRanges:
     """Return all other characters except NUL. As in llama.cpp, NUL matches only a class that lists NUL."""
     gaps: list[tuple[int, int]] = []
-    start = 1
+    gap_start = 1
     for low, high in ranges:
-        if low > start:
-            gaps.append((start, low - 1))
-        start = max(start, high + 1)
-    if start <= LAST_CODE_POINT:
-        gaps.append((start, LAST_CODE_POINT))
+        if low > gap_start:
+            gaps.append((gap_start, low - 1))
+        gap_start = max(gap_start, high + 1)
+    if gap_start <= LAST_CODE_POINT:
+        gaps.append((gap_start, LAST_CODE_POINT))
     return merge_ranges(gaps)
 
 
@@ -214,9 +214,9 @@ def first_utf8_bytes(ranges: CodePointRanges) -> int:
         # Code points of one length in UTF-8: among them, the first byte increases with the code point.
         for start, end in ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, LAST_CODE_POINT)):
             if low <= end and start <= high:
-                first = chr(max(low, start)).encode("utf-8", "surrogatepass")[0]
-                last = chr(min(high, end)).encode("utf-8", "surrogatepass")[0]
-                byte_set |= (1 << last + 1) - (1 << first)
+                first_byte = chr(max(low, start)).encode("utf-8", "surrogatepass")[0]
+                last_byte = chr(min(high, end)).encode("utf-8", "surrogatepass")[0]
+                byte_set |= (1 << last_byte + 1) - (1 << first_byte)
     return byte_set
 
 
@@ -231,28 +231,37 @@ def most_readable_character(ranges: CodePointRanges) -> str:
 
 def ranges_with_prefix(ranges: CodePointRanges, prefix: bytes) -> CodePointRanges:
     """Return the characters of the set whose UTF-8 begins with ``prefix``, which is an incomplete character."""
-    length = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
-    missing_bytes = length - len(prefix)
-    value = prefix[0] & (0xFF >> length + 1)
+    character_bytes = 2 if prefix[0] < 0xE0 else 3 if prefix[0] < 0xF0 else 4
+    missing_bytes = character_bytes - len(prefix)
+    prefix_bits = prefix[0] & (0xFF >> character_bytes + 1)
     for byte in prefix[1:]:
-        value = value << 6 | byte & 0x3F
-    first, last = value << 6 * missing_bytes, (value + 1 << 6 * missing_bytes) - 1
-    smallest = {2: 0x80, 3: 0x800, 4: 0x10000}[length]  # UTF-8 has only the shortest form of each character
-    first = max(first, smallest)
-    return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)
+        prefix_bits = prefix_bits << 6 | byte & 0x3F
+    first_code_point, last_code_point = (
+        prefix_bits << 6 * missing_bytes,
+        (prefix_bits + 1 << 6 * missing_bytes) - 1,
+    )
+    min_code_point = {2: 0x80, 3: 0x800, 4: 0x10000}[
+        character_bytes
+    ]  # UTF-8 has only the shortest form of each character
+    first_code_point = max(first_code_point, min_code_point)
+    return tuple(
+        (max(low, first_code_point), min(high, last_code_point))
+        for low, high in ranges
+        if low <= last_code_point and high >= first_code_point
+    )
 
 
-def bit_indices(bits: int) -> Iterator[int]:
+def bit_indices(bit_set: int) -> Iterator[int]:
     """Yield the numbers of a set in ascending order."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+    while bit_set:
+        lowest_bit = bit_set & -bit_set
+        yield lowest_bit.bit_length() - 1
+        bit_set ^= lowest_bit
 
 
 def union(sets: Iterable[int]) -> int:
     """Return the union of sets of numbers."""
-    bits = 0
-    for numbers in sets:
-        bits |= numbers
-    return bits
+    bit_set = 0
+    for number_set in sets:
+        bit_set |= number_set
+    return bit_set

@@ -40,16 +40,16 @@ _LEVELS_PER_RULE = 4
 """Every fourth level of groups becomes a rule, because llguidance reads only about 30 levels of parentheses."""
 
 _REPETITION_SIGNS = ("*", "+", "?", "{")
-_NAME = re.compile(r"[A-Za-z0-9-]+")
-_NUMBER = re.compile(r"[0-9]+")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9-]+")
+_NUMBER_PATTERN = re.compile(r"[0-9]+")
 
-_HINTS = {
+_PROBLEM_BY_CHARACTER = {
     ")": "this ) was never opened",
     "]": "this ] was never opened",
     "}": "this } was never opened",
     "'": 'a literal is written in double quotes, "like this"',
 }
-"""Error messages for characters that are found where an item or the end of a rule is expected."""
+"""The error message about a character that is found where an item or the end of a rule is expected."""
 
 
 class GbnfParser:
@@ -99,7 +99,7 @@ class GbnfParser:
 
     def _parse_name(self) -> str:
         scanner = self._scanner
-        match = scanner.read(_NAME)
+        match = scanner.read(_NAME_PATTERN)
         if match is None:
             if scanner.peek() == "|":
                 scanner.fail("a rule continues in the next line only after | or inside parentheses")
@@ -113,7 +113,7 @@ class GbnfParser:
         scanner = self._scanner
         if scanner.is_next("::="):
             scanner.fail("a rule begins here, but the previous rule continues after its last |")
-        scanner.fail(_HINTS.get(scanner.peek(), f"{scanner.describe_next()} is not allowed here"))
+        scanner.fail(_PROBLEM_BY_CHARACTER.get(scanner.peek(), f"{scanner.describe_next()} is not allowed here"))
 
     def _skip_whitespace(self) -> None:
         """Skip whitespace and comments. Newlines are skipped only inside a group."""
@@ -162,7 +162,7 @@ class GbnfParser:
             case "<" | "!":
                 item = _parse_token(scanner)
                 self.tokens.append(item)
-            case character if _NAME.match(character):
+            case character if _NAME_PATTERN.match(character):  # a rule name begins with any of its characters
                 item = RefNode(self._parse_name(), start)
         return item
 
@@ -213,7 +213,7 @@ class GbnfParser:
     def _parse_count(self, start: int) -> int | None:
         """Parse a number of the repetition that begins at ``start``. Return None if there is no number."""
         self._skip_whitespace()
-        match = self._scanner.read(_NUMBER)
+        match = self._scanner.read(_NUMBER_PATTERN)
         if match is None:
             return None
         if len(match.group()) > _MAX_COUNT_DIGITS:
@@ -253,10 +253,10 @@ def _parse_class(scanner: _Scanner) -> Node:
     scanner.position += 1
     if not ranges:
         scanner.fail("this class is empty, so that nothing matches it", start)
-    merged = merge_ranges(ranges)
-    if len(merged) > MAX_RANGES:
-        scanner.fail(f"this class has {len(merged):,} separate ranges; the limit is {MAX_RANGES:,}", start)
-    return CharsNode(complement(merged) if is_negated else merged)
+    merged_ranges = merge_ranges(ranges)
+    if len(merged_ranges) > MAX_RANGES:
+        scanner.fail(f"this class has {len(merged_ranges):,} separate ranges; the limit is {MAX_RANGES:,}", start)
+    return CharsNode(complement(merged_ranges) if is_negated else merged_ranges)
 
 
 def _parse_range(scanner: _Scanner, class_start: int) -> tuple[int, int]:
@@ -277,8 +277,8 @@ def _parse_range(scanner: _Scanner, class_start: int) -> tuple[int, int]:
     return low, high
 
 
-_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
-_HEXADECIMAL_DIGITS = {"x": 2, "u": 4, "U": 8}
+_CHARACTER_BY_ESCAPE = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
+_DIGIT_COUNT_BY_ESCAPE = {"x": 2, "u": 4, "U": 8}
 
 
 def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
@@ -295,25 +295,26 @@ def _parse_character(scanner: _Scanner, start: int, opening: str) -> int:
     if character != "\\":
         scanner.position += 1
         return ord(character)
-    position, letter = scanner.position, scanner.source[scanner.position + 1 : scanner.position + 2]
+    position, escape_letter = scanner.position, scanner.source[scanner.position + 1 : scanner.position + 2]
     scanner.position += 2
-    if letter in _ESCAPES:
-        return ord(_ESCAPES[letter])
-    if letter not in _HEXADECIMAL_DIGITS:
+    if escape_letter in _CHARACTER_BY_ESCAPE:
+        return ord(_CHARACTER_BY_ESCAPE[escape_letter])
+    if escape_letter not in _DIGIT_COUNT_BY_ESCAPE:
         scanner.fail(
-            f'\\{letter} is not an escape; allowed are \\t \\r \\n \\\\ \\" \\[ \\] \\- \\x \\u \\U', position
+            f'\\{escape_letter} is not an escape; allowed are \\t \\r \\n \\\\ \\" \\[ \\] \\- \\x \\u \\U',
+            position,
         )
-    count = _HEXADECIMAL_DIGITS[letter]
-    digits = scanner.source[scanner.position : scanner.position + count]
+    digit_count = _DIGIT_COUNT_BY_ESCAPE[escape_letter]
+    digits = scanner.source[scanner.position : scanner.position + digit_count]
     scanner.position += len(digits)
-    if not re.fullmatch(rf"[0-9A-Fa-f]{{{count}}}", digits):
-        scanner.fail(f"\\{letter} must be followed by {count} hexadecimal digits", position)
+    if not re.fullmatch(rf"[0-9A-Fa-f]{{{digit_count}}}", digits):
+        scanner.fail(f"\\{escape_letter} must be followed by {digit_count} hexadecimal digits", position)
     if int(digits, 16) > LAST_CODE_POINT:
-        scanner.fail(f"\\{letter}{digits} is above the last character, \\U0010FFFF", position)
+        scanner.fail(f"\\{escape_letter}{digits} is above the last character, \\U0010FFFF", position)
     return int(digits, 16)
 
 
-_REFERENCE = re.compile(r"<\[[0-9]{1,10}\]>|<(?!\[)[^>]*>")
+_TOKEN_REFERENCE_PATTERN = re.compile(r"<\[[0-9]{1,10}\]>|<(?!\[)[^>]*>")
 
 
 def _parse_token(scanner: _Scanner) -> TokenNode:
@@ -321,14 +322,14 @@ def _parse_token(scanner: _Scanner) -> TokenNode:
     start = scanner.position
     is_negated = scanner.peek() == "!"
     scanner.position += is_negated
-    match = scanner.read(_REFERENCE)
+    match = scanner.read(_TOKEN_REFERENCE_PATTERN)
     if match is None:
         scanner.fail("a token reference must be <text> or <[id]>", start)
     return TokenNode(match.group(), is_negated, start)
 
 
-_SPACES = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
-_SPACES_AND_NEWLINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_SPACES_PATTERN = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
+_WHITESPACE_PATTERN = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 
 
 class _Scanner:
@@ -360,7 +361,7 @@ class _Scanner:
 
     def skip_whitespace(self, *, includes_newlines: bool) -> None:
         """Skip spaces, tabs and comments, and optionally newlines."""
-        self.read(_SPACES_AND_NEWLINES if includes_newlines else _SPACES)
+        self.read(_WHITESPACE_PATTERN if includes_newlines else _SPACES_PATTERN)
 
     def describe_next(self) -> str:
         """Return the next character as it is shown in an error message."""

@@ -45,25 +45,29 @@ def check_rules(parser: GbnfParser, root: str) -> None:
     rule whose sentences are all infinite, and chains of more than ``MAX_CHAIN`` rules.
     """
     rules = parser.rules
-    undefined = [ref for body in rules.values() for ref in references(body) if ref.name not in rules]
-    if undefined:
-        first = min(undefined, key=lambda ref: ref.position)
-        raise _error(parser, f"rule {first.name!r} is not defined{_hint(first.name, rules)}", first.position)
+    undefined_references = [ref for body in rules.values() for ref in references(body) if ref.name not in rules]
+    if undefined_references:
+        first_undefined = min(undefined_references, key=lambda ref: ref.position)
+        raise _error_at(
+            parser,
+            f"rule {first_undefined.name!r} is not defined{_nearest_rule_hint(first_undefined.name, rules)}",
+            first_undefined.position,
+        )
     if not rules:
-        raise _error(parser, "the grammar is empty", 0)
+        raise _error_at(parser, "the grammar is empty", 0)
     if root not in _written_names(rules):
-        raise _error(parser, f"there is no rule {root!r} to begin with{_hint(root, rules)}", 0)
+        raise _error_at(parser, f"there is no rule {root!r} to begin with{_nearest_rule_hint(root, rules)}", 0)
     _reject_left_recursion(parser)
     if ShortestTexts(rules).length(rules[root]) == inf:
-        raise _error(parser, f"no sentence of rule {root!r} ever ends", parser.positions[root])
+        raise _error_at(parser, f"no sentence of rule {root!r} ever ends", parser.positions[root])
     _reject_long_chains(parser)
 
 
-def _error(parser: GbnfParser, message: str, position: int) -> GrammarError:
+def _error_at(parser: GbnfParser, message: str, position: int) -> GrammarError:
     return GrammarError.at(message, parser.source, position)
 
 
-def _hint(name: str, defined: Collection[str]) -> str:
+def _nearest_rule_hint(name: str, defined: Collection[str]) -> str:
     nearest = nearest_name(name, _written_names(defined))
     return f"; did you mean {nearest!r}?" if nearest else ""
 
@@ -74,64 +78,66 @@ def _written_names(names: Iterable[str]) -> list[str]:
 
 
 def _reject_left_recursion(parser: GbnfParser) -> None:
-    nullable = _nullable_rules(parser.rules)
-    leftmost = {name: list(_leftmost(body, nullable)) for name, body in parser.rules.items()}
-    checked: set[str] = set()
+    nullable_names = _nullable_rules(parser.rules)
+    leftmost_by_rule = {
+        name: list(_leftmost_references(body, nullable_names)) for name, body in parser.rules.items()
+    }
+    checked_names: set[str] = set()
     # Rules precede groups, so that an error message has the name of the rule that contains the group.
     for name in sorted(parser.rules, key=lambda name: "_" in name):
-        _reject_left_recursion_from(name, parser, leftmost, checked)
+        _reject_left_recursion_from(name, parser, leftmost_by_rule, checked_names)
 
 
-def _leftmost(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
+def _leftmost_references(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
     """Yield the references that a node can begin with."""
     match node:
         case RefNode():
             yield node
         case SeqNode(items):
             for item in items:
-                yield from _leftmost(item, nullable)
+                yield from _leftmost_references(item, nullable)
                 if not _is_nullable(item, nullable):
                     return
         case _:
             for child in children(node):
-                yield from _leftmost(child, nullable)
+                yield from _leftmost_references(child, nullable)
 
 
 def _reject_left_recursion_from(
-    start: str, parser: GbnfParser, leftmost: dict[str, list[RefNode]], checked: set[str]
+    start_name: str, parser: GbnfParser, leftmost_by_rule: dict[str, list[RefNode]], checked_names: set[str]
 ) -> None:
-    """Raise ``GrammarError`` if ``start``, or a rule that it can begin with, is left-recursive.
+    """Raise ``GrammarError`` if ``start_name``, or a rule that it can begin with, is left-recursive.
 
     This is a depth-first search with an explicit stack, because a chain of rules may exceed Python's call stack.
 
     Args:
-        start: name of the rule where the search begins.
+        start_name: name of the rule where the search begins.
         parser: the parser, for the position of an error.
-        leftmost: for each rule, the references that it can begin with.
-        checked: names of the rules that are not left-recursive; the search adds names.
+        leftmost_by_rule: for each rule, the references that it can begin with.
+        checked_names: names of the rules that are not left-recursive; the search adds names.
     """
-    if start in checked:
+    if start_name in checked_names:
         return
-    path: dict[str, None] = {start: None}
-    stack = [(start, iter(leftmost[start]))]
+    path: dict[str, None] = {start_name: None}
+    stack = [(start_name, iter(leftmost_by_rule[start_name]))]
     while stack:
-        name, remaining = stack[-1]
-        ref = next(remaining, None)
+        name, remaining_references = stack[-1]
+        ref = next(remaining_references, None)
         if ref is None:
             stack.pop()
             path.pop(name)
-            checked.add(name)
+            checked_names.add(name)
         elif ref.name in path:
             names = list(path)
             cycle = _written_names([*names[names.index(ref.name) :], ref.name])
             if cycle[:1] != cycle[1:][-1:]:
                 cycle += cycle[:1]  # the cycle begins with a group, whose name was removed
-            raise _error(
+            raise _error_at(
                 parser, f"left recursion: {' > '.join(cycle)} is reached again before any text", ref.position
             )
-        elif ref.name not in checked:
+        elif ref.name not in checked_names:
             path[ref.name] = None
-            stack.append((ref.name, iter(leftmost[ref.name])))
+            stack.append((ref.name, iter(leftmost_by_rule[ref.name])))
 
 
 def _reject_long_chains(parser: GbnfParser) -> None:
@@ -139,44 +145,46 @@ def _reject_long_chains(parser: GbnfParser) -> None:
 
     This is a depth-first search with an explicit stack. A reference back to a rule of the stack has length 0.
     """
-    refs = {name: references(body) for name, body in parser.rules.items()}
-    lengths: dict[str, int] = {}
-    for start, start_refs in refs.items():
-        stack = [] if start in lengths else [(start, iter(start_refs))]
-        lengths.setdefault(start, 0)
+    references_by_rule = {name: references(body) for name, body in parser.rules.items()}
+    chain_lengths: dict[str, int] = {}
+    for start_name, start_refs in references_by_rule.items():
+        stack = [] if start_name in chain_lengths else [(start_name, iter(start_refs))]
+        chain_lengths.setdefault(start_name, 0)
         while stack:
-            name, remaining = stack[-1]
-            ref = next(remaining, None)
+            name, remaining_references = stack[-1]
+            ref = next(remaining_references, None)
             if ref is None:
                 stack.pop()
-                lengths[name] = 1 + max((lengths[ref.name] for ref in refs[name]), default=0)
-                if lengths[name] > MAX_CHAIN:
+                chain_lengths[name] = 1 + max(
+                    (chain_lengths[ref.name] for ref in references_by_rule[name]), default=0
+                )
+                if chain_lengths[name] > MAX_CHAIN:
                     message = f"rule {name!r} begins a chain of more than {MAX_CHAIN} rules"
-                    raise _error(parser, message, parser.positions[name])
-            elif ref.name not in lengths:
-                lengths[ref.name] = 0
-                stack.append((ref.name, iter(refs[ref.name])))
+                    raise _error_at(parser, message, parser.positions[name])
+            elif ref.name not in chain_lengths:
+                chain_lengths[ref.name] = 0
+                stack.append((ref.name, iter(references_by_rule[ref.name])))
 
 
 def _nullable_rules(rules: Rules) -> set[str]:
     """Return the names of the rules that match the empty text."""
-    users: dict[str, set[str]] = {name: set() for name in rules}
+    users_by_name: dict[str, set[str]] = {name: set() for name in rules}
     for name, body in rules.items():
         for node in walk(body):
             if isinstance(node, RefNode):
-                users[node.name].add(name)
-    nullable: set[str] = set()
-    pending = list(rules)
-    while pending:
-        name = pending.pop()
-        if name not in nullable and _is_nullable(rules[name], nullable):
-            nullable.add(name)
-            pending.extend(users[name])  # rules that refer to this rule may be nullable, too
-    return nullable
+                users_by_name[node.name].add(name)
+    nullable_names: set[str] = set()
+    pending_names = list(rules)
+    while pending_names:
+        name = pending_names.pop()
+        if name not in nullable_names and _is_nullable(rules[name], nullable_names):
+            nullable_names.add(name)
+            pending_names.extend(users_by_name[name])  # rules that refer to this rule may be nullable, too
+    return nullable_names
 
 
 def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
-    """Return True if the node matches the empty text, given the names of the rules that do."""
+    """Return True if the node matches the empty text. ``nullable``: names of the rules that match it."""
     match node:
         case SeqNode(items):
             return all(_is_nullable(item, nullable) for item in items)
@@ -196,25 +204,25 @@ def regular_rules(rules: Rules) -> set[str]:
     A regular rule has no recursion and no token references, and refers only to regular rules.
     """
     # For each rule, the referenced rules that are not known to be regular.
-    unresolved: dict[str, set[str]] = {}
-    users: dict[str, list[str]] = {name: [] for name in rules}
+    irregular_references: dict[str, set[str]] = {}
+    users_by_name: dict[str, list[str]] = {name: [] for name in rules}
     for name, body in rules.items():
         nodes = list(walk(body))
-        unresolved[name] = {node.name for node in nodes if isinstance(node, RefNode)}
+        irregular_references[name] = {node.name for node in nodes if isinstance(node, RefNode)}
         if any(isinstance(node, TokenNode) for node in nodes):
-            unresolved[name].add(name)  # never removed, so that the rule is not regular
-        for used in unresolved[name]:
-            users[used].append(name)
-    regular: set[str] = set()
-    pending = [name for name in rules if not unresolved[name]]
-    while pending:
-        name = pending.pop()
-        regular.add(name)
-        for user in users[name]:
-            unresolved[user].discard(name)
-            if not unresolved[user]:
-                pending.append(user)
-    return regular
+            irregular_references[name].add(name)  # never removed, so that the rule is not regular
+        for used in irregular_references[name]:
+            users_by_name[used].append(name)
+    regular_names: set[str] = set()
+    pending_names = [name for name in rules if not irregular_references[name]]
+    while pending_names:
+        name = pending_names.pop()
+        regular_names.add(name)
+        for user in users_by_name[name]:
+            irregular_references[user].discard(name)
+            if not irregular_references[user]:
+                pending_names.append(user)
+    return regular_names
 
 
 def is_regular(node: Node, regular: Collection[str]) -> bool:
@@ -258,11 +266,11 @@ def _split_tail_recursion(name: str, node: Node) -> _TailRecursion:
     match node:
         case RefNode(reference) if reference == name:
             return _TailRecursion([EMPTY], None)
-        case SeqNode((*before, last)):
-            repeated, ending = _split_tail_recursion(name, last)
+        case SeqNode((*items_before, last_item)):
+            repeated, ending = _split_tail_recursion(name, last_item)
             return _TailRecursion(
-                [make_seq([*before, node]) for node in repeated],
-                None if ending is None else make_seq([*before, ending]),
+                [make_seq([*items_before, node]) for node in repeated],
+                None if ending is None else make_seq([*items_before, ending]),
             )
         case AltNode(options):
             splits = [_split_tail_recursion(name, option) for option in options]
@@ -297,34 +305,34 @@ class _Simplifier:
     def _simplify(self, node: Node) -> Node:
         match node:
             case SeqNode(items):
-                return make_seq([_single_character_as_text(self._inlined(item)) for item in items])
+                return make_seq([_single_character_as_text(self._inline(item)) for item in items])
             case AltNode(options):
-                return _merge_characters([self._inlined(option) for option in options])
+                return _merge_characters([self._inline(option) for option in options])
             case RepeatNode(item, min_count, max_count):
                 return make_repeat(self._simplify(item), min_count, max_count)
             case _:
                 return node
 
-    def _inlined(self, node: Node) -> Node:
+    def _inline(self, node: Node) -> Node:
         """Return a simplified item or option. A reference to a small rule is replaced by the rule's body."""
         if not isinstance(node, RefNode):
             return self._simplify(node)
         body = self.rules.get(node.name)
-        return body if body is not None and _may_be_inlined(body) else node
+        return body if body is not None and _can_be_inlined(body) else node
 
 
-def _may_be_inlined(body: Node) -> bool:
+def _can_be_inlined(body: Node) -> bool:
     """Return True if the body has no reference, and a size of at most ``MAX_INLINED``."""
-    size = 0
+    body_size = 0
     for part in walk(body):
         match part:
             case TextNode(text):
-                size += len(text)
+                body_size += len(text)
             case CharsNode(ranges):
-                size += len(ranges)
+                body_size += len(ranges)
             case _:
-                size += 1
-        if isinstance(part, RefNode) or size > MAX_INLINED:
+                body_size += 1
+        if isinstance(part, RefNode) or body_size > MAX_INLINED:
             return False
     return True
 
@@ -338,13 +346,13 @@ def _single_character_as_text(node: Node) -> Node:
 
 def _merge_characters(options: list[Node]) -> Node:
     """Return alternatives with all single characters merged into one class, and without duplicate literals."""
-    flat = make_alt(options)
-    if not isinstance(flat, AltNode):
-        return flat
+    flat_alternatives = make_alt(options)
+    if not isinstance(flat_alternatives, AltNode):
+        return flat_alternatives
     ranges: list[tuple[int, int]] = []
     texts: set[str] = set()
     other_options: list[Node] = []
-    for option in flat.options:
+    for option in flat_alternatives.options:
         match option:
             case CharsNode(option_ranges):
                 ranges.extend(option_ranges)

@@ -32,23 +32,23 @@ class ShortestTexts:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._lengths: dict[str, float] = dict.fromkeys(rules, inf)
+        self._length_by_rule: dict[str, float] = dict.fromkeys(rules, inf)
         names_by_body_id: dict[int, list[str]] = {}
         for name, body in rules.items():
             names_by_body_id.setdefault(id(body), []).append(name)  # empty rules share one body
-        containers = _Containers(rules)
-        heap = [(length, node_id) for node_id, length in containers.leaf_lengths]
-        heapify(heap)
-        final: set[int] = set()
-        while heap:
-            length, node_id = heappop(heap)
-            if node_id in final:
+        containers = _NodeContainers(rules)
+        length_heap = [(length, node_id) for node_id, length in containers.leaf_lengths]
+        heapify(length_heap)
+        final_ids: set[int] = set()
+        while length_heap:
+            length, node_id = heappop(length_heap)
+            if node_id in final_ids:
                 continue
-            final.add(node_id)
+            final_ids.add(node_id)
             for name in names_by_body_id.get(node_id, ()):
-                self._lengths[name] = length
+                self._length_by_rule[name] = length
             for candidate in containers.container_lengths(node_id, length):
-                heappush(heap, candidate)
+                heappush(length_heap, candidate)
 
     def length(self, node: Node) -> float:
         """Return the length of a node's shortest text, characters; ``inf`` if every text is infinite."""
@@ -64,7 +64,7 @@ class ShortestTexts:
             case RepeatNode(item, min_count):
                 length = min_count * self.length(item) if min_count else 0
             case RefNode(name):
-                length = self._lengths[name]
+                length = self._length_by_rule[name]
             case _:
                 length = 1  # a token reference
         return length
@@ -72,25 +72,25 @@ class ShortestTexts:
     def text(self, node: Node) -> str:
         """Return a node's shortest text. The text must be finite, without token references."""
         texts: list[str] = []
-        pending = [node]
-        while pending:
-            match node := pending.pop():
+        pending_nodes = [node]
+        while pending_nodes:
+            match node := pending_nodes.pop():
                 case TextNode(text):
                     texts.append(text)
                 case CharsNode(ranges):
                     texts.append(most_readable_character(ranges))
                 case SeqNode(items):
-                    pending.extend(reversed(items))
+                    pending_nodes.extend(reversed(items))
                 case AltNode(options):
-                    pending.append(min(options, key=self.length))
+                    pending_nodes.append(min(options, key=self.length))
                 case RepeatNode(item, min_count):
-                    pending.extend([item] * min_count)
+                    pending_nodes.extend([item] * min_count)
                 case RefNode(name):
-                    pending.append(self._rules[name])
+                    pending_nodes.append(self._rules[name])
         return "".join(texts)
 
 
-class _Containers:
+class _NodeContainers:
     """The direct containers of each node. A rule's body counts as contained in each reference to the rule.
 
     Attributes:
@@ -99,25 +99,25 @@ class _Containers:
 
     def __init__(self, rules: Rules) -> None:
         self.leaf_lengths: list[tuple[int, float]] = []
-        self._containers: dict[int, list[Node]] = {}
-        self._open_items: dict[int, int] = {}  # number of items without a length, by id of the sequence
-        self._sums: dict[int, float] = {}  # sum of the known lengths, by id of the sequence
-        entered: set[int] = set()
+        self._containers_by_id: dict[int, list[Node]] = {}
+        self._unknown_item_counts: dict[int, int] = {}  # items without a final length, by id of the sequence
+        self._length_sums: dict[int, float] = {}  # sum of the final lengths, by id of the sequence
+        added_ids: set[int] = set()
         for body in rules.values():
             for node in walk(body):
-                if id(node) not in entered:
-                    entered.add(id(node))
-                    self._enter(node, rules)
+                if id(node) not in added_ids:
+                    added_ids.add(id(node))
+                    self._add_node(node, rules)
 
-    def _enter(self, node: Node, rules: Rules) -> None:
+    def _add_node(self, node: Node, rules: Rules) -> None:
         parts = (rules[node.name],) if isinstance(node, RefNode) else children(node)
         for part in parts:
-            self._containers.setdefault(id(part), []).append(node)
+            self._containers_by_id.setdefault(id(part), []).append(node)
         match node:
             case TextNode(text):
                 self.leaf_lengths.append((id(node), len(text)))
             case SeqNode(items) if items:
-                self._open_items[id(node)] = len(items)
+                self._unknown_item_counts[id(node)] = len(items)
             case CharsNode(()) | AltNode() | RefNode():
                 pass
             case RepeatNode(_, min_count) if min_count:
@@ -134,15 +134,15 @@ class _Containers:
             node_id: id of the node.
             length: final length of the node's shortest text, characters.
         """
-        for container in self._containers.get(node_id, ()):
-            key = id(container)
+        for container in self._containers_by_id.get(node_id, ()):
+            container_id = id(container)
             match container:
                 case SeqNode():
-                    self._open_items[key] -= 1
-                    self._sums[key] = self._sums.get(key, 0) + length
-                    if not self._open_items[key]:
-                        yield self._sums[key], key
+                    self._unknown_item_counts[container_id] -= 1
+                    self._length_sums[container_id] = self._length_sums.get(container_id, 0) + length
+                    if not self._unknown_item_counts[container_id]:
+                        yield self._length_sums[container_id], container_id
                 case RepeatNode(_, min_count):
-                    yield length * min_count, key
+                    yield length * min_count, container_id
                 case _:
-                    yield length, key
+                    yield length, container_id

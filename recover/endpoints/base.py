@@ -22,7 +22,8 @@ Bias = Mapping[int, float]
 
 
 ClaimCall = Callable[[], object]
-"""Called before each request of a response except the first; raises an exception if no more calls are allowed."""
+"""A function that is called before each request of a response except the first. It raises an exception if no more
+calls are allowed."""
 
 
 MAX_VOCAB_SIZE = 1 << 24
@@ -182,26 +183,26 @@ def checked_response(raw_response: RawResponse, endpoint: Endpoint) -> EndpointR
     logprob = raw_response.logprob
     if logprob is not None and not (isfinite(logprob) and logprob >= min_reliable_logprob):
         logprob = None
-    window = keep_top_entries(logprobs, raw_response.unmatched_logprobs, endpoint.limits.window)
+    shown_logprobs = keep_top_entries(logprobs, raw_response.unmatched_logprobs, endpoint.limits.window)
     return EndpointResponse(
         token=token,
         logprob=None if logprob is None else float(logprob),
-        logprobs=window.logprobs,
+        logprobs=shown_logprobs.logprobs,
         token_bytes=raw_response.token_bytes,
         calls=raw_response.calls,
-        unmatched_logprobs=window.unmatched_logprobs,
+        unmatched_logprobs=shown_logprobs.unmatched_logprobs,
     )
 
 
 def _checked_id(token: object, endpoint: Endpoint) -> int:
     """Return a token's id as an int. Raises ``RecoverError`` if the vocabulary does not have it."""
-    size = endpoint.vocab_size
+    vocab_size = endpoint.vocab_size
     try:
         token_id = index(token)  # type: ignore[arg-type] # other types raise TypeError
     except TypeError:
         raise RecoverError(f"the endpoint returned {token!r}, which is not a token id") from None
-    if not 0 <= token_id < size:
-        raise RecoverError(f"the endpoint returned token {token_id}, which is not within 0..{size - 1}")
+    if not 0 <= token_id < vocab_size:
+        raise RecoverError(f"the endpoint returned token {token_id}, which is not within 0..{vocab_size - 1}")
     return token_id
 
 
@@ -221,20 +222,20 @@ def _checked_logprob(value: float, token: int) -> float:
 
 
 def keep_top_entries(
-    logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], size: int
+    logprobs: Mapping[int, float], unmatched_logprobs: Sequence[float], max_count: int
 ) -> ShownLogprobs:
-    """Return the most likely entries.
+    """Return the most likely entries of a response.
 
     This removes a drawn token that an API shows in addition to the most likely ones.
 
     Args:
         logprobs: logprobs by token id.
         unmatched_logprobs: logprobs of texts that are not the text of exactly one token.
-        size: number of entries to keep; 0: all.
+        max_count: maximum number of entries to keep; 0: all.
     """
-    if not size or len(logprobs) + len(unmatched_logprobs) <= size:
+    if not max_count or len(logprobs) + len(unmatched_logprobs) <= max_count:
         return ShownLogprobs(dict(logprobs), tuple(unmatched_logprobs))
-    min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-size]
+    min_kept_logprob = sorted([*logprobs.values(), *unmatched_logprobs])[-max_count]
     return ShownLogprobs(
         {token: value for token, value in logprobs.items() if value >= min_kept_logprob},
         tuple(value for value in unmatched_logprobs if value >= min_kept_logprob),

@@ -139,21 +139,23 @@ class ApiClient:
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         options.check()
         self._options = options
-        self._key = _read_key(options.key_env)
-        parsed = _parse_url(url)
-        base = parsed.copy_with(raw_path=parsed.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None)
-        self.shown_url = str(base.copy_with(username=None, password=None))
-        self._redaction = _Redaction(self._key, parsed)
+        self._key = _read_api_key(options.key_env)
+        parsed_url = _parse_url(url)
+        base_url = parsed_url.copy_with(
+            raw_path=parsed_url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None
+        )
+        self.shown_url = str(base_url.copy_with(username=None, password=None))
+        self._redaction = _Redaction(self._key, parsed_url)
         self._client = httpx.Client(
-            base_url=base,
-            params=parsed.params,  # in the base URL, httpx would append the path to the parameters
+            base_url=base_url,
+            params=parsed_url.params,  # in the base URL, httpx would append the path to the parameters
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=min(options.timeout_seconds, _MAX_TIMEOUT_SECONDS),
             transport=transport,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS),
         )
         self._are_retries_stopped = Event()
-        self._has_answered = False
+        self._has_responded = False
         self._lock = Lock()
         self._next_call_time = 0.0
 
@@ -165,7 +167,7 @@ class ApiClient:
         return self._send_with_retries(_HttpRequest("GET", path.lstrip("/")))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON value that the API returns for a path and a body."""
+        """Return the JSON value that the API returns for a path and a JSON body."""
         return self._send_with_retries(_HttpRequest("POST", path.lstrip("/"), body))
 
     def allow_retries(self) -> None:
@@ -181,7 +183,7 @@ class ApiClient:
         self._client.close()
 
     def _send_with_retries(self, request: _HttpRequest) -> Any:
-        attempt = 0
+        retry_count = 0
         while True:
             self._wait_for_rate_limit()
             try:
@@ -189,17 +191,19 @@ class ApiClient:
             except _TemporaryError as error:
                 message, wait_seconds = (
                     self._safe_message(str(error)),
-                    self._retry_wait_seconds(attempt, error.retry_after),
+                    self._retry_wait_seconds(retry_count, error.retry_after),
                 )
                 asks_for_longer_wait = (
                     error.retry_after is not None and wait_seconds > self._options.max_retry_wait_seconds
                 )
-            if attempt < self._options.max_retries and self._options.on_retry is not None:
+            if retry_count < self._options.max_retries and self._options.on_retry is not None:
                 problem = message + ("; the server asks to wait" if asks_for_longer_wait else "")
-                self._options.on_retry(Retry(problem, wait_seconds, attempt + 2, self._options.max_retries + 1))
-            if attempt == self._options.max_retries or self._are_retries_stopped.wait(wait_seconds):
-                raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
-            attempt += 1
+                self._options.on_retry(
+                    Retry(problem, wait_seconds, retry_count + 2, self._options.max_retries + 1)
+                )
+            if retry_count == self._options.max_retries or self._are_retries_stopped.wait(wait_seconds):
+                raise RecoverError(message + (f" (try {retry_count + 1})" if retry_count else ""))
+            retry_count += 1
 
     def _send(self, request: _HttpRequest) -> Any:
         """Send a request once. Raises ``_TemporaryError``, ``RecoverError``."""
@@ -211,7 +215,7 @@ class ApiClient:
             raise _TemporaryError(f"no response within {self._options.timeout_seconds:g} s") from None
         except httpx.TransportError as error:
             problem = f"no connection: {without_error_number(str(error))}"
-            is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_answered
+            is_unreachable = isinstance(error, httpx.ConnectError) and not self._has_responded
             if is_unreachable and not self._options.should_wait_for_server:
                 failure = RecoverError(self._safe_message(problem))
                 failure.is_unreachable = True
@@ -219,7 +223,7 @@ class ApiClient:
             raise _TemporaryError(problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise RecoverError(self._safe_message(str(error))) from None
-        self._has_answered = True
+        self._has_responded = True
         return self._parse_json(response)
 
     def _parse_json(self, response: HttpResponse) -> Any:
@@ -245,12 +249,12 @@ class ApiClient:
             self._next_call_time = start_time + 1 / self._options.max_calls_per_second
         self._are_retries_stopped.wait(min(start_time - now, _MAX_TIMEOUT_SECONDS))
 
-    def _retry_wait_seconds(self, attempt: int, retry_after: float | None) -> float:
+    def _retry_wait_seconds(self, retry_count: int, retry_after: float | None) -> float:
         """Return the wait before the next try, seconds."""
         if retry_after is not None:
             return min(retry_after, _MAX_RETRY_AFTER_SECONDS)
         max_retry_wait_seconds = min(
-            self._options.max_retry_wait_seconds, self._options.first_retry_wait_seconds * 2**attempt
+            self._options.max_retry_wait_seconds, self._options.first_retry_wait_seconds * 2**retry_count
         )
         return max_retry_wait_seconds * random.uniform(0.5, 1)  # noqa: S311 - spreads the retries of concurrent calls
 
@@ -277,25 +281,25 @@ class _TemporaryError(Exception):
         self.retry_after = retry_after
 
 
-def _read_key(name: str | None) -> str | None:
-    if name is None:
+def _read_api_key(variable_name: str | None) -> str | None:
+    if variable_name is None:
         return None
-    key = os.environ.get(name, "").strip()
+    key = os.environ.get(variable_name, "").strip()
     if not key:
-        raise RecoverError(f"${name} is not set; set it to the key of the API")
+        raise RecoverError(f"${variable_name} is not set; set it to the key of the API")
     if not key.isascii() or not key.isprintable():
-        raise RecoverError(f"${name} contains characters that a key cannot have")
+        raise RecoverError(f"${variable_name} contains characters that a key cannot have")
     return key
 
 
 def _parse_url(url: str) -> httpx.URL:
     try:
-        parsed = httpx.URL(url)
+        parsed_url = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise RecoverError(f"the endpoint's URL is not valid: {error}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed_url.scheme not in ("http", "https") or not parsed_url.host:
         raise RecoverError("the endpoint's URL must begin with http:// or https:// and a host")
-    return parsed
+    return parsed_url
 
 
 @dataclass(frozen=True)
@@ -352,11 +356,11 @@ class HttpResponse:
     @property
     def retry_after(self) -> float | None:
         """Wait that the API asks for, as a number or a date, in seconds; None if it does not ask."""
-        text = self.headers.get("retry-after", "")
+        header_text = self.headers.get("retry-after", "")
         try:
-            seconds = float(text)
+            seconds = float(header_text)
         except ValueError:
-            seconds = _seconds_until(text)
+            seconds = _seconds_until(header_text)
         return None if isnan(seconds) else max(0.0, seconds)
 
 
@@ -369,7 +373,7 @@ def _seconds_until(text: str) -> float:
     return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -> HttpResponse:
+def _send_request(client: httpx.Client, request: _HttpRequest, timeout_seconds: float) -> HttpResponse:
     """Send a request and read the complete response.
 
     Raises ``_ResponseTimeoutError``, and the exceptions of httpx.
@@ -379,20 +383,22 @@ def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -
     Args:
         client: the client that sends the request.
         request: the request.
-        seconds: maximum time until the response is complete, seconds.
+        timeout_seconds: maximum time until the response is complete, seconds.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + timeout_seconds
 
     def send() -> HttpResponse:
         with client.stream(request.verb, request.path, json=request.body) as response:
-            parts = []
-            for part in response.iter_bytes():
-                parts.append(part)
+            body_parts = []
+            for body_part in response.iter_bytes():
+                body_parts.append(body_part)
                 if time.monotonic() > deadline:  # the caller has stopped waiting
                     raise _ResponseTimeoutError
-            return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
+            return HttpResponse(
+                response.status_code, response.reason_phrase, response.headers, b"".join(body_parts)
+            )
 
-    return _call_with_deadline(seconds, send)
+    return _call_with_deadline(timeout_seconds, send)
 
 
 class _ResponseTimeoutError(Exception):
@@ -402,10 +408,10 @@ class _ResponseTimeoutError(Exception):
 _T = TypeVar("_T")
 
 
-def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
+def _call_with_deadline(timeout_seconds: float, function: Callable[[], _T]) -> _T:
     """Return the result of ``function``.
 
-    After ``seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
+    After ``timeout_seconds``, raise ``_ResponseTimeoutError`` and abandon its thread.
     """
     future: Future[_T] = Future()
 
@@ -417,7 +423,7 @@ def _call_with_deadline(seconds: float, function: Callable[[], _T]) -> _T:
 
     Thread(target=run, daemon=True).start()
     try:
-        return future.result(seconds)
+        return future.result(timeout_seconds)
     except NotYetError:
         if future.done():
             raise
@@ -448,7 +454,7 @@ class _Redaction:
             if secret
             for spelling in (secret, quote(secret, safe=""), quote(secret))
         }
-        self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
+        self._pattern = re.compile("|".join(_secret_patterns(spellings))) if spellings else None
 
     def redact(self, text: str) -> str:
         """Return the text without secrets.
@@ -458,10 +464,10 @@ class _Redaction:
         return text if self._pattern is None else self._pattern.sub("***", text)
 
 
-def _patterns(secrets: Iterable[str]) -> list[str]:
+def _secret_patterns(secrets: Iterable[str]) -> list[str]:
     """Return a pattern for each secret, longer ones first, because they may contain shorter ones."""
-    ordered = sorted(secrets, key=len, reverse=True)
+    longest_first = sorted(secrets, key=len, reverse=True)
     return [
         re.escape(secret) if len(secret) >= _MIN_SECRET_CHARACTERS else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        for secret in ordered
+        for secret in longest_first
     ]

@@ -15,11 +15,10 @@ from .http import HttpEndpoint, HttpOptions
 
 _MAX_DRAWS = 20
 """Maximum number of draws with different seeds, until a drawn token is complete UTF-8. More would be needed only
-if
-tokens that end inside a character were very likely."""
+if tokens that end inside a character were very likely."""
 _MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
 """The fields of `/v1/models` that identify a model."""
-_UNKNOWN_PATH_STATUS = (404, 405, 501)
+_UNKNOWN_PATH_STATUSES = (404, 405, 501)
 _RELATIVE_ERROR = 4e-6
 """Measured relative error of probabilities after the biases, in float32."""
 _RELATIVE_ERROR_BEFORE_BIASES = 2e-4
@@ -96,15 +95,15 @@ class LlamaServerEndpoint(HttpEndpoint):
     def _model_facts(self) -> Mapping[str, Any]:
         """Facts about the model that the server reports; empty if it does not support the path."""
         try:
-            first = self._http.get("v1/models")["data"][0]
-            model = {**(first.get("meta") or {}), "id": first.get("id")}
+            first_model = self._http.get("v1/models")["data"][0]
+            model_fields = {**(first_model.get("meta") or {}), "id": first_model.get("id")}
         except RecoverError as error:
-            if error.status not in _UNKNOWN_PATH_STATUS:
+            if error.status not in _UNKNOWN_PATH_STATUSES:
                 raise
             return {}
         except (KeyError, IndexError, TypeError, AttributeError):
             return {}
-        return {name: model[name] for name in _MODEL_FIELDS if model.get(name) is not None}
+        return {name: model_fields[name] for name in _MODEL_FIELDS if model_fields.get(name) is not None}
 
     def count_tokens(self, prompt: str) -> int:
         """Return the number of tokens of a prompt, as the server counts them."""
@@ -139,13 +138,13 @@ class LlamaServerEndpoint(HttpEndpoint):
 
         Repeat the request with other seeds until the server shows logprobs.
         """
-        request = self._request(prompt, bias, self.limits.window)
-        body, calls = self._complete(request, claim_call)
+        request_body = self._request_body(prompt, bias, self.limits.window)
+        body, calls = self._send_completion(request_body, claim_call)
         for seed in range(2, _MAX_DRAWS + 1):
             if not self._hides_logprobs(body):
                 break
             claim_call()
-            body = self._http.post("completion", request | {"seed": seed})
+            body = self._http.post("completion", request_body | {"seed": seed})
             calls += 1
         if not bias and self._hides_logprobs(body):
             raise RecoverError(
@@ -155,9 +154,9 @@ class LlamaServerEndpoint(HttpEndpoint):
         return self._parse_response(body, calls, self.limits.window)
 
     def _query_top_token(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointResponse:
-        return self._parse_response(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
+        return self._parse_response(*self._send_completion(self._request_body(prompt, bias, 0), claim_call), 0)
 
-    def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
+    def _send_completion(self, request_body: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
         """Send a request, twice if the server had to read the prompt for it.
 
         Return the body and the number of calls.
@@ -166,11 +165,11 @@ class LlamaServerEndpoint(HttpEndpoint):
         logits than reading only its last token. The second response is used, so that all responses are
         computed in the same way.
         """
-        body = self._http.post("completion", request)
+        body = self._http.post("completion", request_body)
         if self._always_reads_prompt or _count_tokens_read(body) <= 1:
             return body, 1
         claim_call()
-        body = self._http.post("completion", request)
+        body = self._http.post("completion", request_body)
         self._always_reads_prompt = (
             _count_tokens_read(body) > 1
         )  # a model whose state cannot be truncated reads every prompt
@@ -181,14 +180,14 @@ class LlamaServerEndpoint(HttpEndpoint):
         is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
         return is_hidden and bool(self.limits.window) and self._post_sampling
 
-    def _request(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
+    def _request_body(self, prompt: str, bias: Bias, shown_logprob_count: int) -> dict[str, Any]:
         """Return the body of a request."""
-        after_biases = self._post_sampling and window > 0
-        request: dict[str, Any] = {
+        computes_after_biases = self._post_sampling and shown_logprob_count > 0
+        request_body: dict[str, Any] = {
             "prompt": prompt,
             "n_predict": 1,
-            "n_probs": window,
-            "post_sampling_probs": after_biases,
+            "n_probs": shown_logprob_count,
+            "post_sampling_probs": computes_after_biases,
             "temperature": 1.0,
             "seed": 1,
             "logit_bias": [[token, value] for token, value in bias.items()],
@@ -196,16 +195,16 @@ class LlamaServerEndpoint(HttpEndpoint):
             "return_tokens": True,
             # Without samplers, the probabilities are those of the biased logits.
             # With top_k 1, the most likely token is chosen.
-            "samplers": [] if after_biases else ["top_k"],
+            "samplers": [] if computes_after_biases else ["top_k"],
             "top_k": 1,
         }
         if self._slot is not None:
-            request["id_slot"] = self._slot
-        return request
+            request_body["id_slot"] = self._slot
+        return request_body
 
-    def _parse_response(self, body: Any, calls: int, window: int) -> EndpointResponse:
+    def _parse_response(self, body: Any, calls: int, shown_logprob_count: int) -> EndpointResponse:
         try:
-            return _read_completion(body, calls, window)
+            return _read_completion(body, calls, shown_logprob_count)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
                 f"{self._http.shown_url}: the response does not have the format of llama.cpp's server; check the "
@@ -221,21 +220,21 @@ def _count_tokens_read(body: Any) -> int:
         return 1
 
 
-def _read_completion(body: Any, calls: int, window: int) -> EndpointResponse:
-    """Return the response: the token with the shown logprobs, or only the token if ``window`` is 0.
+def _read_completion(body: Any, calls: int, shown_logprob_count: int) -> EndpointResponse:
+    """Return the response: the token with the shown logprobs, or only the token if ``shown_logprob_count`` is 0.
 
     Raises ``RecoverError`` for a negative probability, and the exceptions of indexing for another format.
     """
-    if not window or "completion_probabilities" not in body:
+    if not shown_logprob_count or "completion_probabilities" not in body:
         return EndpointResponse(int(body["tokens"][0]), calls=calls)
-    step = body["completion_probabilities"][0]
-    entries = step.get("top_probs", step.get("top_logprobs"))
-    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
+    token_step = body["completion_probabilities"][0]
+    entries = token_step.get("top_probs", token_step.get("top_logprobs"))
+    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob_of_entry(entry)) is not None}
     token_bytes = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
-    return EndpointResponse(int(step["id"]), _logprob(step), logprobs, token_bytes, calls)
+    return EndpointResponse(int(token_step["id"]), _logprob_of_entry(token_step), logprobs, token_bytes, calls)
 
 
-def _logprob(entry: Mapping[str, Any]) -> float | None:
+def _logprob_of_entry(entry: Mapping[str, Any]) -> float | None:
     """Return the logprob of an entry, computed from its probability if necessary; None for a probability of 0."""
     if "logprob" in entry:
         return float(entry["logprob"])

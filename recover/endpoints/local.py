@@ -51,7 +51,7 @@ class LocalEndpoint(Endpoint):
         if self.model.lora:
             self.identity["lora"] = [[str(path.resolve()), scale] for path, scale in self.model.lora]
         self._lock = Lock()
-        self._rows: dict[str, Float64s] = {}
+        self._logprobs_by_prompt: dict[str, Float64s] = {}
 
     @cached_property
     def token_bytes(self) -> Sequence[bytes | None]:  # type: ignore[override] # a cached_property can be set
@@ -68,11 +68,11 @@ class LocalEndpoint(Endpoint):
         Raises ``ModelError``.
         """
         with self._lock:
-            row = self._rows.get(prompt)
+            row = self._logprobs_by_prompt.get(prompt)
             if row is None:
                 self.model.context.read(self.model.vocabulary.tokenize_prompt(prompt.encode()))
                 logits = self.model.context.logits().astype(np.float64)
-                row = self._rows[prompt] = logits - logsumexp(logits)
+                row = self._logprobs_by_prompt[prompt] = logits - logsumexp(logits)
         return row
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
@@ -84,8 +84,10 @@ class LocalEndpoint(Endpoint):
         if not self.limits.window:
             return EndpointResponse(token)
         row -= logsumexp(row)
-        top = np.argpartition(-row, self.limits.window - 1)[: self.limits.window]
-        return EndpointResponse(token, float(row[token]), dict(zip(top.tolist(), row[top].tolist(), strict=True)))
+        top_ids = np.argpartition(-row, self.limits.window - 1)[: self.limits.window]
+        return EndpointResponse(
+            token, float(row[token]), dict(zip(top_ids.tolist(), row[top_ids].tolist(), strict=True))
+        )
 
     def close(self) -> None:
         """Close the model, if this endpoint loaded it."""

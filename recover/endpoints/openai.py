@@ -100,15 +100,15 @@ class OpenAIEndpoint(HttpEndpoint):
     def query(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return one token after the prompt, with the shown logprobs."""
         # Only the logprobs matter here, and a temperature of 0 would change them on some servers.
-        return self._query(prompt, logit_bias, temperature=1 if self.limits.window else 0)
+        return self._query_once(prompt, logit_bias, temperature=1 if self.limits.window else 0)
 
     def query_top_token(self, prompt: str, logit_bias: Bias) -> EndpointResponse:
         """Return the most likely token after the prompt, without logprobs."""
-        return _token_only_response(self._query(prompt, logit_bias, temperature=0).token)
+        return _token_only_response(self._query_once(prompt, logit_bias, temperature=0).token)
 
-    def _query(self, prompt: str, bias: Bias, temperature: int) -> EndpointResponse:
+    def _query_once(self, prompt: str, bias: Bias, temperature: int) -> EndpointResponse:
         path = "chat/completions" if self._uses_chat_completions else "completions"
-        body = self._http.post(path, self._request(prompt, bias) | {"temperature": temperature})
+        body = self._http.post(path, self._request_body(prompt, bias) | {"temperature": temperature})
         try:
             return self._parse_choice(body["choices"][0])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
@@ -116,22 +116,22 @@ class OpenAIEndpoint(HttpEndpoint):
                 f"{self._http.shown_url}: the response does not have the format of OpenAI's API"
             ) from None
 
-    def _request(self, prompt: str, bias: Bias) -> dict[str, Any]:
+    def _request_body(self, prompt: str, bias: Bias) -> dict[str, Any]:
         """Return the body of a request, without its temperature."""
-        request: dict[str, Any] = {
+        request_body: dict[str, Any] = {
             "model": self._model,
             "max_tokens": 1,
             "logit_bias": {str(token): value for token, value in bias.items()},
         }
         if self._uses_chat_completions:
-            request["messages"] = [{"role": "user", "content": prompt}]
+            request_body["messages"] = [{"role": "user", "content": prompt}]
             if self.limits.window:
-                request |= {"logprobs": True, "top_logprobs": self.limits.window}
+                request_body |= {"logprobs": True, "top_logprobs": self.limits.window}
         else:
-            request["prompt"] = prompt
+            request_body["prompt"] = prompt
             if self.limits.window:
-                request["logprobs"] = self.limits.window
-        return request
+                request_body["logprobs"] = self.limits.window
+        return request_body
 
     def _parse_choice(self, choice: Mapping[str, Any]) -> EndpointResponse:
         logprobs = choice.get("logprobs")
@@ -144,20 +144,25 @@ class OpenAIEndpoint(HttpEndpoint):
 
     def _parse_chat_logprobs(self, step: Mapping[str, Any]) -> EndpointResponse:
         entries = [
-            _Entry(self._token_table.find_entry_id(top), float(top["logprob"])) for top in step["top_logprobs"]
+            _ShownToken(self._token_table.find_entry_id(top), float(top["logprob"]))
+            for top in step["top_logprobs"]
         ]
-        return self._top_response(entries, _Entry(self._token_table.find_entry_id(step), float(step["logprob"])))
+        return self._top_response(
+            entries, _ShownToken(self._token_table.find_entry_id(step), float(step["logprob"]))
+        )
 
     def _parse_completion_logprobs(self, logprobs: Mapping[str, Any]) -> EndpointResponse:
-        top = logprobs["top_logprobs"]
+        top_logprobs = logprobs["top_logprobs"]
         entries = [
-            _Entry(self._token_table.find_text_id(text), float(value))
-            for text, value in (top[0] if top else {}).items()
+            _ShownToken(self._token_table.find_text_id(text), float(value))
+            for text, value in (top_logprobs[0] if top_logprobs else {}).items()
         ]
-        drawn = _Entry(self._token_table.find_text_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0]))
-        return self._top_response(entries, drawn)
+        drawn_entry = _ShownToken(
+            self._token_table.find_text_id(logprobs["tokens"][0]), float(logprobs["token_logprobs"][0])
+        )
+        return self._top_response(entries, drawn_entry)
 
-    def _top_response(self, entries: Sequence[_Entry], drawn: _Entry) -> EndpointResponse:
+    def _top_response(self, entries: Sequence[_ShownToken], drawn_entry: _ShownToken) -> EndpointResponse:
         """Return a response with the most likely entries.
 
         The API also shows the drawn token, even if it is unlikely.
@@ -167,20 +172,23 @@ class OpenAIEndpoint(HttpEndpoint):
         # Equal texts share one entry, so the drawn token may fill the place of an entry that is missing.
         if (
             unmatched_logprobs
-            and drawn.token in logprob_by_token
+            and drawn_entry.token in logprob_by_token
             and len(logprob_by_token) > 1
-            and logprob_by_token[drawn.token] <= min([*logprob_by_token.values(), *unmatched_logprobs])
+            and logprob_by_token[drawn_entry.token] <= min([*logprob_by_token.values(), *unmatched_logprobs])
         ):
-            del logprob_by_token[drawn.token]
-        window = keep_top_entries(logprob_by_token, unmatched_logprobs, self.limits.window)
+            del logprob_by_token[drawn_entry.token]
+        shown_logprobs = keep_top_entries(logprob_by_token, unmatched_logprobs, self.limits.window)
         return EndpointResponse(
-            drawn.token, drawn.logprob, window.logprobs, unmatched_logprobs=window.unmatched_logprobs
+            drawn_entry.token,
+            drawn_entry.logprob,
+            shown_logprobs.logprobs,
+            unmatched_logprobs=shown_logprobs.unmatched_logprobs,
         )
 
 
 @dataclass(frozen=True)
-class _Entry:
-    """An entry of the shown logprobs.
+class _ShownToken:
+    """A token of a response, with its shown logprob.
 
     Attributes:
         token: the token id; None if the text is not the text of exactly one token.
@@ -222,15 +230,17 @@ class TokenTextTable:
         if not len(token_bytes):
             raise RecoverError("the tokenizer has no tokens")
         self.token_bytes = token_bytes
-        with_bytes = {token: data for token, data in enumerate(token_bytes) if data}
-        by_bytes = _ids_by_value(with_bytes)
-        by_text = _ids_by_value({token: data.decode("utf-8", "replace") for token, data in with_bytes.items()})
-        self._id_of_bytes = {data: ids[0] for data, ids in by_bytes.items() if len(ids) == 1}
-        self._id_of_text = {text: ids[0] for text, ids in by_text.items() if len(ids) == 1}
-        self.ambiguous_ids = frozenset(token for ids in by_bytes.values() if len(ids) > 1 for token in ids)
-        same_text = frozenset(token for ids in by_text.values() if len(ids) > 1 for token in ids)
-        self.ids_that_need_bytes = same_text - self.ambiguous_ids
-        self.ids_without_bytes = frozenset(range(len(token_bytes))) - with_bytes.keys()
+        bytes_by_id = {token: data for token, data in enumerate(token_bytes) if data}
+        ids_by_bytes = _ids_by_value(bytes_by_id)
+        ids_by_text = _ids_by_value(
+            {token: data.decode("utf-8", "replace") for token, data in bytes_by_id.items()}
+        )
+        self._id_by_bytes = {data: ids[0] for data, ids in ids_by_bytes.items() if len(ids) == 1}
+        self._id_by_text = {text: ids[0] for text, ids in ids_by_text.items() if len(ids) == 1}
+        self.ambiguous_ids = frozenset(token for ids in ids_by_bytes.values() if len(ids) > 1 for token in ids)
+        ids_with_shared_text = frozenset(token for ids in ids_by_text.values() if len(ids) > 1 for token in ids)
+        self.ids_that_need_bytes = ids_with_shared_text - self.ambiguous_ids
+        self.ids_without_bytes = frozenset(range(len(token_bytes))) - bytes_by_id.keys()
 
     def __len__(self) -> int:
         return len(self.token_bytes)
@@ -242,7 +252,7 @@ class TokenTextTable:
         """
         data = entry.get("bytes")
         if isinstance(data, list) and data:
-            return self._id_of_bytes.get(bytes(data))
+            return self._id_by_bytes.get(bytes(data))
         return self.find_text_id(str(entry["token"]))
 
     def find_text_id(self, text: str) -> int | None:
@@ -250,15 +260,15 @@ class TokenTextTable:
 
         The text may also be ``bytes:`` with hexadecimal escapes, which OpenAI's API writes.
         """
-        if text in self._id_of_text:
-            return self._id_of_text[text]
+        if text in self._id_by_text:
+            return self._id_by_text[text]
         if text.startswith("bytes:"):
-            escaped = text.removeprefix("bytes:")
+            escaped_bytes = text.removeprefix("bytes:")
             try:
-                data = escaped.encode("latin-1").decode("unicode_escape").encode("latin-1")
+                data = escaped_bytes.encode("latin-1").decode("unicode_escape").encode("latin-1")
             except (UnicodeError, ValueError):
                 return None
-            return self._id_of_bytes.get(data)
+            return self._id_by_bytes.get(data)
         return None
 
 
@@ -267,10 +277,10 @@ _T = TypeVar("_T", bytes, str)
 
 def _ids_by_value(values: Mapping[int, _T]) -> dict[_T, list[int]]:
     """Return the ids of each value."""
-    groups: dict[_T, list[int]] = {}
+    ids_by_value: dict[_T, list[int]] = {}
     for token, value in values.items():
-        groups.setdefault(value, []).append(token)
-    return groups
+        ids_by_value.setdefault(value, []).append(token)
+    return ids_by_value
 
 
 _MAX_ID_PER_TOKEN = 10
@@ -283,21 +293,21 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
     Raises ``RecoverError``.
     """
     token_bytes: dict[int, bytes] = {}
-    number = 0
+    line_number = 0
     try:
         with path.open("rb") as file:
             data = read_bounded(file)
         for line in data.splitlines():
-            number += 1
+            line_number += 1
             if line.strip():
-                text, token = line.split()
-                token_bytes[int(token)] = base64.b64decode(text, validate=True)
+                encoded_bytes, id_text = line.split()
+                token_bytes[int(id_text)] = base64.b64decode(encoded_bytes, validate=True)
     except OSError as error:
         raise RecoverError(f"{path}: {file_problem(error, path)}") from None
     except ValueError:
         raise RecoverError(
-            f"{path}: line {number} is not base64 followed by an id, as in a .tiktoken file"
+            f"{path}: line {line_number} is not base64 followed by an id, as in a .tiktoken file"
         ) from None
     if not token_bytes or min(token_bytes) < 0 or max(token_bytes) > _MAX_ID_PER_TOKEN * len(token_bytes):
         raise RecoverError(f"{path}: the ids are not those of a vocabulary")
-    return [token_bytes.get(token) for token in range(max(token_bytes) + 1)]
+    return [token_bytes.get(id_text) for id_text in range(max(token_bytes) + 1)]

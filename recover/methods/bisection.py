@@ -15,7 +15,7 @@ from ..errors import RecoverError
 from ..task import RecoveryTask
 
 _FIRST_BIAS_NATS = 16.0
-"""Makes most tokens the most likely one; it is doubled for the remaining tokens."""
+"""A bias that makes most tokens the most likely one; it is doubled for the remaining tokens."""
 _MAX_BIAS_NATS = 512.0
 """Much larger than any difference between two logits."""
 _FIRST_TOKEN_COUNT = 4
@@ -39,13 +39,13 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
     max_error_nats, estimates = task.settings.bisection_error_nats, task.estimates
     top_token = _find_top_token(task)
     estimates.restart_relative_to(top_token, max_error_nats / 2)
-    if not task.unbiased_window.logprobs:
+    if not task.unbiased_response.logprobs:
         task.notes.append(
             "a common factor on all biases, such as a temperature, cannot be noticed from choices alone"
         )
-    remaining = estimates.unknown_among(tokens)
-    other_shown_tokens = [token for token in task.unbiased_window.ranked_tokens if token != top_token]
-    first_tokens = other_shown_tokens[:1] or remaining[:_FIRST_TOKEN_COUNT]
+    remaining_tokens = estimates.unknown_among(tokens)
+    other_shown_tokens = [token for token in task.unbiased_response.ranked_tokens if token != top_token]
+    first_tokens = other_shown_tokens[:1] or remaining_tokens[:_FIRST_TOKEN_COUNT]
     intervals = _narrow_intervals(task, first_tokens)
     width_nats = 0.0
     if intervals:
@@ -56,10 +56,10 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
             lambda check_number: _threshold_shift_nats(task, threshold, width_nats, check_number)
         )
         estimates.set_error(top_token, max(max_error_nats / 2, width_nats))
-    intervals |= _narrow_intervals(task, [token for token in remaining if token not in first_tokens])
+    intervals |= _narrow_intervals(task, [token for token in remaining_tokens if token not in first_tokens])
     for token, interval in intervals.items():
-        middle = (interval.low + interval.high) / 2
-        estimates.add(token, [-middle], max(max_error_nats / 2, width_nats, interval.error(middle)))
+        middle_bias = (interval.low + interval.high) / 2
+        estimates.add(token, [-middle_bias], max(max_error_nats / 2, width_nats, interval.error(middle_bias)))
     estimates.normalize()
 
 
@@ -109,20 +109,24 @@ _EQUAL_NATS = 1e-3
 
 def _find_top_token(task: RecoveryTask) -> int:
     """Return the token that is chosen without a bias. Raises ``RecoverError`` if the endpoint draws its tokens."""
-    unbiased_window = task.unbiased_window
-    token, second_token = unbiased_window.first_two_tokens
-    if unbiased_window.logprobs and task.session.endpoint.has_top_token_query:
-        ((first, second),) = task.session.send_queries([{}], calls_per_query=2, kind=QueryKind.TOP_TOKEN)
-        token, second_token = first.token, second.token
-    if token is None:
+    unbiased_response = task.unbiased_response
+    top_token, second_token = unbiased_response.first_two_tokens
+    if unbiased_response.logprobs and task.session.endpoint.has_top_token_query:
+        ((first_response, second_response),) = task.session.send_queries(
+            [{}], calls_per_query=2, kind=QueryKind.TOP_TOKEN
+        )
+        top_token, second_token = first_response.token, second_response.token
+    if top_token is None:
         raise RecoverError("the endpoint does not show which token it chose, so bisection does not work")
-    is_drawn = token != second_token
-    if unbiased_window.logprobs:  # one token may have been drawn twice by chance
-        highest = max(unbiased_window.logprobs.values()) - 2 * unbiased_window.spread_nats - _EQUAL_NATS
-        is_drawn |= unbiased_window.logprobs.get(token, -inf) < highest
+    is_drawn = top_token != second_token
+    if unbiased_response.logprobs:  # one token may have been drawn twice by chance
+        min_top_logprob = (
+            max(unbiased_response.logprobs.values()) - 2 * unbiased_response.spread_nats - _EQUAL_NATS
+        )
+        is_drawn |= unbiased_response.logprobs.get(top_token, -inf) < min_top_logprob
     if is_drawn:
         raise RecoverError("the endpoint draws its tokens; bisection needs the most likely token (temperature 0)")
-    return token
+    return top_token
 
 
 @dataclass
@@ -159,10 +163,11 @@ class _BiasInterval:
         if votes < len(responses):
             self.max_bias_without_vote = max(self.max_bias_without_vote, bias)
 
-    def error(self, middle: float) -> float:
-        """Return the largest distance, nats, of ``middle`` to a threshold that the responses allow."""
+    def error(self, middle_bias: float) -> float:
+        """Return the largest distance, nats, of ``middle_bias`` to a threshold that the responses allow."""
         return max(
-            max(self.high, self.max_bias_without_vote) - middle, middle - min(self.low, self.min_bias_with_vote)
+            max(self.high, self.max_bias_without_vote) - middle_bias,
+            middle_bias - min(self.low, self.min_bias_with_vote),
         )
 
 
@@ -191,10 +196,10 @@ def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bia
     max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
     intervals = {token: _BiasInterval() for token in tokens}
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
-    remaining = list(tokens)
-    while remaining:
-        _query_choices(task, intervals, dict.fromkeys(remaining, bias))
-        remaining = [token for token in remaining if intervals[token].high == inf]
+    remaining_tokens = list(tokens)
+    while remaining_tokens:
+        _query_choices(task, intervals, dict.fromkeys(remaining_tokens, bias))
+        remaining_tokens = [token for token in remaining_tokens if intervals[token].high == inf]
         if bias >= max_bias_nats:
             break
         bias = min(2 * bias, max_bias_nats)
@@ -267,16 +272,18 @@ class _ChoiceThreshold:
                 drift checks.
             vote_pairs: number of pairs of queries, at ``distance_nats`` to twice that distance.
         """
-        limit = task.limits.max_bias
-        common = {self.top_token: common_bias_nats} if common_bias_nats else {}
-        queries, expected = [], []
+        max_bias_nats = task.limits.max_bias
+        common_biases = {self.top_token: common_bias_nats} if common_bias_nats else {}
+        queries, expected_tokens = [], []
         for pair in range(vote_pairs):
             bias_distance_nats = distance_nats * (1 + pair / vote_pairs)
-            queries.append(common | {self.token: min(self.high + bias_distance_nats + common_bias_nats, limit)})
-            queries.append(common | {self.token: self.low - bias_distance_nats + common_bias_nats})
-            expected += [self.token, self.top_token]
+            queries.append(
+                common_biases | {self.token: min(self.high + bias_distance_nats + common_bias_nats, max_bias_nats)}
+            )
+            queries.append(common_biases | {self.token: self.low - bias_distance_nats + common_bias_nats})
+            expected_tokens += [self.token, self.top_token]
         all_responses = task.session.send_queries(queries, kind=QueryKind.TOP_TOKEN, drift_check=drift_check)
-        return [response.token for (response,) in all_responses] == expected
+        return [response.token for (response,) in all_responses] == expected_tokens
 
 
 def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) -> float:
@@ -288,26 +295,26 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
     noticed in choices, but in logprobs. Raises ``RecoverError``.
     """
     distance_nats = max_error_nats = task.settings.bisection_error_nats
-    token, high = threshold.token, threshold.high
+    token, upper_end = threshold.token, threshold.high
     while not threshold.gives_expected_choices(task, distance_nats):
         distance_nats *= 2
         if distance_nats > _MAX_UNCERTAIN_WIDTH_NATS:
             raise RecoverError(
-                f"the choice of token {token} with a bias of {high:.4g} varies from call to call: the endpoint "
-                f"draws its tokens; bisection needs the most likely token (temperature 0)"
+                f"the choice of token {token} with a bias of {upper_end:.4g} varies from call to call: "
+                f"the endpoint draws its tokens; bisection needs the most likely token (temperature 0)"
             )
     _compare_with_shown_logprobs(task, threshold, distance_nats)
     max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
-    common = min(_COMMON_BIAS_NATS, task.limits.max_bias - high - 4 * max_distance_nats)
-    while common >= _MIN_COMMON_BIAS_NATS and not threshold.gives_expected_choices(
-        task, distance_nats, common_bias_nats=common
+    common_bias_nats = min(_COMMON_BIAS_NATS, task.limits.max_bias - upper_end - 4 * max_distance_nats)
+    while common_bias_nats >= _MIN_COMMON_BIAS_NATS and not threshold.gives_expected_choices(
+        task, distance_nats, common_bias_nats=common_bias_nats
     ):
         distance_nats *= 2
         if distance_nats > max_distance_nats:
             raise RecoverError(
-                f"biases are not additive: token {token} is chosen with a bias of {high:.4g}, but not with "
-                f"{common:g} more if the most likely token has {common:g}; the endpoint rounds or reshapes "
-                "biases, or draws its tokens, so bisection would be wrong"
+                f"biases are not additive: token {token} is chosen with a bias of {upper_end:.4g}, but not with "
+                f"{common_bias_nats:g} more if the most likely token has {common_bias_nats:g}; "
+                "the endpoint rounds or reshapes biases, or draws its tokens, so bisection would be wrong"
             )
     if distance_nats == max_error_nats:
         return 0.0
@@ -317,14 +324,14 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
 
 def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold, distance_nats: float) -> None:
     """Raise ``RecoverError`` for a threshold that the shown logprobs contradict."""
-    logprobs = task.unbiased_window.logprobs
+    logprobs = task.unbiased_response.logprobs
     if not {threshold.top_token, threshold.token} <= logprobs.keys():
         return
     gap_nats = logprobs[threshold.top_token] - logprobs[threshold.token]
     difference_nats = abs((threshold.low + threshold.high) / 2 - gap_nats)
     if (
         difference_nats
-        > max(task.unbiased_window.agreement_tolerance_nats, 2 * task.profile.relative_error) + distance_nats
+        > max(task.unbiased_response.agreement_tolerance_nats, 2 * task.profile.relative_error) + distance_nats
     ):
         raise RecoverError(
             f"token {threshold.token} is chosen with a bias of {threshold.high:.4g}, but its logprob is "
@@ -343,9 +350,9 @@ def _threshold_shift_nats(
         width_nats: distance from the threshold up to which choices vary, nats.
         drift_check: number of the drift check that sends the queries, counted from 1.
     """
-    start = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
+    start_distance_nats = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)
     while distance_nats <= _MAX_UNCERTAIN_WIDTH_NATS and not threshold.gives_expected_choices(
         task, distance_nats, drift_check=drift_check, vote_pairs=1
     ):
         distance_nats *= 2
-    return 0.0 if distance_nats == start else distance_nats
+    return 0.0 if distance_nats == start_distance_nats else distance_nats

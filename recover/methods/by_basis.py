@@ -48,17 +48,18 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
         pointwise: the method that recovers the queried tokens.
     """
     estimates = task.estimates
-    held_out = _query_tokens(task, basis, pointwise)
-    recovered = np.flatnonzero(~np.isnan(estimates.logprobs))
-    tested = np.intersect1d(held_out, recovered)
-    fitted = np.setdiff1d(recovered, tested)
-    if len(fitted) < basis.rank or not len(tested):
+    held_out_tokens = _query_tokens(task, basis, pointwise)
+    recovered_tokens = np.flatnonzero(~np.isnan(estimates.logprobs))
+    tested_tokens = np.intersect1d(held_out_tokens, recovered_tokens)
+    fitted_tokens = np.setdiff1d(recovered_tokens, tested_tokens)
+    if len(fitted_tokens) < basis.rank or not len(tested_tokens):
         task.notes.append(
-            f"{count_noun(len(recovered), 'logprob')} recovered, too few for a basis of {basis.rank:,} dimensions"
+            f"{count_noun(len(recovered_tokens), 'logprob')} recovered, "
+            f"too few for a basis of {basis.rank:,} dimensions"
         )
         return
-    row = basis.solve(fitted, estimates.logprobs[fitted])
-    max_error_nats = float(np.abs(row[tested] - estimates.logprobs[tested]).max())
+    row = basis.solve(fitted_tokens, estimates.logprobs[fitted_tokens])
+    max_error_nats = float(np.abs(row[tested_tokens] - estimates.logprobs[tested_tokens]).max())
     if max_error_nats > task.settings.max_held_out_error_nats:
         task.notes.append(
             f"the basis does not fit the model: the error of held-out tokens is {max_error_nats:.2g} nats, more "
@@ -66,10 +67,11 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
         )
         return
     task.notes.append(
-        f"{count_noun(len(recovered), 'logprob')} queried; the largest error of {len(tested)} held-out tokens is "
+        f"{count_noun(len(recovered_tokens), 'logprob')} queried; "
+        f"the largest error of {len(tested_tokens)} held-out tokens is "
         f"{max_error_nats:.1e} nats"
     )
-    estimates.fill_unknown(basis.solve(recovered, estimates.logprobs[recovered]), max_error_nats)
+    estimates.fill_unknown(basis.solve(recovered_tokens, estimates.logprobs[recovered_tokens]), max_error_nats)
     task.report_progress()
 
 
@@ -81,12 +83,12 @@ def _query_tokens(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) 
         basis: the basis of the model's logits.
         pointwise: the method that recovers the tokens.
     """
-    size = task.session.endpoint.vocab_size
-    check_basis(basis, size)
-    held_out = np.random.default_rng(1).choice(size, min(_HELD_OUT_TOKENS, size), replace=False)
-    excluded = set(held_out.tolist())
-    fitted = [int(token) for token in basis.determining_tokens if token not in excluded][
+    vocab_size = task.session.endpoint.vocab_size
+    check_basis(basis, vocab_size)
+    held_out_tokens = np.random.default_rng(1).choice(vocab_size, min(_HELD_OUT_TOKENS, vocab_size), replace=False)
+    held_out_ids = set(held_out_tokens.tolist())
+    fitted_tokens = [int(token) for token in basis.determining_tokens if token not in held_out_ids][
         : count_queried(basis) - _HELD_OUT_TOKENS
     ]
-    pointwise(task, [*fitted, *held_out.tolist()])
-    return held_out
+    pointwise(task, [*fitted_tokens, *held_out_tokens.tolist()])
+    return held_out_tokens

@@ -20,15 +20,15 @@ def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
     """
     max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
-    remaining = task.estimates.unknown_among(tokens)
-    while remaining:
-        queries = ({token: bias} for token in remaining)
-        for token, responses in zip(remaining, task.send_queries(queries), strict=True):
+    remaining_tokens = task.estimates.unknown_among(tokens)
+    while remaining_tokens:
+        queries = ({token: bias} for token in remaining_tokens)
+        for token, responses in zip(remaining_tokens, task.send_queries(queries), strict=True):
             chosen_logprobs = [response.logprob for response in responses if response.token == token]
-            values = [value for value in chosen_logprobs if value is not None]
-            if len(values) == len(responses):
-                task.estimates.add(token, values, task.profile.relative_error)
-        remaining = task.estimates.unknown_among(remaining)
+            logprobs = [value for value in chosen_logprobs if value is not None]
+            if len(logprobs) == len(responses):
+                task.estimates.add(token, logprobs, task.profile.relative_error)
+        remaining_tokens = task.estimates.unknown_among(remaining_tokens)
         if bias >= max_bias_nats:
             break
         bias = min(2 * bias, max_bias_nats)

@@ -44,18 +44,18 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
         tokens: the token ids to recover.
     """
     first_bias = task.bias_range.round_toward_zero(min(_FIRST_BIAS_NATS, task.bias_range.max_bias_nats))
-    rounds = _ParallelRounds(task, first_bias, anchor_bias=first_bias)
-    remaining = task.estimates.unknown_among(tokens)
+    rounds = _ParallelRounds(task, first_bias, anchor_token_bias=first_bias)
+    remaining_tokens = task.estimates.unknown_among(tokens)
     for _ in range(_MAX_ROUNDS):
-        unresolved_tokens = rounds.send_round(remaining)
+        unresolved_tokens = rounds.send_round(remaining_tokens)
         can_continue = bool(unresolved_tokens) and rounds.raise_or_suppress_biases(
-            unresolved_tokens, len(unresolved_tokens) < len(remaining)
+            unresolved_tokens, len(unresolved_tokens) < len(remaining_tokens)
         )
-        remaining = unresolved_tokens
+        remaining_tokens = unresolved_tokens
         if not can_continue:
             break
-    left_to_single = rounds.shown_without_anchor | rounds.implausible
-    single_each(task, [token for token in task.estimates.unknown_among(tokens) if token in left_to_single])
+    tokens_for_single = rounds.shown_without_anchor | rounds.implausible_tokens
+    single_each(task, [token for token in task.estimates.unknown_among(tokens) if token in tokens_for_single])
 
 
 @dataclass
@@ -76,12 +76,12 @@ class _AnchoredBiasSearch:
     def raise_bias(self, max_bias_nats: float) -> None:
         """Try a larger bias, because the token was not shown."""
         self.hidden_at_bias = self.bias
-        larger = (
+        larger_bias = (
             max(1.5 * self.bias, self.bias + 1)
             if self.anchor_hidden_at_bias == inf
             else (self.hidden_at_bias + self.anchor_hidden_at_bias) / 2
         )
-        self.bias = min(larger, max_bias_nats)
+        self.bias = min(larger_bias, max_bias_nats)
 
     def lower_bias(self) -> None:
         """Try a smaller bias, because the token was shown without the anchor."""
@@ -100,33 +100,35 @@ class _ParallelRounds:
     Args:
         task: the running recovery.
         first_bias: first bias of each token, nats.
-        anchor_bias: bias of the anchor, nats.
+        anchor_token_bias: bias on the anchor, a token of known logprob, nats.
         searches: the search for the bias of each token.
         suppressing_biases: negative biases of known likely tokens, nats.
         shown_without_anchor: tokens that were shown without the anchor.
-        implausible: tokens of responses that cannot be true.
+        implausible_tokens: tokens of responses that cannot be true.
     """
 
     task: RecoveryTask
     first_bias: float
-    anchor_bias: float
+    anchor_token_bias: float
     searches: dict[int, _AnchoredBiasSearch] = field(default_factory=dict)
     suppressing_biases: dict[int, float] = field(default_factory=dict)
     shown_without_anchor: set[int] = field(default_factory=set)
-    implausible: set[int] = field(default_factory=set)
+    implausible_tokens: set[int] = field(default_factory=set)
 
     def send_round(self, tokens: Sequence[int]) -> list[int]:
         """Query each token once; return the tokens that are still unknown."""
-        estimates, size = self.task.estimates, self._batch_size
-        ordered = sorted(tokens, key=lambda token: (self._search(token).bias, token))
-        batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
-        for batch, responses in zip(batches, self.task.send_queries(self._queries(batches)), strict=True):
+        estimates, batch_size = self.task.estimates, self._batch_size
+        sorted_tokens = sorted(tokens, key=lambda token: (self._bias_search(token).bias, token))
+        batches = [sorted_tokens[start : start + batch_size] for start in range(0, len(sorted_tokens), batch_size)]
+        for batch, responses in zip(
+            batches, self.task.send_queries(self._biases_of_batches(batches)), strict=True
+        ):
             self._read_batch(batch, responses)
         if self.suppressing_biases:
             self._repeat_with_smaller_biases(
                 [[token for token in batch if estimates.is_known(token)] for batch in batches]
             )
-        return [token for token in estimates.unknown_among(tokens) if token not in self.implausible]
+        return [token for token in estimates.unknown_among(tokens) if token not in self.implausible_tokens]
 
     def raise_or_suppress_biases(self, unresolved_tokens: Sequence[int], has_progress: bool) -> bool:
         """Prepare the next round, with larger biases or with more suppressed tokens.
@@ -138,11 +140,12 @@ class _ParallelRounds:
             has_progress: whether the last round recovered a token.
         """
         if any(
-            self._search(token).hidden_at_bias < self.task.bias_range.max_bias_nats for token in unresolved_tokens
+            self._bias_search(token).hidden_at_bias < self.task.bias_range.max_bias_nats
+            for token in unresolved_tokens
         ):
             return True
-        if self.anchor_bias:
-            self.anchor_bias = 0.0
+        if self.anchor_token_bias:
+            self.anchor_token_bias = 0.0
             self.searches.clear()
             return True
         return self._suppress_known_tokens(has_progress)
@@ -163,35 +166,37 @@ class _ParallelRounds:
             else max(1, min(shown_logprob_count, max_biases_per_call) - 1)
         )
 
-    def _search(self, token: int) -> _AnchoredBiasSearch:
+    def _bias_search(self, token: int) -> _AnchoredBiasSearch:
         """Return the search for a token's bias, or a new one."""
         return self.searches.get(token) or _AnchoredBiasSearch(self.first_bias)
 
-    def _queries(self, batches: Sequence[Sequence[int]], reduction: float = 0.0) -> Iterator[Bias]:
-        """Return the biases of each batch, each token's bias reduced by ``reduction``, nats."""
-        anchor = {self.task.anchor: self.anchor_bias}
+    def _biases_of_batches(self, batches: Sequence[Sequence[int]], reduction_nats: float = 0.0) -> Iterator[Bias]:
+        """Return the biases of each batch, each token's bias reduced by ``reduction_nats``, nats."""
+        anchor_biases = {self.task.anchor: self.anchor_token_bias}
         return (
-            self.suppressing_biases | anchor | {token: self._search(token).bias - reduction for token in batch}
+            self.suppressing_biases
+            | anchor_biases
+            | {token: self._bias_search(token).bias - reduction_nats for token in batch}
             for batch in batches
         )
 
     def _read_batch(self, batch: Sequence[int], responses: Sequence[EndpointResponse]) -> None:
         """Add the logprobs of a batch to the estimates, or prepare another bias for each token without one."""
         task, anchor = self.task, self.task.anchor
-        error = 2 * task.profile.relative_error + float(task.estimates.errors[anchor])
-        values = self._values(batch, responses)
+        error_nats = 2 * task.profile.relative_error + float(task.estimates.errors[anchor])
+        logprobs_by_token = self._logprobs_by_token(batch, responses)
         if any(
             logprobs and task.estimates.exceeds_max_hidden_logprob(float(np.mean(logprobs)))
-            for logprobs in values.values()
+            for logprobs in logprobs_by_token.values()
         ):
             # More likely than any hidden token can be, so not all biases of this call were added.
-            self.implausible.update(batch)
+            self.implausible_tokens.update(batch)
             return
         for token in batch:
-            if values[token]:
-                task.estimates.add(token, values[token], error)
+            if logprobs_by_token[token]:
+                task.estimates.add(token, logprobs_by_token[token], error_nats)
                 continue
-            search = self._search(token)
+            search = self._bias_search(token)
             if not all(token in response.logprobs for response in responses):
                 search.raise_bias(task.bias_range.max_bias_nats)
             else:
@@ -200,8 +205,8 @@ class _ParallelRounds:
             search.bias = task.bias_range.round_toward_zero(search.bias)
             self.searches[token] = search
 
-    def _values(
-        self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction: float = 0.0
+    def _logprobs_by_token(
+        self, batch: Sequence[int], responses: Sequence[EndpointResponse], reduction_nats: float = 0.0
     ) -> dict[int, list[float]]:
         """Return the logprob of each token according to each response.
 
@@ -210,21 +215,21 @@ class _ParallelRounds:
         Args:
             batch: the tokens of the call.
             responses: the responses to the call.
-            reduction: reduction of the biases in this call, nats.
+            reduction_nats: reduction of the biases in this call, nats.
         """
         anchor = self.task.anchor
         anchor_logprob = float(self.task.estimates.logprobs[anchor])
-        values: dict[int, list[float]] = {}
+        logprobs_by_token: dict[int, list[float]] = {}
         for token in batch:
-            bias = self._search(token).bias - reduction - self.anchor_bias
-            both = [(response.logprobs.get(token), response.logprobs.get(anchor)) for response in responses]
+            bias = self._bias_search(token).bias - reduction_nats - self.anchor_token_bias
+            shown_pairs = [(response.logprobs.get(token), response.logprobs.get(anchor)) for response in responses]
             pairs = [
                 (token_logprob, anchor_biased_logprob)
-                for token_logprob, anchor_biased_logprob in both
+                for token_logprob, anchor_biased_logprob in shown_pairs
                 if token_logprob is not None and anchor_biased_logprob is not None
             ]
             is_shown = len(pairs) == len(responses)
-            values[token] = (
+            logprobs_by_token[token] = (
                 [
                     logprob_from_anchor(token_logprob, bias, anchor_biased_logprob, anchor_logprob)
                     for token_logprob, anchor_biased_logprob in pairs
@@ -232,7 +237,7 @@ class _ParallelRounds:
                 if is_shown
                 else []
             )
-        return values
+        return logprobs_by_token
 
     def _repeat_with_smaller_biases(self, batches: Sequence[Sequence[int]]) -> None:
         """Query again with smaller biases, and reject tokens whose logprob changes.
@@ -242,18 +247,20 @@ class _ParallelRounds:
         task, bias_step_nats, tolerance_nats = (
             self.task,
             self.task.profile.bias_step_nats,
-            self.task.unbiased_window.agreement_tolerance_nats,
+            self.task.unbiased_response.agreement_tolerance_nats,
         )
         known_batches = [batch for batch in batches if batch]
-        reduction = max(_MIN_REDUCTION_NATS, 4 * tolerance_nats, bias_step_nats)
-        reduction = ceil(reduction / bias_step_nats) * bias_step_nats if bias_step_nats else reduction
+        reduction_nats = max(_MIN_REDUCTION_NATS, 4 * tolerance_nats, bias_step_nats)
+        reduction_nats = (
+            ceil(reduction_nats / bias_step_nats) * bias_step_nats if bias_step_nats else reduction_nats
+        )
         for batch, responses in zip(
-            known_batches, task.send_queries(self._queries(known_batches, reduction)), strict=True
+            known_batches, task.send_queries(self._biases_of_batches(known_batches, reduction_nats)), strict=True
         ):
-            for token, values in self._values(batch, responses, reduction).items():
-                if not values:  # queried again in the next round, with more tokens suppressed
+            for token, logprobs in self._logprobs_by_token(batch, responses, reduction_nats).items():
+                if not logprobs:  # queried again in the next round, with more tokens suppressed
                     task.estimates.forget(token)
-                elif abs(float(np.mean(values)) - task.estimates.logprobs[token]) > tolerance_nats:
+                elif abs(float(np.mean(logprobs)) - task.estimates.logprobs[token]) > tolerance_nats:
                     task.estimates.mark_contradicted(token)
 
     def _suppress_known_tokens(self, has_progress: bool) -> bool:

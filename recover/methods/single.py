@@ -81,26 +81,30 @@ def single(task: RecoveryTask, tokens: Sequence[int]) -> None:
 def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
     """Recover tokens like `single`, including tokens whose logprob is known, which is replaced."""
     finished_tokens: list[int] = []
-    start = 0
-    while start < len(tokens):
-        chunk = tokens[start : start + (_CHUNK_TOKENS if finished_tokens else _FIRST_CHUNK_TOKENS)]
-        start += len(chunk)
+    chunk_start = 0
+    while chunk_start < len(tokens):
+        chunk = tokens[chunk_start : chunk_start + (_CHUNK_TOKENS if finished_tokens else _FIRST_CHUNK_TOKENS)]
+        chunk_start += len(chunk)
         bias = min(_first_bias(task, finished_tokens), task.bias_range.max_bias_nats)
         searches = [_EvenOddsSearch(token, bias) for token in chunk]
         for _ in range(_MAX_ROUNDS):
-            unfinished = _query_each(task, searches)
-            finished_tokens += [search.token for search in searches if search not in unfinished]
-            searches = [search for search in unfinished if search.hidden_at_bias < task.bias_range.max_bias_nats]
+            unfinished_searches = _query_each(task, searches)
+            finished_tokens += [search.token for search in searches if search not in unfinished_searches]
+            searches = [
+                search for search in unfinished_searches if search.hidden_at_bias < task.bias_range.max_bias_nats
+            ]
             if not searches:
                 break
 
 
 def _first_bias(task: RecoveryTask, finished_tokens: Sequence[int]) -> float:
     """Return a bias that should bring the next tokens near even odds."""
-    recovered = [token for token in finished_tokens if task.estimates.is_known(token)]  # not the contradicted ones
-    if not recovered:
-        return _INITIAL_LIFT_NATS - min(task.unbiased_window.logprobs.values())
-    return float(-np.median(task.estimates.logprobs[recovered]))
+    recovered_tokens = [
+        token for token in finished_tokens if task.estimates.is_known(token)
+    ]  # not the contradicted ones
+    if not recovered_tokens:
+        return _INITIAL_LIFT_NATS - min(task.unbiased_response.logprobs.values())
+    return float(-np.median(task.estimates.logprobs[recovered_tokens]))
 
 
 def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list[_EvenOddsSearch]:
@@ -108,23 +112,23 @@ def _query_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list
     for search in searches:
         search.bias = task.bias_range.round_toward_zero(search.bias)
     queries = [{search.token: search.bias} for search in searches]
-    unfinished = []
+    unfinished_searches = []
     for search, responses in zip(searches, task.send_queries(queries), strict=True):
-        values = _read_logprobs(task, search, responses)
-        if values and (
-            search.bias <= task.bias_range.max_confirmed_bias_nats or _confirm_bias(task, search, values)
+        logprobs = _read_logprobs(task, search, responses)
+        if logprobs and (
+            search.bias <= task.bias_range.max_confirmed_bias_nats or _confirm_bias(task, search, logprobs)
         ):
-            true_logprob = float(np.mean(values))
+            true_logprob = float(np.mean(logprobs))
             min_biased_logprob = min(response.logprobs[search.token] for response in responses)
-            error = hypot(task.profile.relative_error, task.unbiased_window.noise_nats / len(values) ** 0.5)
+            error = hypot(task.profile.relative_error, task.unbiased_response.noise_nats / len(logprobs) ** 0.5)
             task.estimates.add(
                 search.token,
-                values,
+                logprobs,
                 single_bias_error(min_biased_logprob, min(true_logprob, -_MIN_LOGPROB_SIZE_NATS), error),
             )
         else:
-            unfinished.append(search)
-    return unfinished
+            unfinished_searches.append(search)
+    return unfinished_searches
 
 
 def _read_logprobs(
@@ -146,15 +150,15 @@ def _read_logprobs(
     if log_remainder < log(_MAX_ERROR_GROWTH * task.profile.relative_error):
         search.lower_bias(search.bias - _BIAS_STEP_NATS)
         return []
-    values = [logprob_from_single_bias(value, search.bias) for value in biased_logprobs]
-    true_logprob = max(values)
+    logprobs = [logprob_from_single_bias(value, search.bias) for value in biased_logprobs]
+    true_logprob = max(logprobs)
     if log1mexp(true_logprob) - log_remainder > log(_MAX_ERROR_GROWTH):
         search.lower_bias(-log_odds(true_logprob))
         return []
-    return values
+    return logprobs
 
 
-def _confirm_bias(task: RecoveryTask, search: _EvenOddsSearch, values: Sequence[float]) -> bool:
+def _confirm_bias(task: RecoveryTask, search: _EvenOddsSearch, logprobs: Sequence[float]) -> bool:
     """Return whether the largest bias so far was added exactly: another bias must give the same logprob.
 
     If it was not, the endpoint limits biases of this size, and smaller ones are tried.
@@ -163,13 +167,16 @@ def _confirm_bias(task: RecoveryTask, search: _EvenOddsSearch, values: Sequence[
     for bias in (search.bias - 1, search.bias + 1):
         (responses,) = task.send_queries([{search.token: bias}])
         biased_logprobs = [response.logprobs.get(search.token) for response in responses]
-        repeated_values = [
+        repeated_logprobs = [
             logprob_from_single_bias(value, bias)
             for value in biased_logprobs
             if value is not None and value < -relative_error
         ]
-        if len(repeated_values) == len(biased_logprobs):
-            if abs(np.mean(repeated_values) - np.mean(values)) <= task.unbiased_window.agreement_tolerance_nats:
+        if len(repeated_logprobs) == len(biased_logprobs):
+            if (
+                abs(np.mean(repeated_logprobs) - np.mean(logprobs))
+                <= task.unbiased_response.agreement_tolerance_nats
+            ):
                 task.bias_range.confirm(search.bias)
                 return True
             break

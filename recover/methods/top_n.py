@@ -8,7 +8,7 @@ import numpy as np
 
 from ..endpoints.base import EndpointResponse
 from ..errors import RecoverError
-from ..numerics import logprob_from_anchor, logprob_from_penalty, penalty_error
+from ..numerics import logprob_from_anchor, logprob_from_suppression, suppression_error
 from ..task import RecoveryTask
 from .single import single_each
 
@@ -19,9 +19,9 @@ _ANCHOR_LIFT_NATS = 8.0
 _SPARE_NATS = 10.0
 """Next to the anchor, the next tokens must stay this far above the lowest reliable logprob."""
 _MAX_ERROR_GROWTH = 1e3
-"""`single` replaces `logprob_from_penalty` where the latter multiplies the relative error by more than this."""
+"""If `logprob_from_suppression` multiplies the relative error by more than this, `single` replaces it."""
 _AGREEMENT_NATS = 1e-4
-"""Values of `logprob_from_penalty` and of `single` agree if they differ by less."""
+"""Values of `logprob_from_suppression` and of `single` agree if they differ by less."""
 
 
 def top_n(task: RecoveryTask, top_count: int) -> None:
@@ -32,7 +32,7 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
     matter. The anchor is lifted until it is chosen. It is the most likely token if the next tokens can be
     shown together with it; otherwise, it is the least likely known token.
 
-    If only one logprob is shown, an anchor cannot be used, and `logprob_from_penalty` is used instead. It is
+    If only one logprob is shown, an anchor cannot be used, and `logprob_from_suppression` is used instead. It is
     compared with `single` at the first token, and again whenever the remaining probability has halved.
     `single` replaces it where its digits cancel. Raises ``RecoverError`` if no new token appears.
 
@@ -44,7 +44,7 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
     estimates = task.estimates
     while (missing_count := top_count - len(known_tokens := estimates.known_by_logprob())) > 0:
         estimates.lower_max_hidden_logprob(
-            estimates.logprobs[known_tokens[-1]] + task.unbiased_window.agreement_tolerance_nats
+            estimates.logprobs[known_tokens[-1]] + task.unbiased_response.agreement_tolerance_nats
         )
         next_tokens.query_next(known_tokens, missing_count)
         if estimates.contradicted_ids:
@@ -86,7 +86,7 @@ class _NextTokens:
         )
         self._task = task
         self._remaining_probability_at_comparison = np.inf
-        """The remaining probability at the last comparison of `logprob_from_penalty` with `single`."""
+        """The remaining probability at the last comparison of `logprob_from_suppression` with `single`."""
         self._max_suppressed_fraction = np.inf
         """Upper limit of the fraction of a probability that suppression leaves, according to the last
         comparison.
@@ -100,28 +100,29 @@ class _NextTokens:
             missing_count: number of tokens that are still to be recovered.
         """
         task = self._task
-        anchor = self._anchor(known_tokens) if task.profile.shown_logprob_count > 1 else None
-        bias = {token: -self.suppression_nats for token in known_tokens if token != anchor}
+        anchor = self._choose_anchor(known_tokens) if task.profile.shown_logprob_count > 1 else None
+        biases = {token: -self.suppression_nats for token in known_tokens if token != anchor}
         if anchor is not None:
-            bias[anchor] = self._anchor_lift_nats
+            biases[anchor] = self._anchor_lift_nats
         max_biases = task.limits.max_biases_per_call
-        if max_biases is not None and len(bias) > max_biases:
+        if max_biases is not None and len(biases) > max_biases:
             raise RecoverError(
-                f"the endpoint accepts {max_biases:,} biases per call, too few to suppress the {len(bias):,} most "
-                f"likely tokens; {missing_count:,} tokens are missing: request fewer, or all tokens"
+                f"the endpoint accepts {max_biases:,} biases per call, too few to suppress the {len(biases):,} "
+                f"most likely tokens; {missing_count:,} tokens are missing: request fewer, or all tokens"
             )
-        (responses,) = task.send_queries([bias])
+        (responses,) = task.send_queries([biases])
         shown_tokens = set.intersection(*(set(response.logprobs) for response in responses))
-        new_tokens = sorted(shown_tokens - bias.keys())
+        new_tokens = sorted(shown_tokens - biases.keys())
         if anchor is None:
-            penalized_logprobs = task.estimates.logprobs[list(bias)]
+            suppressed_token_logprobs = task.estimates.logprobs[list(biases)]
+            first_response = responses[0]  # all responses show the same texts without a token
             unmatched_logprobs = [
-                logprob_from_penalty(value, penalized_logprobs, self.suppression_nats)
-                for value in responses[0].unmatched_logprobs
+                logprob_from_suppression(value, suppressed_token_logprobs, self.suppression_nats)
+                for value in first_response.unmatched_logprobs
             ]
             task.estimates.record_unmatched_logprobs(unmatched_logprobs)
             for token in new_tokens:
-                self._add_by_penalty(token, bias, [response.logprobs[token] for response in responses])
+                self._add_by_suppression(token, biases, [response.logprobs[token] for response in responses])
         elif anchor not in shown_tokens:
             raise RecoverError(
                 f"token {anchor} is more likely than the next tokens, but was not shown together with them"
@@ -129,15 +130,15 @@ class _NextTokens:
         else:
             self._add_by_anchor(anchor, new_tokens, responses)
 
-    def _anchor(self, known_tokens: Sequence[int]) -> int:
+    def _choose_anchor(self, known_tokens: Sequence[int]) -> int:
         """Return the most likely token if the next tokens can be shown with it.
 
         Otherwise, return the least likely known token.
         """
         task = self._task
         top_token = task.anchor
-        gap = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])
-        if gap + self._anchor_lift_nats + _SPARE_NATS < -task.limits.min_reliable_logprob:
+        gap_nats = float(task.estimates.logprobs[top_token] - task.estimates.logprobs[known_tokens[-1]])
+        if gap_nats + self._anchor_lift_nats + _SPARE_NATS < -task.limits.min_reliable_logprob:
             return top_token
         return task.session.prefer_complete_utf8(known_tokens[::-1])[0]
 
@@ -145,42 +146,49 @@ class _NextTokens:
         self, anchor: int, new_tokens: Sequence[int], responses: Sequence[EndpointResponse]
     ) -> None:
         estimates = self._task.estimates
-        logprob, error = float(estimates.logprobs[anchor]), float(estimates.errors[anchor])
+        anchor_logprob, anchor_error = float(estimates.logprobs[anchor]), float(estimates.errors[anchor])
         anchor_biased_logprob = responses[0].logprobs[anchor]
         estimates.record_unmatched_logprobs(
             [
-                logprob_from_anchor(value, -self._anchor_lift_nats, anchor_biased_logprob, logprob)
+                logprob_from_anchor(value, -self._anchor_lift_nats, anchor_biased_logprob, anchor_logprob)
                 for value in responses[0].unmatched_logprobs
             ]
         )
         for token in new_tokens:
             pairs = [(response.logprobs[token], response.logprobs[anchor]) for response in responses]
-            values = [
-                logprob_from_anchor(token_logprob, -self._anchor_lift_nats, anchor_biased_logprob, logprob)
+            logprobs = [
+                logprob_from_anchor(token_logprob, -self._anchor_lift_nats, anchor_biased_logprob, anchor_logprob)
                 for token_logprob, anchor_biased_logprob in pairs
             ]
-            estimates.add(token, values, 2 * self._task.profile.relative_error + error)
+            estimates.add(token, logprobs, 2 * self._task.profile.relative_error + anchor_error)
 
-    def _add_by_penalty(self, token: int, bias: Mapping[int, float], biased_logprobs: Sequence[float]) -> None:
+    def _add_by_suppression(
+        self, token: int, biases: Mapping[int, float], biased_logprobs: Sequence[float]
+    ) -> None:
         task, estimates = self._task, self._task.estimates
-        penalized_logprobs = estimates.logprobs[list(bias)]
-        known_probability = float(np.exp(penalized_logprobs).sum())
-        error = penalty_error(penalized_logprobs, task.profile.relative_error)
-        if error > _MAX_ERROR_GROWTH * task.profile.relative_error:
+        suppressed_token_logprobs = estimates.logprobs[list(biases)]
+        known_probability = float(np.exp(suppressed_token_logprobs).sum())
+        error_nats = suppression_error(suppressed_token_logprobs, task.profile.relative_error)
+        if error_nats > _MAX_ERROR_GROWTH * task.profile.relative_error:
             single_each(task, [token])
             return
-        values = [
-            logprob_from_penalty(value, penalized_logprobs, self.suppression_nats) for value in biased_logprobs
+        logprobs = [
+            logprob_from_suppression(value, suppressed_token_logprobs, self.suppression_nats)
+            for value in biased_logprobs
         ]
-        odds = known_probability / (1 - known_probability)
+        suppressed_odds = known_probability / (1 - known_probability)
         if 1 - known_probability < self._remaining_probability_at_comparison / 2:
             single_each(task, [token])
-            difference = abs(float(estimates.logprobs[token]) - float(np.mean(values)))
-            if difference > max(_AGREEMENT_NATS, 10 * task.unbiased_window.spread_nats, 10 * error):
+            difference_nats = abs(float(estimates.logprobs[token]) - float(np.mean(logprobs)))
+            if difference_nats > max(_AGREEMENT_NATS, 10 * task.unbiased_response.spread_nats, 10 * error_nats):
                 return
-            if not np.isnan(difference):
+            if not np.isnan(difference_nats):
                 self._remaining_probability_at_comparison = 1 - known_probability
-                self._max_suppressed_fraction = (difference + error + float(estimates.errors[token])) / odds
-            elif self._max_suppressed_fraction * odds > _AGREEMENT_NATS:  # `single` found no usable bias
+                self._max_suppressed_fraction = (
+                    difference_nats + error_nats + float(estimates.errors[token])
+                ) / suppressed_odds
+            elif (
+                self._max_suppressed_fraction * suppressed_odds > _AGREEMENT_NATS
+            ):  # `single` found no usable bias
                 return
-        estimates.add(token, values, error + self._max_suppressed_fraction * odds)
+        estimates.add(token, logprobs, error_nats + self._max_suppressed_fraction * suppressed_odds)

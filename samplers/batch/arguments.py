@@ -40,7 +40,7 @@ class SamplingData:
         token_ids = {name: _check_token_ids(name, getattr(self, name)) for name in ("all_input_ids", "output_ids")}
         requests = _check_request_ids(self.request_ids)
         _check_to_tensor(self.to_tensor, token_ids)
-        _check_heights({**token_ids, "request_ids": requests})
+        _check_row_counts({**token_ids, "request_ids": requests})
         object.__setattr__(self, "is_prefill", bool(self.is_prefill))
         object.__setattr__(self, "request_ids", requests)
 
@@ -87,9 +87,9 @@ def _check_request_ids(ids: object) -> Ints | None:
         raise SamplingError(f"request_ids: expected integers of shape (B,), got {describe(ids)}")
     _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
     first_row = first_rows[inverse]
-    repeated = (first_row != np.arange(ids.size)).nonzero()[0]
-    if repeated.size:
-        row = repeated[0]
+    repeated_rows = (first_row != np.arange(ids.size)).nonzero()[0]
+    if repeated_rows.size:
+        row = repeated_rows[0]
         raise SamplingError(f"request_ids: row {row}: {ids[row]} is also the id of row {first_row[row]}")
     return ids.astype(np.int64)
 
@@ -101,8 +101,8 @@ def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
     return ids.ndim == dimensions and ids.dtype.kind in "iu"
 
 
-class _Rule(NamedTuple):
-    """The rule for the values of one parameter array, which has one value per row."""
+class _ColumnRule(NamedTuple):
+    """The rule for the values of a parameter, which is an array with one value per row: a column of the batch."""
 
     kinds: str
     """The letters of NumPy's dtype kinds that are accepted."""
@@ -118,19 +118,33 @@ class _Rule(NamedTuple):
     """The dtype to which the values are converted."""
 
 
-def _finite(values: NDArray[Any]) -> Mask:
+def _is_finite_float32(values: NDArray[Any]) -> Mask:
     return np.abs(values) <= FLOAT32_MAX
 
 
-_RULES: Mapping[str, _Rule] = {
-    "repetition_penalty": _Rule("f", "floats", "> 0 and finite", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
-    "frequency_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
-    "presence_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
-    "temperature": _Rule("f", "floats", "> 0 and finite", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
-    "top_k": _Rule("iu", "integers", "> 0 and < the vocabulary", lambda v: v > 0, 0, np.int64),
-    "top_p": _Rule("f", "floats", "> 0 and ≤ 1", lambda v: (v > 0) & (v <= 1), 1.0, np.float32),
-    "seed": _Rule("iu", "integers", "≥ 0", lambda v: v >= 0, -1, np.int64),
-    "do_sample": _Rule("b", "booleans", "true or false", lambda v: np.ones(v.shape, np.bool_), False, np.bool_),
+_COLUMN_RULES: Mapping[str, _ColumnRule] = {
+    "repetition_penalty": _ColumnRule(
+        "f", "floats", "> 0 and finite", lambda v: (v > 0) & _is_finite_float32(v), off_value=1.0, dtype=np.float32
+    ),
+    "frequency_penalty": _ColumnRule(
+        "f", "floats", "a finite float32", _is_finite_float32, off_value=0.0, dtype=np.float32
+    ),
+    "presence_penalty": _ColumnRule(
+        "f", "floats", "a finite float32", _is_finite_float32, off_value=0.0, dtype=np.float32
+    ),
+    "temperature": _ColumnRule(
+        "f", "floats", "> 0 and finite", lambda v: (v > 0) & _is_finite_float32(v), off_value=1.0, dtype=np.float32
+    ),
+    "top_k": _ColumnRule(
+        "iu", "integers", "> 0 and < the vocabulary", lambda v: v > 0, off_value=0, dtype=np.int64
+    ),
+    "top_p": _ColumnRule(
+        "f", "floats", "> 0 and ≤ 1", lambda v: (v > 0) & (v <= 1), off_value=1.0, dtype=np.float32
+    ),
+    "seed": _ColumnRule("iu", "integers", "≥ 0", lambda v: v >= 0, off_value=-1, dtype=np.int64),
+    "do_sample": _ColumnRule(
+        "b", "booleans", "true or false", lambda v: np.ones(v.shape, np.bool_), off_value=False, dtype=np.bool_
+    ),
 }
 
 
@@ -154,13 +168,13 @@ class SamplingParam:
     to_tensor: ToTensor | None = None
 
     def __post_init__(self) -> None:
-        arrays = {name: array for name in _RULES if (array := getattr(self, name)) is not None}
+        arrays = {name: array for name in _COLUMN_RULES if (array := getattr(self, name)) is not None}
         _check_to_tensor(self.to_tensor, arrays)
-        checked = {name: _check_column(name, array) for name, array in arrays.items()}
-        values = {name: array for name, (array, _) in checked.items()}
-        _check_heights(values)
+        checked_columns = {name: _check_column(name, array) for name, array in arrays.items()}
+        values = {name: array for name, (array, _) in checked_columns.items()}
+        _check_row_counts(values)
         if values:  # without do_sample, rows with a temperature would be greedy
-            values["do_sample"] = _rows_to_sample(checked)
+            values["do_sample"] = _rows_to_sample(checked_columns)
         for name, array in values.items():
             object.__setattr__(self, name, array)
 
@@ -211,37 +225,36 @@ class SamplingParam:
 
 
 def _check_column(name: str, values: object) -> tuple[NDArray[Any], Mask]:
-    """Return one value per row, (B,), and for each row whether it has the parameter, which means:
-
-    is not masked.
-    """
-    rule = _RULES[name]
+    """Return one value per row, (B,), and for each row whether it has the parameter: its entry is not masked."""
+    rule = _COLUMN_RULES[name]
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in rule.kinds:
         raise SamplingError(f"{name}: expected {rule.values} of shape (B,), got {describe(values)}")
     has_value = ~np.ma.getmaskarray(values)
-    plain = np.ma.getdata(values)
-    wide = plain.astype(np.float64) if rule.kinds == "f" else plain
-    bad = (has_value & ~rule.test(wide)).nonzero()[0]
-    if bad.size:
-        raise SamplingError(f"{name}: row {bad[0]}: {plain[bad[0]]} is not {rule.allowed}")
-    if name == "seed" and plain.dtype.itemsize > 4:  # the generator has seeds of 32 bits, as in llama.cpp
-        plain = plain & plain.dtype.type(0xFFFFFFFF)
-    if plain.dtype == np.uint64:
-        plain = np.minimum(plain, np.uint64(np.iinfo(np.int64).max))
+    unmasked_values = np.ma.getdata(values)
+    float_values = unmasked_values.astype(np.float64) if rule.kinds == "f" else unmasked_values
+    wrong_rows = (has_value & ~rule.test(float_values)).nonzero()[0]
+    if wrong_rows.size:
+        raise SamplingError(f"{name}: row {wrong_rows[0]}: {unmasked_values[wrong_rows[0]]} is not {rule.allowed}")
+    if (
+        name == "seed" and unmasked_values.dtype.itemsize > 4
+    ):  # the generator has seeds of 32 bits, as in llama.cpp
+        unmasked_values = unmasked_values & unmasked_values.dtype.type(0xFFFFFFFF)
+    if unmasked_values.dtype == np.uint64:
+        unmasked_values = np.minimum(unmasked_values, np.uint64(np.iinfo(np.int64).max))
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # masked entries may have any value
-        return np.where(has_value, plain.astype(rule.dtype), rule.dtype(rule.off_value)), has_value
+        return np.where(has_value, unmasked_values.astype(rule.dtype), rule.dtype(rule.off_value)), has_value
 
 
-def _rows_to_sample(checked: Mapping[str, tuple[NDArray[Any], Mask]]) -> Mask:
+def _rows_to_sample(checked_columns: Mapping[str, tuple[NDArray[Any], Mask]]) -> Mask:
     """Return for each row whether it draws its token randomly."""
-    no_row = np.zeros(len(next(iter(checked.values()))[0]), np.bool_)
-    has_any, has_effect = no_row.copy(), no_row.copy()
+    none_by_row = np.zeros(len(next(iter(checked_columns.values()))[0]), np.bool_)
+    has_any, has_effect = none_by_row.copy(), none_by_row.copy()
     for name in ("temperature", "top_k", "top_p", "seed"):
-        if name in checked:
-            values, has_value = checked[name]
+        if name in checked_columns:
+            values, has_value = checked_columns[name]
             has_any |= has_value
-            has_effect |= has_value & (values != _RULES[name].off_value) & (name != "seed")
-    do_sample, is_set = checked.get("do_sample", (no_row, no_row))
+            has_effect |= has_value & (values != _COLUMN_RULES[name].off_value) & (name != "seed")
+    do_sample, is_set = checked_columns.get("do_sample", (none_by_row, none_by_row))
     return np.where(is_set, do_sample | has_effect, has_any)
 
 
@@ -254,7 +267,7 @@ def _check_to_tensor(to_tensor: object, arrays: Mapping[str, object]) -> None:
         raise SamplingError(f"to_tensor: expected a function, got {describe(to_tensor)}")
 
 
-def _check_heights(arrays: Mapping[str, NDArray[Any] | None]) -> None:
+def _check_row_counts(arrays: Mapping[str, NDArray[Any] | None]) -> None:
     """Raise ``SamplingError`` if two arrays have different numbers of rows."""
     heights = [(name, len(array)) for name, array in arrays.items() if array is not None]
     for name, height in heights:
@@ -293,14 +306,14 @@ class RowPlan:
         """
         values: dict[str, NDArray[Any]] = {}
         for field in fields(cls):
-            array, rule = getattr(param, field.name), _RULES[field.name]
+            array, rule = getattr(param, field.name), _COLUMN_RULES[field.name]
             if array is not None and array.size != height:
                 raise SamplingError(f"{field.name}: {array.size} rows, while logits has {height}")
             values[field.name] = np.full(height, rule.off_value, rule.dtype) if array is None else array.copy()
         plan = cls(**values)
-        too_large = (plan.top_k >= width).nonzero()[0]
-        if too_large.size:
-            row = too_large[0]
+        too_large_rows = (plan.top_k >= width).nonzero()[0]
+        if too_large_rows.size:
+            row = too_large_rows[0]
             raise SamplingError(f"top_k: row {row}: {plan.top_k[row]} is not > 0 and < {width}, the vocabulary")
         # A temperature that is 0 in float32 leaves only the most likely token, as in the sampler `temperature`.
         plan.keep_only_best((~plan.do_sample | (plan.temperature == 0)).nonzero()[0])
@@ -309,8 +322,8 @@ class RowPlan:
     @property
     def has_penalty(self) -> Mask:
         """For each row, whether it has a penalty, (B,)."""
-        added = (self.frequency_penalty != 0) | (self.presence_penalty != 0)
-        return (self.repetition_penalty != 1) | added
+        has_additive_penalty = (self.frequency_penalty != 0) | (self.presence_penalty != 0)
+        return (self.repetition_penalty != 1) | has_additive_penalty
 
     def keep_only_best(self, rows: Ints) -> None:
         """Make some rows greedy: only the most likely token remains, with an unchanged logit."""

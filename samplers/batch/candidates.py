@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..kernels import MIN_FLOAT32, Floats, exact_weights
 from .arguments import Ints, Mask
 from .logits import BLOCK_COUNT
-from .penalties import PenalizedLogits, RowSelection
+from .penalties import BatchRowSelection, PenalizedLogits
 
 _SIGN_BIT, _VALUE_BITS, _ID_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint64((1 << 32) - 1)
 
@@ -40,7 +40,7 @@ _MAX_BLOCKS_PER_ROW = BLOCK_COUNT // 4
 """With more blocks to search than this, reading every logit of the row is faster."""
 
 
-def find_top_candidates(selection: RowSelection, counts: Ints) -> Iterator[tuple[Ints, TopCandidates]]:
+def find_top_candidates(selection: BatchRowSelection, counts: Ints) -> Iterator[tuple[Ints, TopCandidates]]:
     """Find the highest candidates of each row.
 
     Yields positions of rows in the selection, and the candidates of these rows. If the highest scaled logit of a
@@ -51,20 +51,20 @@ def find_top_candidates(selection: RowSelection, counts: Ints) -> Iterator[tuple
         counts: the least number of candidates to find in each row, (R,). A row with fewer finite logits yields all
             of them.
     """
-    remaining = np.arange(counts.size)
-    short = (counts <= _MAX_SEARCHED_COUNT).nonzero()[0]
-    if short.size and selection.table.width >= 2 * BLOCK_COUNT:
-        candidates, is_found = _search_blocks(selection.select_rows(short), counts[short])
+    remaining_positions = np.arange(counts.size)
+    short_positions = (counts <= _MAX_SEARCHED_COUNT).nonzero()[0]
+    if short_positions.size and selection.table.width >= 2 * BLOCK_COUNT:
+        candidates, is_found = _search_blocks(selection.select_rows(short_positions), counts[short_positions])
         if is_found.any():
-            yield short[is_found], candidates.select_rows(is_found.nonzero()[0])
-        remaining = np.setdiff1d(remaining, short[is_found])
-    for positions, scaled, _ in selection.select_rows(remaining).scaled_rows():
-        last = selection.table.width - int(counts[remaining[positions]].max())
-        bound = np.maximum(np.partition(scaled, last, axis=1)[:, last], MIN_FLOAT32)
-        yield remaining[positions], _candidates_where(scaled, scaled >= bound[:, None])
+            yield short_positions[is_found], candidates.select_rows(is_found.nonzero()[0])
+        remaining_positions = np.setdiff1d(remaining_positions, short_positions[is_found])
+    for positions, scaled_logits, _ in selection.select_rows(remaining_positions).scaled_rows():
+        last = selection.table.width - int(counts[remaining_positions[positions]].max())
+        bound = np.maximum(np.partition(scaled_logits, last, axis=1)[:, last], MIN_FLOAT32)
+        yield remaining_positions[positions], _sort_selected(scaled_logits, scaled_logits >= bound[:, None])
 
 
-def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates, Mask]:
+def _search_blocks(selection: BatchRowSelection, counts: Ints) -> tuple[TopCandidates, Mask]:
     """Search a few blocks for the highest candidates. Return them, and for each row whether they were found.
 
     The maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th highest
@@ -73,21 +73,25 @@ def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates
     """
     table, height = selection.table, counts.size
     maxima = table.maxima if height == table.height else table.maxima[selection.rows]
-    highest = maxima / selection.temperature[:, None]
-    bounds = _lower_bounds(highest, selection.penalized, counts)
-    hits = (highest >= bounds[:, None]).reshape(-1).nonzero()[0]
-    row = hits // BLOCK_COUNT
-    is_found = np.bincount(row, minlength=height) <= _MAX_BLOCKS_PER_ROW
+    scaled_maxima = maxima / selection.temperature[:, None]
+    bounds = _lower_bounds(scaled_maxima, selection.penalized, counts)
+    block_hits = (scaled_maxima >= bounds[:, None]).reshape(-1).nonzero()[0]
+    entry_rows = block_hits // BLOCK_COUNT
+    is_found = np.bincount(entry_rows, minlength=height) <= _MAX_BLOCKS_PER_ROW
     if not is_found.all():
-        hits, row = hits[is_found[row]], row[is_found[row]]
+        block_hits, entry_rows = block_hits[is_found[entry_rows]], entry_rows[is_found[entry_rows]]
     depth = -(-table.width // BLOCK_COUNT)
-    ids = (hits % BLOCK_COUNT)[:, None] + np.arange(depth) * BLOCK_COUNT
+    ids = (block_hits % BLOCK_COUNT)[:, None] + np.arange(depth) * BLOCK_COUNT
     is_token = ids < table.width
-    cells = (selection.rows[row] * table.width)[:, None] + np.where(is_token, ids, 0)
-    logits = table.logits_at(cells) / selection.temperature[row, None]
-    near = (is_token & (logits >= bounds[row, None])).reshape(-1).nonzero()[0]
-    row, ids, logits = row[near // depth], ids.reshape(-1)[near], logits.reshape(-1)[near]
-    return sort_candidates(height, *_with_penalties(row, ids, logits, selection, bounds)), is_found
+    cells = (selection.rows[entry_rows] * table.width)[:, None] + np.where(is_token, ids, 0)
+    logits = table.logits_at(cells) / selection.temperature[entry_rows, None]
+    entry_positions = (is_token & (logits >= bounds[entry_rows, None])).reshape(-1).nonzero()[0]
+    entry_rows, ids, logits = (
+        entry_rows[entry_positions // depth],
+        ids.reshape(-1)[entry_positions],
+        logits.reshape(-1)[entry_positions],
+    )
+    return sort_candidates(height, *_replace_penalized(entry_rows, ids, logits, selection, bounds)), is_found
 
 
 _GROUPS_PER_CANDIDATE, _MIN_GROUPED_CANDIDATES = 8, 64
@@ -105,20 +109,20 @@ def _lower_bounds(highest: Floats, penalized: PenalizedLogits, counts: Ints) -> 
         penalized: the logits of the rows that penalties change.
         counts: number of candidates to find in each row, (R,).
     """
-    groups = (
+    group_count = (
         1 << (_GROUPS_PER_CANDIDATE * max(int(counts.max(initial=1)), _MIN_GROUPED_CANDIDATES) - 1).bit_length()
     )
-    group_maxima = highest.reshape(counts.size, -1, groups).max(axis=1)
-    group = penalized.ids % groups
+    group_maxima = highest.reshape(counts.size, -1, group_count).max(axis=1)
+    penalized_groups = penalized.ids % group_count
     # If the highest token of a group has a penalty, the logits of the group's other tokens are unknown.
-    is_unknown = penalized.old >= group_maxima[penalized.rows, group]
-    group_maxima[penalized.rows[is_unknown], group[is_unknown]] = -np.inf
+    is_unknown = penalized.old_logits >= group_maxima[penalized.rows, penalized_groups]
+    group_maxima[penalized.rows[is_unknown], penalized_groups[is_unknown]] = -np.inf
     group_maxima.sort(axis=1)
-    return np.maximum(group_maxima[np.arange(counts.size), groups - counts], MIN_FLOAT32)
+    return np.maximum(group_maxima[np.arange(counts.size), group_count - counts], MIN_FLOAT32)
 
 
-def _with_penalties(
-    rows: Ints, ids: Ints, logits: Floats, selection: RowSelection, bounds: Floats
+def _replace_penalized(
+    rows: Ints, ids: Ints, logits: Floats, selection: BatchRowSelection, bounds: Floats
 ) -> tuple[Ints, Ints, Floats]:
     """Replace the logits that penalties change, and drop entries below the bound of their row.
 
@@ -135,16 +139,16 @@ def _with_penalties(
     if not penalized.rows.size:
         return rows, ids, logits
     bound = bounds[penalized.rows]
-    was_above, is_above = penalized.old >= bound, penalized.new >= bound
-    kept = ~np.isin(rows * width + ids, (penalized.rows * width + penalized.ids)[was_above])
+    was_above, is_above = penalized.old_logits >= bound, penalized.new_logits >= bound
+    is_unpenalized = ~np.isin(rows * width + ids, (penalized.rows * width + penalized.ids)[was_above])
     return (
-        np.concatenate([rows[kept], penalized.rows[is_above]]),
-        np.concatenate([ids[kept], penalized.ids[is_above]]),
-        np.concatenate([logits[kept], penalized.new[is_above]]),
+        np.concatenate([rows[is_unpenalized], penalized.rows[is_above]]),
+        np.concatenate([ids[is_unpenalized], penalized.ids[is_above]]),
+        np.concatenate([logits[is_unpenalized], penalized.new_logits[is_above]]),
     )
 
 
-def _candidates_where(scaled: Floats, mask: Mask) -> TopCandidates:
+def _sort_selected(scaled: Floats, mask: Mask) -> TopCandidates:
     """Return the candidates that a mask selects from all tokens of some rows, (R, V)."""
     cells = mask.reshape(-1).nonzero()[0]
     rows, ids = np.divmod(cells, scaled.shape[1])
@@ -160,17 +164,17 @@ def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCa
         ids: the token of each entry, (n,).
         logits: the logit of each entry, (n,).
     """
-    bits = (logits + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 equal
-    entries = _descending_bits(bits).astype(np.uint64) << np.uint64(32) | ids.astype(np.uint64)
-    sizes = np.bincount(rows, minlength=height)
-    ends = np.add.accumulate(sizes)
+    logit_bits = (logits + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 equal
+    entries = _descending_bits(logit_bits).astype(np.uint64) << np.uint64(32) | ids.astype(np.uint64)
+    row_sizes = np.bincount(rows, minlength=height)
+    row_ends = np.add.accumulate(row_sizes)
     lowest_bits = _descending_bits(np.array([-np.inf], np.float32).view(np.uint32))
     padding = lowest_bits.astype(np.uint64) << np.uint64(32) | _ID_BITS
-    keys = np.full((height, int(sizes.max(initial=1))), padding, np.uint64)
+    keys = np.full((height, int(row_sizes.max(initial=1))), padding, np.uint64)
     if (rows[1:] < rows[:-1]).any():
         order = np.argsort(rows, kind="stable")
         rows, entries = rows[order], entries[order]
-    keys[rows, np.arange(rows.size) - (ends - sizes)[rows]] = entries
+    keys[rows, np.arange(rows.size) - (row_ends - row_sizes)[rows]] = entries
     keys.sort(axis=1)
     return TopCandidates(_descending_bits((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32), keys)
 
@@ -195,34 +199,38 @@ def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
         return top_k
     weights = softmax_weights(logits)
     weights[np.arange(weights.shape[1]) >= top_k[:, None]] = 0
-    below = _count_below_p(weights, np.add.accumulate(weights, axis=1)[:, -1], top_p)
-    return np.where(top_p < 1, np.minimum(below + 1, top_k), top_k)
+    below_p_count = _count_below_p(weights, np.add.accumulate(weights, axis=1)[:, -1], top_p)
+    return np.where(top_p < 1, np.minimum(below_p_count + 1, top_k), top_k)
 
 
-def select_nucleus(scaled: Floats, highest: Floats, top_p: Floats) -> Iterator[Nucleus]:
+def select_nucleus(scaled_logits: Floats, highest: Floats, top_p: Floats) -> Iterator[Nucleus]:
     """Find the candidates that top-p keeps from all tokens of each row.
 
     Yields at most twice: first the rows for which enough candidates were sorted, then the other rows, of which all
     tokens are sorted. If rounding keeps the mass of such a row below p, all of its tokens are kept.
 
     Args:
-        scaled: the logits divided by the temperature, (R, V).
+        scaled_logits: the logits divided by the temperature, (R, V).
         highest: the highest of these logits in each row, (R,).
         top_p: the probability mass that the kept candidates must reach, (R,).
     """
-    weights = scaled - highest[:, None]
+    weights = scaled_logits - highest[:, None]
     np.exp(weights, out=weights, dtype=np.float64, casting="same_kind")
     # llama.cpp sums in float32 from the first token to the last. NumPy adds pairwise, but subtracts sequentially.
     total = -np.subtract.reduce(weights, axis=1, initial=np.float32(0))
-    candidates = _candidates_where(scaled, weights >= _estimate_floor(weights, total, top_p)[:, None])
-    below = _count_below_p(softmax_weights(candidates.logits), total, top_p)
-    reaches_p = below < np.isfinite(candidates.logits).sum(axis=1)
-    done, unfinished = reaches_p.nonzero()[0], (~reaches_p).nonzero()[0]
-    yield Nucleus(done, candidates.select_rows(done), below[done] + 1)
-    if unfinished.size:
-        candidates = _candidates_where(scaled[unfinished], np.ones((unfinished.size, scaled.shape[1]), np.bool_))
-        below = _count_below_p(softmax_weights(candidates.logits), total[unfinished], top_p[unfinished])
-        yield Nucleus(unfinished, candidates, np.minimum(below + 1, scaled.shape[1]))
+    candidates = _sort_selected(scaled_logits, weights >= _estimate_floor(weights, total, top_p)[:, None])
+    below_p_count = _count_below_p(softmax_weights(candidates.logits), total, top_p)
+    reaches_p = below_p_count < np.isfinite(candidates.logits).sum(axis=1)
+    finished_rows, unfinished_rows = reaches_p.nonzero()[0], (~reaches_p).nonzero()[0]
+    yield Nucleus(finished_rows, candidates.select_rows(finished_rows), below_p_count[finished_rows] + 1)
+    if unfinished_rows.size:
+        candidates = _sort_selected(
+            scaled_logits[unfinished_rows], np.ones((unfinished_rows.size, scaled_logits.shape[1]), np.bool_)
+        )
+        below_p_count = _count_below_p(
+            softmax_weights(candidates.logits), total[unfinished_rows], top_p[unfinished_rows]
+        )
+        yield Nucleus(unfinished_rows, candidates, np.minimum(below_p_count + 1, scaled_logits.shape[1]))
 
 
 class Nucleus(NamedTuple):
@@ -232,7 +240,7 @@ class Nucleus(NamedTuple):
     """Positions of the rows among the searched rows, (r,)."""
     candidates: TopCandidates
     """The highest candidates of these rows, from high to low. Others may follow after the kept ones."""
-    kept: Ints
+    kept_counts: Ints
     """Number of candidates that are kept in each row, (r,)."""
 
 
@@ -264,8 +272,8 @@ def _estimate_floor(weights: Floats, total: Floats, top_p: Floats) -> Floats:
     stride = max(weights.shape[1] // _SAMPLED_TOKENS, 1)
     sampled = np.sort(weights[:, ::stride], axis=1)
     mass = np.add.accumulate(sampled, axis=1) * np.float32(stride)
-    below = np.count_nonzero(mass <= ((1 - top_p) / 2 * total)[:, None], axis=1)
-    floor: Floats = sampled[np.arange(total.size), np.maximum(below - 1, 0)]
+    below_count = np.count_nonzero(mass <= ((1 - top_p) / 2 * total)[:, None], axis=1)
+    floor: Floats = sampled[np.arange(total.size), np.maximum(below_count - 1, 0)]
     return floor
 
 

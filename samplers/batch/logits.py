@@ -125,13 +125,13 @@ def check_finite(highest: Floats, rows: Ints) -> None:
         highest: the highest logit of some rows, (R,).
         rows: the numbers of these rows in the batch, for the message, (R,).
     """
-    bad = (~np.isfinite(highest)).nonzero()[0]
-    if bad.size:
-        value = highest[bad[0]]
+    wrong_rows = (~np.isfinite(highest)).nonzero()[0]
+    if wrong_rows.size:
+        value = highest[wrong_rows[0]]
         problem = (
             "there is a NaN" if np.isnan(value) else "there is a +inf" if value > 0 else "every entry is -inf"
         )
-        raise SamplingError(f"logits: row {rows[bad[0]]}: {problem}")
+        raise SamplingError(f"logits: row {rows[wrong_rows[0]]}: {problem}")
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:

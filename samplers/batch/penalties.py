@@ -26,15 +26,15 @@ class PenalizedLogits(NamedTuple):
     """The row of each entry, (n,)."""
     ids: Ints
     """The token of each entry, (n,)."""
-    old: Floats
+    old_logits: Floats
     """The logit without penalties, (n,)."""
-    new: Floats
+    new_logits: Floats
     """The logit with penalties, (n,)."""
 
     def select_rows(self, rows: Ints) -> PenalizedLogits:
         """Return the entries of some rows. In the result, a row is numbered by its position in ``rows``."""
         entries, row = _entries_of_rows(self.rows, rows)
-        return PenalizedLogits(row, self.ids[entries], self.old[entries], self.new[entries])
+        return PenalizedLogits(row, self.ids[entries], self.old_logits[entries], self.new_logits[entries])
 
 
 NO_PENALTIES = PenalizedLogits(
@@ -57,24 +57,24 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
         plan: the penalties of each row.
     """
     rows, ids = counts.rows, counts.ids
-    old = table.logits_at(rows * table.width + ids)
+    old_logits = table.logits_at(rows * table.width + ids)
     repetition = np.where(counts.in_input, plan.repetition_penalty[rows], np.float32(1))
     count = counts.output_count.astype(np.float32)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        new = np.where(old <= 0, old * repetition, old / repetition)
-        new -= count * plan.frequency_penalty[rows] + (count > 0) * plan.presence_penalty[rows]
-    nan = np.isnan(new).nonzero()[0]
-    if nan.size:
-        check_finite(old[nan], rows[nan])
-        raise SamplingError(f"penalties: row {rows[nan[0]]}: left no finite logit")
-    return PenalizedLogits(rows, ids, old, clamp_to_finite(new, old))
+        new_logits = np.where(old_logits <= 0, old_logits * repetition, old_logits / repetition)
+        new_logits -= count * plan.frequency_penalty[rows] + (count > 0) * plan.presence_penalty[rows]
+    nan_entries = np.isnan(new_logits).nonzero()[0]
+    if nan_entries.size:
+        check_finite(old_logits[nan_entries], rows[nan_entries])
+        raise SamplingError(f"penalties: row {rows[nan_entries[0]]}: left no finite logit")
+    return PenalizedLogits(rows, ids, old_logits, clamp_to_finite(new_logits, old_logits))
 
 
 _LOGITS_PER_CHUNK = 1 << 20
 """Number of logits that are processed together if entire rows are needed: 4 MB, which fit into the cache."""
 
 
-class RowSelection(NamedTuple):
+class BatchRowSelection(NamedTuple):
     """Some rows of a batch, with the temperature and the penalties of each."""
 
     table: LogitTable
@@ -90,7 +90,7 @@ class RowSelection(NamedTuple):
     @classmethod
     def create(
         cls, table: LogitTable, rows: Ints, temperature: Floats, penalized: PenalizedLogits
-    ) -> RowSelection:
+    ) -> BatchRowSelection:
         """Select rows of the table.
 
         Args:
@@ -101,14 +101,16 @@ class RowSelection(NamedTuple):
         """
         selected = penalized if rows.size == table.height else penalized.select_rows(rows)
         divisor = temperature[selected.rows]
-        scaled = selected._replace(old=selected.old / divisor, new=selected.new / divisor)
+        scaled = selected._replace(
+            old_logits=selected.old_logits / divisor, new_logits=selected.new_logits / divisor
+        )
         return cls(table, rows, temperature, scaled)
 
-    def select_rows(self, positions: Ints) -> RowSelection:
+    def select_rows(self, positions: Ints) -> BatchRowSelection:
         """Return a selection of the rows at some ascending positions in this selection."""
         if positions.size == self.rows.size:
             return self
-        return RowSelection(
+        return BatchRowSelection(
             self.table, self.rows[positions], self.temperature[positions], self.penalized.select_rows(positions)
         )
 
@@ -124,7 +126,7 @@ class RowSelection(NamedTuple):
             logits, highest = self.table.rows_at(selection.rows)
             scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
             if selection.penalized.rows.size:
-                scaled[selection.penalized.rows, selection.penalized.ids] = selection.penalized.new
+                scaled[selection.penalized.rows, selection.penalized.ids] = selection.penalized.new_logits
                 highest = scaled.max(axis=1)
             is_finite = np.isfinite(highest)
             if is_finite.all():
@@ -137,7 +139,7 @@ class ScaledRows(NamedTuple):
     """Some rows with all tokens, divided by their temperatures."""
 
     positions: Ints
-    """The positions of the rows in a `RowSelection`, (r,)."""
+    """The positions of the rows in a `BatchRowSelection`, (r,)."""
     logits: Floats
     """logit / temperature, (r, V)."""
     highest: Floats
@@ -177,20 +179,20 @@ class TokenCounts(NamedTuple):
             width: the size of the vocabulary.
         """
         keys: Ints = self.rows * width + self.ids
-        added: Ints = rows * width + ids
-        new_keys, repeats = np.unique(added, return_counts=True)
-        at: Ints = np.searchsorted(keys, new_keys)
-        is_missing = np.append(keys, -1)[at] != new_keys
-        insert_at, missing = at[is_missing], new_keys[is_missing]
+        added_keys: Ints = rows * width + ids
+        new_keys, repeats = np.unique(added_keys, return_counts=True)
+        entry_positions: Ints = np.searchsorted(keys, new_keys)
+        is_missing = np.append(keys, -1)[entry_positions] != new_keys
+        insert_at, missing_keys = entry_positions[is_missing], new_keys[is_missing]
         in_input = np.insert(self.in_input, insert_at, False)
         output_count: NDArray[np.int32] = np.insert(self.output_count, insert_at, 0)
-        at += np.add.accumulate(is_missing) - is_missing  # an insertion moves each later entry by one
+        entry_positions += np.add.accumulate(is_missing) - is_missing  # an insertion moves each later entry by one
         if kind == 0:
-            in_input[at] = True
+            in_input[entry_positions] = True
         else:
-            output_count[at] += repeats.astype(np.int32)
-        all_rows = np.insert(self.rows, insert_at, missing // width)
-        all_ids = np.insert(self.ids, insert_at, missing % width)
+            output_count[entry_positions] += repeats.astype(np.int32)
+        all_rows = np.insert(self.rows, insert_at, missing_keys // width)
+        all_ids = np.insert(self.ids, insert_at, missing_keys % width)
         return TokenCounts(all_rows, all_ids, in_input, output_count)
 
 
@@ -225,16 +227,21 @@ def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
     ids = table >> 1
     is_first = np.ones(table.shape, np.bool_)
     np.not_equal(ids[:, 1:], ids[:, :-1], out=is_first[:, 1:])
-    starts = is_first.reshape(-1).nonzero()[0]
-    sizes = np.diff(starts, append=table.size)
-    output_count = np.add.reduceat(table.reshape(-1) & 1, starts) if starts.size else starts
-    run_ids = ids.reshape(-1)[starts]
+    run_starts = is_first.reshape(-1).nonzero()[0]
+    run_sizes = np.diff(run_starts, append=table.size)
+    output_count = np.add.reduceat(table.reshape(-1) & 1, run_starts) if run_starts.size else run_starts
+    run_ids = ids.reshape(-1)[run_starts]
     is_real = run_ids < width
-    starts, sizes, output_count, run_ids = starts[is_real], sizes[is_real], output_count[is_real], run_ids[is_real]
+    run_starts, run_sizes, output_count, run_ids = (
+        run_starts[is_real],
+        run_sizes[is_real],
+        output_count[is_real],
+        run_ids[is_real],
+    )
     return TokenCounts(
-        rows=starts // table.shape[1],
+        rows=run_starts // table.shape[1],
         ids=run_ids.astype(np.int64),
-        in_input=sizes > output_count,
+        in_input=run_sizes > output_count,
         output_count=output_count.astype(np.int32),
     )
 
@@ -248,15 +255,15 @@ def _entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
         entry_rows: the row of each entry, ascending, (n,).
         rows: the rows to find.
     """
-    first, last = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
-    row = np.repeat(np.arange(rows.size), last - first)
-    ends = np.add.accumulate(last - first)
-    return np.arange(row.size) + (last - ends)[row], row
+    first_entries, end_entries = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
+    positions_in_rows = np.repeat(np.arange(rows.size), end_entries - first_entries)
+    run_ends = np.add.accumulate(end_entries - first_entries)
+    return np.arange(positions_in_rows.size) + (end_entries - run_ends)[positions_in_rows], positions_in_rows
 
 
 _MAX_ADDED_TOKENS = 8
 """A row with more new tokens than this is counted again from the start, which is faster."""
-_MAX_REQUESTS = 1024
+_MAX_ABSENT_REQUESTS = 1024
 """Greatest number of kept requests that are absent from a step with ``is_prefill``, and may have ended."""
 _GROWTH_COLUMNS = 256
 """Number of columns by which a table of texts grows, so that most steps do not copy it."""
@@ -264,7 +271,7 @@ _PADDING_ID = -1
 """The entry after the end of a text in a table of texts. No token has this id."""
 
 
-class RequestTokenCache:
+class TokenCountCache:
     """Token counts by request, which are kept between steps.
 
     The counted texts are kept, too, and are compared with the new texts entry by entry. A token that replaces
@@ -276,109 +283,113 @@ class RequestTokenCache:
         self._lock = Lock()
         self._clear(0)
 
-    def _clear(self, width: int) -> None:
-        self._width = width
+    def _clear(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
         # One row per request. The rows of the last step come first.
-        self._requests = np.empty(0, np.int64)
+        self._request_ids = np.empty(0, np.int64)
         self._texts = [np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)]
         self._counts = NO_COUNTS
 
     @property
     def requests(self) -> list[int]:
         """The ids of the requests whose counts are kept."""
-        ids: list[int] = self._requests.tolist()
+        ids: list[int] = self._request_ids.tolist()
         return ids
 
     def step(
-        self, requests: Ids, texts: tuple[Ids | None, Ids | None], width: int, is_prefill: bool
+        self, requests: Ids, texts: tuple[Ids | None, Ids | None], vocab_size: int, is_prefill: bool
     ) -> TokenCounts:
         """Count the tokens of a batch, and keep the counts.
 
         Args:
             requests: the request of each row, (B,).
             texts: `all_input_ids`, (B, L), and `output_ids`, (B, L').
-            width: the size of the vocabulary.
+            vocab_size: the size of the vocabulary.
             is_prefill: whether this is the first token of these requests. If so, all tokens are counted, and the
                 counts of other requests are kept. A later step deletes the counts of requests that it does not
                 name.
         """
         no_tokens = np.empty((requests.size, 0), np.int64)
-        pair = [no_tokens if ids is None else ids.astype(np.int64, copy=False) for ids in texts]
+        text_pair = [no_tokens if ids is None else ids.astype(np.int64, copy=False) for ids in texts]
         with self._lock:
-            if width != self._width:
-                self._clear(width)
+            if vocab_size != self._vocab_size:
+                self._clear(vocab_size)
             try:
-                self._arrange(requests, is_prefill)
-                self._count(pair)
+                self._arrange_rows(requests, is_prefill)
+                self._update_counts(text_pair)
             except BaseException:  # also after Ctrl-C, texts and counts must match
-                self._clear(width)
+                self._clear(vocab_size)
                 raise
-            has_no_other_requests = self._requests.size == requests.size
+            has_no_other_requests = self._request_ids.size == requests.size
             return self._counts if has_no_other_requests else self._counts.select_rows(np.arange(requests.size))
 
-    def _arrange(self, requests: Ids, is_prefill: bool) -> None:
+    def _arrange_rows(self, requests: Ids, is_prefill: bool) -> None:
         """Move the rows of these requests to the front, add new requests, and delete ended requests."""
-        old = self._requests
-        if not is_prefill and np.array_equal(old, requests):
+        old_requests = self._request_ids
+        if not is_prefill and np.array_equal(old_requests, requests):
             return
-        order = np.argsort(old)
-        at = np.append(order, -1)[np.searchsorted(old, requests, sorter=order)]
-        is_known = (np.append(old, 0)[at] == requests) & (at >= 0) & (not is_prefill)
-        other_rows = np.isin(old, requests, invert=True).nonzero()[0][: _MAX_REQUESTS if is_prefill else 0]
-        rows = np.append(np.where(is_known, at, -1), other_rows)
-        self._requests = np.append(requests, old[other_rows])
+        order = np.argsort(old_requests)
+        old_rows = np.append(order, -1)[np.searchsorted(old_requests, requests, sorter=order)]
+        is_known = (np.append(old_requests, 0)[old_rows] == requests) & (old_rows >= 0) & (not is_prefill)
+        other_rows = np.isin(old_requests, requests, invert=True).nonzero()[0][
+            : _MAX_ABSENT_REQUESTS if is_prefill else 0
+        ]
+        rows = np.append(np.where(is_known, old_rows, -1), other_rows)
+        self._request_ids = np.append(requests, old_requests[other_rows])
         self._texts = [self._copy_rows(table, rows) for table in self._texts]
         self._counts = self._counts.select_rows(rows)
 
     def _copy_rows(self, table: NDArray[np.int64], rows: Ints) -> NDArray[np.int64]:
         """Return some rows of a table of texts, with as many columns as they need. Row -1 becomes an empty row."""
-        copied: NDArray[np.int64] = table[rows[rows >= 0]]
-        used = np.flatnonzero(is_token(copied, self._width).any(axis=0))
-        width = int(used[-1]) + 1 if used.size else 0
+        copied_rows: NDArray[np.int64] = table[rows[rows >= 0]]
+        used_columns = np.flatnonzero(is_token(copied_rows, self._vocab_size).any(axis=0))
+        width = int(used_columns[-1]) + 1 if used_columns.size else 0
         result = np.full((rows.size, width), _PADDING_ID, np.int64)
-        result[rows >= 0] = copied[:, :width]
+        result[rows >= 0] = copied_rows[:, :width]
         return result
 
-    def _count(self, pair: list[NDArray[np.int64]]) -> None:
+    def _update_counts(self, text_pair: list[NDArray[np.int64]]) -> None:
         """Update the counts of the first rows to the new texts of both kinds."""
-        changes = [self._compare(kind, ids) for kind, ids in enumerate(pair)]
+        changes = [self._store_and_compare(kind, ids) for kind, ids in enumerate(text_pair)]
         must_recount = changes[0].must_recount | changes[1].must_recount
         if must_recount.any():
-            self._recount(must_recount, pair)
+            self._recount(must_recount, text_pair)
         for kind, (rows, ids, _) in enumerate(changes):
-            new = ~must_recount[rows]
-            if new.any():
-                self._counts = self._counts.add(rows[new], ids[new], kind, self._width)
+            is_counted = ~must_recount[rows]
+            if is_counted.any():
+                self._counts = self._counts.add(rows[is_counted], ids[is_counted], kind, self._vocab_size)
 
-    def _compare(self, kind: int, ids: Ids) -> _TextChange:
+    def _store_and_compare(self, kind: int, ids: Ids) -> _TextChange:
         """Store the texts of one kind, and return the changes."""
-        height, size = ids.shape
-        if size > self._texts[kind].shape[1]:
-            added = size + _GROWTH_COLUMNS - self._texts[kind].shape[1]
-            self._texts[kind] = np.pad(self._texts[kind], ((0, 0), (0, added)), constant_values=_PADDING_ID)
-        table, columns_after = self._texts[kind][:height, :size], self._texts[kind][:height, size:]
-        must_recount = is_token(columns_after, self._width).any(axis=1)
+        height, text_length = ids.shape
+        if text_length > self._texts[kind].shape[1]:
+            added_columns = text_length + _GROWTH_COLUMNS - self._texts[kind].shape[1]
+            self._texts[kind] = np.pad(
+                self._texts[kind], ((0, 0), (0, added_columns)), constant_values=_PADDING_ID
+            )
+        table, columns_after = self._texts[kind][:height, :text_length], self._texts[kind][:height, text_length:]
+        must_recount = is_token(columns_after, self._vocab_size).any(axis=1)
         columns_after[must_recount] = _PADDING_ID
-        changed = (table != ids).reshape(-1).nonzero()[0]
-        rows, columns = changed // max(size, 1), changed % max(size, 1)
-        was_token, new = is_token(table[rows, columns], self._width), ids[rows, columns]
-        table[rows, columns] = new
-        is_new = is_token(new, self._width)
+        changed_positions = (table != ids).reshape(-1).nonzero()[0]
+        rows, columns = changed_positions // max(text_length, 1), changed_positions % max(text_length, 1)
+        was_token, new_ids = is_token(table[rows, columns], self._vocab_size), ids[rows, columns]
+        table[rows, columns] = new_ids
+        is_token_now = is_token(new_ids, self._vocab_size)
         must_recount |= np.bincount(rows[was_token], minlength=height) > 0
-        must_recount |= np.bincount(rows[is_new], minlength=height) > _MAX_ADDED_TOKENS
-        return _TextChange(rows[is_new], new[is_new], must_recount)
+        must_recount |= np.bincount(rows[is_token_now], minlength=height) > _MAX_ADDED_TOKENS
+        return _TextChange(rows[is_token_now], new_ids[is_token_now], must_recount)
 
-    def _recount(self, must_recount: Mask, pair: list[NDArray[np.int64]]) -> None:
+    def _recount(self, must_recount: Mask, text_pair: list[NDArray[np.int64]]) -> None:
         """Count some rows again from the start."""
         recounted_rows = must_recount.nonzero()[0]
-        counted = count_tokens(pair[0][recounted_rows], pair[1][recounted_rows], self._width)
-        fresh = counted._replace(rows=recounted_rows[counted.rows])
-        keeps_other_rows = np.ones(self._requests.size - must_recount.size, np.bool_)
+        counts_of_rows = count_tokens(text_pair[0][recounted_rows], text_pair[1][recounted_rows], self._vocab_size)
+        new_counts = counts_of_rows._replace(rows=recounted_rows[counts_of_rows.rows])
+        keeps_other_rows = np.ones(self._request_ids.size - must_recount.size, np.bool_)
         is_kept = np.append(~must_recount, keeps_other_rows)[self._counts.rows]
-        columns: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._counts, fresh, strict=True)
-        merged = [np.concatenate([old[is_kept], new]) for old, new in columns]
-        order = np.argsort(merged[0], kind="stable")
-        self._counts = TokenCounts(*(column[order] for column in merged))
+        columns: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._counts, new_counts, strict=True)
+        merged_columns = [np.concatenate([old[is_kept], new]) for old, new in columns]
+        order = np.argsort(merged_columns[0], kind="stable")
+        self._counts = TokenCounts(*(column[order] for column in merged_columns))
 
 
 class _TextChange(NamedTuple):

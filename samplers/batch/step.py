@@ -19,16 +19,16 @@ from .candidates import TopCandidates, count_reaching_p, find_top_candidates, se
 from .logits import LogitTable
 from .penalties import (
     NO_PENALTIES,
+    BatchRowSelection,
     PenalizedLogits,
-    RequestTokenCache,
-    RowSelection,
+    TokenCountCache,
     TokenCounts,
     compute_penalties,
     count_tokens,
 )
 
 # The cache is a global variable because `sample` is a function. It saves work, and never changes a result.
-_request_cache = RequestTokenCache()
+_request_cache = TokenCountCache()
 
 
 def sample(
@@ -63,7 +63,7 @@ def sample(
     penalized = NO_PENALTIES if counts is None else compute_penalties(table, counts, plan)
     if not plan.do_sample.any() and not penalized.rows.size:
         return table.top_tokens()[0], None
-    step = _BatchStep(table, plan, penalized, _row_numbers(data, plan, table))
+    step = _BatchStep(table, plan, penalized, _random_numbers_of_rows(data, plan, table))
     # The difference of two finite logits may exceed float32. Each part of the step handles that.
     with np.errstate(over="ignore", under="ignore"):
         step.choose_tokens(np.arange(table.height))
@@ -117,18 +117,18 @@ def _count_penalized(data: SamplingData, plan: RowPlan, table: LogitTable) -> To
     return counts._replace(rows=rows[counts.rows])
 
 
-def _row_numbers(data: SamplingData, plan: RowPlan, table: LogitTable) -> Doubles:
-    """Return the random number of each row, float64 (B,):
+def _random_numbers_of_rows(data: SamplingData, plan: RowPlan, table: LogitTable) -> Doubles:
+    """Return a random number for each row, float64 (B,).
 
-    number n of its sequence for a row with n output tokens.
+    A row with n output tokens gets number n of its seed's sequence.
     """
-    drawn = plan.do_sample.nonzero()[0]
+    sampled_rows = plan.do_sample.nonzero()[0]
     positions = np.zeros(table.height, np.int64)
     if data.output_ids is not None:
         positions = row_lengths(data.output_ids, table.width)
-    u = np.zeros(table.height)
-    u[drawn] = uniform_numbers(plan.seed[drawn], positions[drawn])
-    return u
+    random_numbers = np.zeros(table.height)
+    random_numbers[sampled_rows] = uniform_numbers(plan.seed[sampled_rows], positions[sampled_rows])
+    return random_numbers
 
 
 class _BatchStep:
@@ -140,7 +140,7 @@ class _BatchStep:
     """
 
     def __init__(self, table: LogitTable, plan: RowPlan, penalized: PenalizedLogits, u: Doubles) -> None:
-        self._table, self._plan, self._penalized, self._u = table, plan, penalized, u
+        self._table, self._plan, self._penalized, self._random_numbers = table, plan, penalized, u
         self.tokens = np.zeros(table.height, np.int64)
         self.values = np.full(table.height, np.nan, np.float32)
 
@@ -156,7 +156,7 @@ class _BatchStep:
             if is_chosen.any():
                 chosen_rows = rows[is_chosen]
                 temperature = plan.temperature[chosen_rows]
-                choose(RowSelection.create(self._table, chosen_rows, temperature, self._penalized))
+                choose(BatchRowSelection.create(self._table, chosen_rows, temperature, self._penalized))
         # If the temperature is so low that the highest quotient exceeds float32, only the most likely token
         # remains.
         without_token = rows[np.isnan(self.values[rows])]
@@ -164,34 +164,39 @@ class _BatchStep:
             plan.keep_only_best(without_token)
             self.choose_tokens(without_token)
 
-    def _choose_from_all(self, selection: RowSelection) -> None:
+    def _choose_from_all(self, selection: BatchRowSelection) -> None:
         """Draw from all tokens of the rows."""
         for positions, scaled, highest in selection.scaled_rows():
             rows = selection.rows[positions]
-            self.tokens[rows], probs = draw_from_rows(scaled, highest, self._u[rows])
+            self.tokens[rows], probs = draw_from_rows(scaled, highest, self._random_numbers[rows])
             self.values[rows] = np.log(probs)
 
-    def _choose_by_top_k(self, selection: RowSelection) -> None:
+    def _choose_by_top_k(self, selection: BatchRowSelection) -> None:
         """Draw from the k highest candidates, or from the first of these that reach top-p.
 
         A greedy row has k = 1.
         """
         for positions, candidates in find_top_candidates(selection, self._plan.top_k[selection.rows]):
-            finite = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
-            rows, finite_candidates = selection.rows[positions[finite]], candidates.select_rows(finite)
-            kept = count_reaching_p(finite_candidates.logits, self._plan.top_k[rows], self._plan.top_p[rows])
-            self._draw(rows, finite_candidates, kept)
+            finite_positions = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
+            rows, finite_candidates = (
+                selection.rows[positions[finite_positions]],
+                candidates.select_rows(finite_positions),
+            )
+            kept_counts = count_reaching_p(
+                finite_candidates.logits, self._plan.top_k[rows], self._plan.top_p[rows]
+            )
+            self._draw(rows, finite_candidates, kept_counts)
 
-    def _choose_by_top_p(self, selection: RowSelection) -> None:
+    def _choose_by_top_p(self, selection: BatchRowSelection) -> None:
         """Draw from the candidates that reach top-p, for rows without a top_k."""
         for positions, scaled, highest in selection.scaled_rows():
             rows = selection.rows[positions]
             for nucleus in select_nucleus(scaled, highest, self._plan.top_p[rows]):
-                self._draw(rows[nucleus.rows], nucleus.candidates, nucleus.kept)
+                self._draw(rows[nucleus.rows], nucleus.candidates, nucleus.kept_counts)
 
-    def _draw(self, rows: Ints, candidates: TopCandidates, kept: Ints) -> None:
-        """Draw from the first ``kept`` candidates of each row."""
-        positions, probs = draw_from_candidates(candidates.logits, kept, self._u[rows])
+    def _draw(self, rows: Ints, candidates: TopCandidates, kept_counts: Ints) -> None:
+        """Draw from the first ``kept_counts`` candidates of each row."""
+        positions, probs = draw_from_candidates(candidates.logits, kept_counts, self._random_numbers[rows])
         self.tokens[rows] = candidates.tokens(positions)
         logits = candidates.logits[np.arange(rows.size), positions]
         self.values[rows] = np.where(self._plan.do_sample[rows], np.log(probs), logits)
@@ -204,46 +209,46 @@ def uniform_numbers(seeds: Ints, positions: Ints) -> Doubles:
     what call n of `MersenneTwister.uniform` returns, counted from 0.
     """
     pairs = zip(seeds.tolist(), positions.tolist(), strict=True)
-    u: Doubles = np.array([_number_at(seed, at) if seed >= 0 else 0.0 for seed, at in pairs], np.float64)
+    u: Doubles = np.array([_random_number_at(seed, at) if seed >= 0 else 0.0 for seed, at in pairs], np.float64)
     is_unseeded = seeds < 0
     if is_unseeded.any():
         u[is_unseeded] = np.random.default_rng().random(np.count_nonzero(is_unseeded))
     return u
 
 
-def _number_at(seed: int, position: int) -> float:
-    return _number_page(seed, position // _PAGE_SIZE)[position % _PAGE_SIZE]
+def _random_number_at(seed: int, position: int) -> float:
+    return _random_number_page(seed, position // _PAGE_SIZE)[position % _PAGE_SIZE]
 
 
 _PAGE_SIZE = 256
-"""Count of random numbers that are generated together."""
+"""Number of random numbers that are generated together."""
 
 
 @lru_cache(maxsize=4096)
-def _number_page(seed: int, page: int) -> list[float]:
+def _random_number_page(seed: int, page: int) -> list[float]:
     """Return a page of consecutive random numbers. Each page is generated from the start of the sequence."""
     generator = seeded_generator(seed)
     next_numbers(generator, _PAGE_SIZE * page)
     return next_numbers(generator, _PAGE_SIZE).tolist()
 
 
-def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, Doubles]:
+def draw_from_candidates(logits: Floats, kept_counts: Ints, u: Doubles) -> tuple[Ints, Doubles]:
     """Draw a candidate of each row. Equals `Candidates.pick`.
 
     Args:
         logits: candidates from high to low, (R, n).
-        kept: number of candidates from which each row draws, (R,).
+        kept_counts: number of candidates from which each row draws, (R,).
         u: the random number of each row, (R,).
 
     Returns the position of the drawn candidate in its row, (R,), and its probability, (R,).
     """
     weights = softmax_weights(logits)
-    weights[np.arange(weights.shape[1]) >= kept[:, None]] = 0
+    weights[np.arange(weights.shape[1]) >= kept_counts[:, None]] = 0
     sums = np.add.accumulate(weights, axis=1, dtype=np.float64)
-    positions = _first_reaching(sums, sums[:, -1] * u)
-    for row in (kept > LONG_ROW).nonzero()[0]:
-        row_logits = np.full(kept[row], -np.inf, np.float32)
-        row_logits[: logits.shape[1]] = logits[row, : kept[row]]
+    positions = _first_position_reaching(sums, sums[:, -1] * u)
+    for row in (kept_counts > LONG_ROW).nonzero()[0]:
+        row_logits = np.full(kept_counts[row], -np.inf, np.float32)
+        row_logits[: logits.shape[1]] = logits[row, : kept_counts[row]]
         positions[row] = Candidates(row_logits).pick(float(u[row]))
     probs: Doubles = weights[np.arange(positions.size), positions] / sums[:, -1]
     return positions, probs
@@ -262,11 +267,13 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
         u: the random number of each row, (R,).
     """
     gaps = np.subtract(scaled, highest[:, None], out=scaled)
-    tokens, probs, is_certain = _locate(np.exp(gaps), u, np.float32)
-    uncertain = (~is_certain).nonzero()[0]
-    if uncertain.size:
-        exact = exact_weights(gaps[uncertain])
-        tokens[uncertain], probs[uncertain], _ = _locate(exact, u[uncertain], np.float64)
+    tokens, probs, is_certain = _locate_tokens(np.exp(gaps), u, np.float32)
+    uncertain_rows = (~is_certain).nonzero()[0]
+    if uncertain_rows.size:
+        exact_row_weights = exact_weights(gaps[uncertain_rows])
+        tokens[uncertain_rows], probs[uncertain_rows], _ = _locate_tokens(
+            exact_row_weights, u[uncertain_rows], np.float64
+        )
     return tokens, probs
 
 
@@ -289,28 +296,32 @@ each of the two sums.
 """
 
 
-def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:
+def _locate_tokens(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:
     """Find the token that ``u`` selects in each row. The sums of blocks have a certain ``dtype``."""
-    every, width = np.arange(u.size), weights.shape[1]
-    size = BLOCK_ROWS if width > LONG_ROW else width
-    ends = np.add.accumulate(
-        np.add.reduceat(weights, np.arange(0, width, size), axis=1, dtype=dtype), axis=1, dtype=np.float64
+    row_numbers, width = np.arange(u.size), weights.shape[1]
+    block_size = BLOCK_ROWS if width > LONG_ROW else width
+    block_ends = np.add.accumulate(
+        np.add.reduceat(weights, np.arange(0, width, block_size), axis=1, dtype=dtype), axis=1, dtype=np.float64
     )
-    total = ends[:, -1]
-    block = _first_reaching(ends, total * u)
-    ids = (block * size)[:, None] + np.arange(size)
-    in_block = np.where(ids < width, np.take_along_axis(weights, np.minimum(ids, width - 1), axis=1), 0)
-    sums = np.add.accumulate(in_block, axis=1, dtype=np.float64)
-    if size == width:
+    total = block_ends[:, -1]
+    block_numbers = _first_position_reaching(block_ends, total * u)
+    ids = (block_numbers * block_size)[:, None] + np.arange(block_size)
+    block_weights = np.where(ids < width, np.take_along_axis(weights, np.minimum(ids, width - 1), axis=1), 0)
+    sums = np.add.accumulate(block_weights, axis=1, dtype=np.float64)
+    if block_size == width:
         total = sums[:, -1]
-    target = total * u - np.where(block > 0, ends[every, block - 1], 0.0)
-    position = _first_reaching(sums, target)
-    sum_before = np.where(position > 0, sums[every, position - 1], 0.0)
-    is_certain = np.minimum(target - sum_before, sums[every, position] - target) > _MAX_RELATIVE_ERROR * total
-    return _LocatedTokens(block * size + position, in_block[every, position] / total, is_certain)
+    target = total * u - np.where(block_numbers > 0, block_ends[row_numbers, block_numbers - 1], 0.0)
+    position = _first_position_reaching(sums, target)
+    sum_before = np.where(position > 0, sums[row_numbers, position - 1], 0.0)
+    is_certain = (
+        np.minimum(target - sum_before, sums[row_numbers, position] - target) > _MAX_RELATIVE_ERROR * total
+    )
+    return _LocatedTokens(
+        block_numbers * block_size + position, block_weights[row_numbers, position] / total, is_certain
+    )
 
 
-def _first_reaching(sums: Doubles, target: Doubles) -> Ints:
+def _first_position_reaching(sums: Doubles, target: Doubles) -> Ints:
     """Return the first position in each row at which the running sum reaches the target, or the total."""
     positions: Ints = np.count_nonzero(sums < np.minimum(target, sums[:, -1])[:, None], axis=1)
     return positions

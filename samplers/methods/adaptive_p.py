@@ -14,8 +14,8 @@ from ..mersenne_twister import MersenneTwister
 from ..stages import short_number
 
 # The constants of the transform: DISTRIBUTION_WIDTH, PEAK_LOGIT_VALUE and SHARPNESS in llama.cpp's adaptive_p.
-_WIDTH = np.float32(0.3)
-_PEAK = np.float32(5)
+_DISTRIBUTION_WIDTH = np.float32(0.3)
+_PEAK_LOGIT = np.float32(5)
 _SHARPNESS = np.float32(10)
 
 
@@ -71,12 +71,12 @@ class AdaptiveP(Selector):
         probs = candidates.llama_cpp_probs()
         if self.target >= 0:
             target = np.float32(self.target)
-            adapted = np.clip(
+            moving_target = np.clip(
                 np.float32(2) * target - self._weighted_probability_sum / self._weight_sum,
                 np.float32(0),
                 np.float32(1),
             )
-            candidates.set_logits(_transformed(probs - adapted, candidates.logits))
+            candidates.set_logits(_transform_logits(probs - moving_target, candidates.logits))
         position = self._random.discrete(candidates)
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]
@@ -87,8 +87,8 @@ class AdaptiveP(Selector):
         note = "no target: a plain draw"
         if self.target >= 0:
             mean = float(self._weighted_probability_sum / self._weight_sum)
-            aim = min(max(2 * self.target - mean, 0.0), 1.0)
-            note = f"aims at p {short_number(aim)}, since the mean is {short_number(mean)}"
+            aimed_probability = min(max(2 * self.target - mean, 0.0), 1.0)
+            note = f"aims at p {short_number(aimed_probability)}, since the mean is {short_number(mean)}"
         u = self._random.peek()
         token = self.select(candidates)
         is_drawn = candidates.llama_cpp_count > 1
@@ -103,20 +103,20 @@ class AdaptiveP(Selector):
         self._drawn_token = None
 
 
-def _transformed(offsets: Floats, old: Floats) -> Floats:
+def _transform_logits(offsets: Floats, old_logits: Floats) -> Floats:
     """Return the transformed logits.
 
     Args:
         offsets: the differences between the probabilities and the target, float32 (n,). The array is overwritten.
-        old: the logits before, float32 (n,). Where an old logit is -inf, the new one is -inf as well.
+        old_logits: the logits before, float32 (n,). Where an old logit is -inf, the new one is -inf as well.
     """
-    offsets *= np.float32(1) / _WIDTH
+    offsets *= np.float32(1) / _DISTRIBUTION_WIDTH
     distance = np.abs(offsets, out=offsets)
     logits = _SHARPNESS * distance
     logits *= distance
     distance += np.float32(1)
     logits /= distance
-    np.subtract(_PEAK, logits, out=logits)
-    if np.minimum.reduce(old) == -np.inf:
-        logits[old == -np.inf] = -np.inf
+    np.subtract(_PEAK_LOGIT, logits, out=logits)
+    if np.minimum.reduce(old_logits) == -np.inf:
+        logits[old_logits == -np.inf] = -np.inf
     return logits

@@ -33,8 +33,8 @@ def _check_string(value: str) -> str:
     return value
 
 
-_Token = Annotated[int | str, AfterValidator(_check_token)]
-_String = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra={"minLength": 1})]
+_TokenOrId = Annotated[int | str, AfterValidator(_check_token)]
+_NonEmptyString = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra={"minLength": 1})]
 
 
 class Ban(Sampler):
@@ -66,17 +66,17 @@ class Ban(Sampler):
         is_bias=True,
     )
 
-    tokens: Annotated[list[_Token], ListParameter()] = Field(
+    tokens: Annotated[list[_TokenOrId], ListParameter()] = Field(
         default_factory=list, description="token ids, or strings of one token each"
     )
-    strings: Annotated[list[_String], ListParameter()] = Field(
+    strings: Annotated[list[_NonEmptyString], ListParameter()] = Field(
         default_factory=list, description="strings that must not appear in the output"
     )
     ignore_case: bool = Field(
         default=False, description="ban strings in upper and lower case; applies to A-Z only"
     )
 
-    __slots__ = ("_completions", "_ids", "_pieces", "_table", "_text_end")
+    __slots__ = ("_completions", "_ids", "_is_banned_by_id", "_pieces", "_text_end")
 
     def bind(self, context: BuildContext) -> None:
         """Encode the tokens, and find the tokens that can write a part of a banned string."""
@@ -84,7 +84,7 @@ class Ban(Sampler):
         self._ids = [token_of(token, context, "ban.tokens", hint) for token in self.tokens]
         self._completions: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
-        self._table = np.zeros(0, dtype=np.bool_)
+        self._is_banned_by_id = np.zeros(0, dtype=np.bool_)
         if self.strings:
             vocabulary = need_vocabulary(context, "ban.strings")
             # A control token writes no text, so it cannot complete a string.
@@ -98,49 +98,49 @@ class Ban(Sampler):
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the last bytes of the prompt."""
-        longest = max((len(text.text) for text in self._completions), default=0)
+        max_string_bytes = max((len(text.text) for text in self._completions), default=0)
         self._text_end = b""
         for token in reversed(prompt):
-            if len(self._text_end) >= longest:
+            if len(self._text_end) >= max_string_bytes:
                 break
             self._text_end = self._bytes_of(token) + self._text_end
-        self._text_end = self._text_end[-longest:] if longest else b""
+        self._text_end = self._text_end[-max_string_bytes:] if max_string_bytes else b""
 
     def accept(self, token: int) -> None:
         """Append the bytes of a token to the last bytes of the text."""
         if self._completions:
-            longest = max(len(text.text) for text in self._completions)
-            self._text_end = (self._text_end + self._bytes_of(token))[-longest:]
+            max_string_bytes = max(len(text.text) for text in self._completions)
+            self._text_end = (self._text_end + self._bytes_of(token))[-max_string_bytes:]
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the tokens that are banned at this position."""
-        if self._table.size != candidates.vocab_size:
-            self._table = self._make_table(candidates.vocab_size)
-        table = self._table
-        completing = [ids for text in self._completions for ids in text.completing(self._text_end)]
-        if completing:
-            table = table.copy()
-            table[np.concatenate(completing)] = True
-        allowed = ~(table if candidates.is_full_vocabulary else table[candidates.ids])
-        if not (candidates.logits[allowed] > -np.inf).any():
+        if self._is_banned_by_id.size != candidates.vocab_size:
+            self._is_banned_by_id = self._find_banned_tokens(candidates.vocab_size)
+        is_banned_by_id = self._is_banned_by_id
+        completing_ids = [ids for text in self._completions for ids in text.completing(self._text_end)]
+        if completing_ids:
+            is_banned_by_id = is_banned_by_id.copy()
+            is_banned_by_id[np.concatenate(completing_ids)] = True
+        is_allowed = ~(is_banned_by_id if candidates.is_full_vocabulary else is_banned_by_id[candidates.ids])
+        if not (candidates.logits[is_allowed] > -np.inf).any():
             raise SamplingError("ban: every candidate left is banned")
-        candidates.filter_rows(allowed)
+        candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that were dropped."""
         return dropped_tokens(before, after, "banned token")
 
-    def _make_table(self, size: int) -> NDArray[np.bool_]:
+    def _find_banned_tokens(self, size: int) -> NDArray[np.bool_]:
         """Return the tokens that are banned at every position, bool (size,)."""
         if self._completions and len(self._pieces) != size:
             raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
-        table = np.zeros(size, dtype=np.bool_)
+        is_banned_by_id = np.zeros(size, dtype=np.bool_)
         single_tokens: Iterable[int] = (token for text in self._completions for token in text.single_tokens)
         for token in (*self._ids, *single_tokens):
             if token >= size:
                 raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")
-            table[token] = True
-        return table
+            is_banned_by_id[token] = True
+        return is_banned_by_id
 
     def _bytes_of(self, token: int) -> bytes:
         if not 0 <= token < len(self._pieces):

@@ -32,10 +32,9 @@ class Dry(Sampler):
     """Lower the logits of tokens that would continue a repetition of the text.
 
     Formula: logit_i - multiplier * base^(n - allowed_length), if n >= allowed_length, where n is the greatest
-        number
-    for which the last n tokens also occur earlier in the penalty window, followed by token i. Logits are float32.
-    The power is float64, and its exponent is limited so that float32 does not overflow. A repetition does not
-    extend across a breaker, and a token that is a breaker by itself has no penalty. ``match: overlap`` finds a
+    number for which the last n tokens also occur earlier in the penalty window, followed by token i. Logits are
+    float32. The power is float64, and its exponent is limited so that float32 does not overflow. A repetition does
+    not extend across a breaker, and a token that is a breaker by itself has no penalty. ``match: overlap`` finds a
     breaker wherever tokens overlap its text (llama.cpp, KoboldCpp); ``last_token`` uses only the last token of "a"
     + text (text-generation-webui). The penalty window is the last ``last_n`` tokens of prompt and output (-1: all,
     0: off).
@@ -80,7 +79,7 @@ class Dry(Sampler):
         "_history",
         "_last_breaker",
         "_penalties",
-        "_repeats",
+        "_repetitions",
     )
 
     @property
@@ -96,10 +95,10 @@ class Dry(Sampler):
             self._breakers = SequenceBreakers({}, 0)
             return
         vocabulary = need_vocabulary(context, "dry.breakers")
-        find = (
+        find_breakers = (
             SequenceBreakers.all_spellings if self.match == "overlap" else SequenceBreakers.single_token_breakers
         )
-        self._breakers = find(texts, vocabulary)
+        self._breakers = find_breakers(texts, vocabulary)
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start the text with the prompt."""
@@ -118,12 +117,12 @@ class Dry(Sampler):
         """Lower the logits of the tokens that would continue a repetition."""
         if self.is_neutral:
             return
-        size = len(self._history)
-        window = size if self.last_n < 0 else min(size, self.last_n)
-        if window <= self.allowed_length:
+        text_length = len(self._history)
+        window_length = text_length if self.last_n < 0 else min(text_length, self.last_n)
+        if window_length <= self.allowed_length:
             return
-        self._check(candidates.vocab_size)
-        max_length = self._last_breaker.distance(window)
+        self._check_vocabulary(candidates.vocab_size)
+        max_length = self._last_breaker.distance(window_length)
         if max_length >= self.allowed_length:
             self._lower_logits(candidates, self._repetitions.followers(max_length, self.allowed_length))
 
@@ -133,7 +132,7 @@ class Dry(Sampler):
             return f"no token would continue a repetition of {token_count(self.allowed_length)} or more"
         return logit_changes(before, after)
 
-    def _check(self, size: int) -> None:
+    def _check_vocabulary(self, size: int) -> None:
         """Raise ``SamplingError`` if new tokens or the vocabulary of the breakers do not fit ``size`` tokens."""
         checked_count = self._checked_count if self._checked_size == size else 0
         check_tokens("dry", self._history[checked_count:], size)
@@ -146,22 +145,22 @@ class Dry(Sampler):
 
         ``lengths``: for each token, the length of the repetition that it would continue.
         """
-        if not self._breakers.single.isdisjoint(lengths):
-            lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single}
+        if not self._breakers.single_tokens.isdisjoint(lengths):
+            lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single_tokens}
         if not lengths:
             return
         positions, order = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
         if not positions.size:
             return
-        longest = max(lengths.values())
-        if longest >= self._penalties.size:
-            self._penalties = self._compute_penalties(2 * longest)
+        max_length = max(lengths.values())
+        if max_length >= self._penalties.size:
+            self._penalties = self._compute_penalties(2 * max_length)
         penalties = self._penalties[np.fromiter(lengths.values(), np.intp, len(lengths))[order]]
         candidates.set_logits_at(positions, candidates.logits[positions] - penalties)
 
-    def _compute_penalties(self, longest: int) -> Floats:
-        """Return the penalties by the length of a repetition, for lengths up to ``longest`` tokens, float32."""
-        exponents = np.maximum(np.arange(longest + 1, dtype=np.int32) - self.allowed_length, 0)
+    def _compute_penalties(self, max_length: int) -> Floats:
+        """Return the penalties by the length of a repetition, for lengths up to ``max_length`` tokens, float32."""
+        exponents = np.maximum(np.arange(max_length + 1, dtype=np.int32) - self.allowed_length, 0)
         base = np.float32(self.base)
         if base > np.float32(1.000001):
             max_exponent = int(_LOG_MAX / np.float32(math.log(base)))
@@ -171,7 +170,7 @@ class Dry(Sampler):
             return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
 
 
-_MIN_GROWTH = 256
+_MIN_GROWTH_TOKENS = 256
 """Least number of tokens by which the arrays grow. Larger arrays double, so that a token costs constant time."""
 Tokens = NDArray[np.int64]
 
@@ -192,7 +191,7 @@ class WindowSuffixMatcher:
             window: the length of the penalty window, in tokens.
         """
         self._history = tokens
-        self._window = window
+        self._window_length = window
         self._size = 0
         self._tokens: Tokens = np.zeros(0, dtype=np.int64)
         self._lengths: Tokens = np.zeros(0, dtype=np.int64)
@@ -221,7 +220,7 @@ class WindowSuffixMatcher:
     @property
     def _first(self) -> int:
         """The first position of the penalty window."""
-        return max(self._size - self._window, 0)
+        return max(self._size - self._window_length, 0)
 
     def _match_all(self) -> Tokens:
         """Compute all match lengths; return the positions where the length is not 0."""
@@ -235,7 +234,7 @@ class WindowSuffixMatcher:
         """Read new tokens; return the positions of the penalty window where the match length is not 0."""
         for at in range(self._size, len(self._history)):
             if at == self._tokens.size:
-                capacity = np.zeros(max(at, _MIN_GROWTH), dtype=np.int64)
+                capacity = np.zeros(max(at, _MIN_GROWTH_TOKENS), dtype=np.int64)
                 self._tokens = np.concatenate([self._tokens, capacity])
                 self._lengths = np.concatenate([self._lengths, capacity])
             matches = self._extend(matches, self._history[at])
@@ -263,20 +262,19 @@ def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
     The result is int64 (n,), with 0 for the last position.
 
     Source: the Z-algorithm on the reversed sequence. It takes linear time, since each successful comparison
-        increases
-    ``right``.
+    increases ``right``.
     """
-    size = len(tokens)
+    token_count = len(tokens)
     backwards = list(reversed(tokens))
-    lengths = [0] * size
+    lengths = [0] * token_count
     left = right = 0
-    for at in range(1, size):
-        length = min(right - at, lengths[at - left]) if at < right else 0
-        while at + length < size and backwards[length] == backwards[at + length]:
+    for position in range(1, token_count):
+        length = min(right - position, lengths[position - left]) if position < right else 0
+        while position + length < token_count and backwards[length] == backwards[position + length]:
             length += 1
-        lengths[at] = length
-        if at + length > right:
-            left, right = at, at + length
+        lengths[position] = length
+        if position + length > right:
+            left, right = position, position + length
     return np.array(lengths[::-1], dtype=np.int64)
 
 
@@ -327,8 +325,8 @@ class SuffixAutomaton:
         state = self._link[self._end]
         while len(followers) < follower_count and state >= 0 and self._length[state] >= min_length:
             skipped = followers.keys() if state else followers.keys() | excluded
-            new = self._next[state].keys() - skipped if skipped else self._next[state]
-            followers.update(dict.fromkeys(new, min(self._length[state], max_length)))
+            new_tokens = self._next[state].keys() - skipped if skipped else self._next[state]
+            followers.update(dict.fromkeys(new_tokens, min(self._length[state], max_length)))
             state = self._link[state]
         return followers
 
@@ -342,26 +340,26 @@ class SuffixAutomaton:
     def _extend(self, token: int) -> None:
         """Add one token: a transition from each suffix of the text, up to the first suffix that already has it."""
         self._is_first_repeated = self._is_first_repeated or (self._read_count > 0 and token == self._tokens[0])
-        new = self._add_state({}, 0, self._length[self._end] + 1)
-        state, self._end = self._end, new
+        new_state = self._add_state({}, 0, self._length[self._end] + 1)
+        state, self._end = self._end, new_state
         while state >= 0 and token not in self._next[state]:
-            self._next[state][token] = new
+            self._next[state][token] = new_state
             state = self._link[state]
         if state < 0:
             return
         target = self._next[state][token]
         if self._length[target] > self._length[state] + 1:
             target = self._split(state, token, target)
-        self._link[new] = target
+        self._link[new_state] = target
 
     def _split(self, state: int, token: int, target: int) -> int:
         """Split off the sequences of ``target`` that are suffixes of the text; return their new state."""
-        suffixes = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
-        self._link[target] = suffixes
+        suffix_state = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
+        self._link[target] = suffix_state
         while state >= 0 and self._next[state].get(token) == target:
-            self._next[state][token] = suffixes
+            self._next[state][token] = suffix_state
             state = self._link[state]
-        return suffixes
+        return suffix_state
 
     def _add_state(self, transitions: dict[int, int], link: int, length: int) -> int:
         self._next.append(transitions)
@@ -371,7 +369,7 @@ class SuffixAutomaton:
 
 
 # MAX_CHAR_LEN and MAX_SEQ_LEN in llama.cpp (llama_sampler_init_dry), which keep the time of the search linear.
-_MAX_TEXT_BYTES = 40
+_MAX_BREAKER_BYTES = 40
 _MAX_TAIL_TOKENS = 20
 
 _FIRST_BLOCK_TOKENS = 256
@@ -382,7 +380,7 @@ class SequenceBreakers:
     """The token sequences that break a repetition.
 
     Attributes:
-        single: ids of the tokens that are a breaker by themselves.
+        single_tokens: ids of the tokens that are a breaker by themselves.
         max_tail: greatest number of tokens after the first token of a breaker.
         vocab_size: the size of the vocabulary; 0 if there are no breakers.
     """
@@ -401,7 +399,7 @@ class SequenceBreakers:
         self.vocab_size = vocab_size
         self._is_first = np.zeros(vocab_size, dtype=np.bool_)
         self._is_first[list(tails)] = True
-        self.single = frozenset(first for first, token_tails in self._tails.items() if () in token_tails)
+        self.single_tokens = frozenset(first for first, token_tails in self._tails.items() if () in token_tails)
         self.max_tail = max((len(token_tails[0]) for token_tails in self._tails.values()), default=0)
 
     @classmethod
@@ -421,7 +419,9 @@ class SequenceBreakers:
         tails: dict[int, list[Sequence[int]]] = {}
         pieces = vocabulary.pieces
         for text in texts:
-            for first, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
+            for first, rest_bytes in tokens_starting(
+                encode_utf8(text, "dry.breakers")[:_MAX_BREAKER_BYTES], pieces
+            ):
                 tokens = _tokenize_rest(rest_bytes, vocabulary)
                 if tokens is not None:
                     tails.setdefault(first, []).append(tokens[:_MAX_TAIL_TOKENS])
@@ -436,15 +436,15 @@ class SequenceBreakers:
     def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
         """Return the position of the last breaker in ``tokens``; None if there is none."""
         end = tokens.size if self._tails else 0
-        block = _FIRST_BLOCK_TOKENS
+        block_tokens = _FIRST_BLOCK_TOKENS
         while end > 0:
-            start = max(end - block, 0)
+            start = max(end - block_tokens, 0)
             for first in (self._is_first[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
-                following = tokens[first + 1 : first + 1 + self.max_tail].tolist()
+                following_tokens = tokens[first + 1 : first + 1 + self.max_tail].tolist()
                 for tail in self._tails[int(tokens[first])]:  # the longest first
-                    if following[: len(tail)] == list(tail):
+                    if following_tokens[: len(tail)] == list(tail):
                         return BreakerPosition(first, first + 1 + len(tail))
-            end, block = start, 8 * block
+            end, block_tokens = start, 8 * block_tokens
         return None
 
 
@@ -483,17 +483,21 @@ class LastBreakerTracker:
         # Without a breaker the repetition may extend over the entire text.
         self._position = BreakerPosition(-1, 0)
 
-    def distance(self, window: int) -> int:
+    def distance(self, window_length: int) -> int:
         """Return the number of tokens after the last breaker in the penalty window.
 
         If the penalty window has no breaker, this is its length.
         """
-        size = len(self._tokens)
+        text_length = len(self._tokens)
         # A breaker that ends among the new tokens may begin before them.
         start = max(self._read_count - self._breakers.max_tail, 0)
-        if self._read_count < size:
+        if self._read_count < text_length:
             position = self._breakers.last(np.array(self._tokens[start:], dtype=np.int64))
             if position is not None:
                 self._position = BreakerPosition(start + position.first, start + position.after)
-            self._read_count = size
-        return size - self._position.after if self._position.first >= size - window else window
+            self._read_count = text_length
+        return (
+            text_length - self._position.after
+            if self._position.first >= text_length - window_length
+            else window_length
+        )

@@ -68,10 +68,10 @@ class Dynatemp(Sampler):
         candidates.sort_descending()
         probs = candidates.llama_cpp_probs()
         max_entropy = np.float32(-math.log(np.float32(1) / np.float32(count)))
-        share = llama_cpp_entropy(probs, logarithms(probs)) / max_entropy
+        entropy_share = llama_cpp_entropy(probs, logarithms(probs)) / max_entropy
         low, high = max(np.float32(0), middle - reach), min(middle + reach, MAX_FLOAT32)
         # In llama.cpp a float32 power is the rounded float64 power.
-        power = np.float64(share) ** np.float64(np.float32(self.exponent))
+        power = np.float64(entropy_share) ** np.float64(np.float32(self.exponent))
         divide(candidates, min(low + (high - low) * np.float32(power), MAX_FLOAT32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

@@ -43,24 +43,28 @@ class EncoderRepetitionPenalty(Sampler):
 
     penalty: float = Field(default=1.0, gt=0, description="above 1 favors the prompt's tokens; 1 = off")
 
-    __slots__ = ("_prompt", "_table")
+    __slots__ = ("_is_prompt_token_by_id", "_prompt")
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Remember the prompt."""
         self._prompt = list(prompt)
-        self._table = np.zeros(0, dtype=np.bool_)
+        self._is_prompt_token_by_id = np.zeros(0, dtype=np.bool_)
 
     def apply(self, candidates: Candidates) -> None:
         """Raise the logits of the prompt's tokens."""
-        if self._table.size != candidates.vocab_size:
-            self._table = token_table("encoder_repetition_penalty", self._prompt, candidates.vocab_size)
-        penalized_rows = candidates.positions_where(self._table)
+        if self._is_prompt_token_by_id.size != candidates.vocab_size:
+            self._is_prompt_token_by_id = token_table(
+                "encoder_repetition_penalty", self._prompt, candidates.vocab_size
+            )
+        penalized_rows = candidates.positions_where(self._is_prompt_token_by_id)
         if penalized_rows.size:
-            old = candidates.logits[penalized_rows]
+            old_logits = candidates.logits[penalized_rows]
             penalty = np.float32(self.penalty)
             # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                candidates.set_logits_at(penalized_rows, np.where(old < 0, old / penalty, old * penalty))
+                candidates.set_logits_at(
+                    penalized_rows, np.where(old_logits < 0, old_logits / penalty, old_logits * penalty)
+                )
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""

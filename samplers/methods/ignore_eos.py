@@ -38,15 +38,15 @@ class IgnoreEos(Sampler):
         is_bias=True,
     )
 
-    __slots__ = ("_ends",)
+    __slots__ = ("_end_tokens",)
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._ends = end_tokens(need_vocabulary(context, "ignore_eos"))
+        self._end_tokens = end_tokens(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of end-of-generation tokens."""
-        drop_ends("ignore_eos", candidates, self._ends)
+        drop_ends("ignore_eos", candidates, self._end_tokens)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that were dropped."""
@@ -86,7 +86,7 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
     if candidates.is_full_vocabulary and ends.ids.size < candidates.vocab_size:
         candidates.drop(ends.ids)
         return
-    rows = ends.table[candidates.ids]
-    if rows.all():
+    is_end_row = ends.table[candidates.ids]
+    if is_end_row.all():
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
-    candidates.filter_rows(~rows)
+    candidates.filter_rows(~is_end_row)

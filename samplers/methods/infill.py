@@ -18,7 +18,7 @@ from .ignore_eos import end_tokens
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-_FIRST_THRESHOLD = np.float32(0.2)
+_MIN_TEXT_PROBABILITY = np.float32(0.2)
 """The lowest probability of a text token, as in llama.cpp."""
 
 
@@ -45,17 +45,17 @@ class Infill(Sampler):
         llama_cpp="equal, except that a grammar can forbid the end token",
     )
 
-    __slots__ = ("_end", "_is_end", "_pieces")
+    __slots__ = ("_end_token", "_is_end", "_pieces")
 
     def bind(self, context: BuildContext) -> None:
         """Read the bytes of the tokens, and find the end-of-generation tokens."""
         vocabulary = need_vocabulary(context, "infill")
         self._is_end = end_tokens(vocabulary).table
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
-        self._end = vocabulary.end
-        if self._end is None:
-            self._end = min(vocabulary.eog, default=None)
-        if self._end is None:
+        self._end_token = vocabulary.end
+        if self._end_token is None:
+            self._end_token = min(vocabulary.eog, default=None)
+        if self._end_token is None:
             raise SamplingError("infill: the vocabulary has no end-of-generation token")
 
     def apply(self, candidates: Candidates) -> None:
@@ -73,38 +73,38 @@ class Infill(Sampler):
             candidates.filter_rows(is_end)
             self._keep_masked_ends(candidates)
             return
-        probs = self._merged(candidates, probs)
-        kept = (probs >= _FIRST_THRESHOLD) | is_end
-        count = int(np.count_nonzero(kept & is_text))
-        if not count:
-            self._stop(candidates)
+        probs = self._merge_prefixes(candidates, probs)
+        is_kept = (probs >= _MIN_TEXT_PROBABILITY) | is_end
+        text_count = int(np.count_nonzero(is_kept & is_text))
+        if not text_count:
+            self._keep_end_token(candidates)
             return
-        share = probs / sequential_sum(probs[kept])
-        candidates.filter_rows(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
+        prob_shares = probs / sequential_sum(probs[is_kept])
+        candidates.filter_rows(is_kept & (is_end | (prob_shares >= np.float32(1 / (text_count + 1)))))
         self._keep_masked_ends(candidates)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the comparison of end and text tokens, and its result."""
         is_end = self._is_end[before.ids]
         end_prob = float(np.add.reduce(before.probs_of(before.logits[is_end])))
-        count = before.candidates.llama_cpp_count
-        end_weight, text_prob = 3 * end_prob * count, 1 - end_prob
-        parts = f"3 x {short_number(end_prob)} x {count:,} rows ="
+        row_count = before.candidates.llama_cpp_count
+        end_weight, text_prob = 3 * end_prob * row_count, 1 - end_prob
+        parts = f"3 x {short_number(end_prob)} x {row_count:,} rows ="
         if self._is_end[after.ids].all():
             if end_weight > text_prob:
                 return f"{parts} {comparison(end_weight, '>', text_prob)}: end tokens only"
-            return f"no text token has p >= {short_number(float(_FIRST_THRESHOLD))}: only the end token"
+            return f"no text token has p >= {short_number(float(_MIN_TEXT_PROBABILITY))}: only the end token"
         return f"{parts} {comparison(end_weight, '<=', text_prob)}: {token_count(len(after))} to continue with"
 
     def _keep_masked_ends(self, candidates: Candidates) -> None:
         """Of the masked rows, keep only those of end tokens, since llama.cpp erases the others."""
         if candidates.masked_count:
-            masked = candidates.masked_ids()
-            candidates.set_masked(masked[self._is_end[masked] != 0].astype(np.int32))
+            masked_ids = candidates.masked_ids()
+            candidates.set_masked(masked_ids[self._is_end[masked_ids] != 0].astype(np.int32))
 
-    def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
+    def _merge_prefixes(self, candidates: Candidates, probs: Floats) -> Floats:
         """Return the probabilities, float32 (n,), after merging tokens with the tokens that begin with them."""
-        merged = probs.copy()
+        merged_probs = probs.copy()
         is_present = (candidates.logits > -np.inf).tolist()
         pieces = [self._pieces[token] for token in candidates.ids.tolist()]
         for row, extending_rows in _find_extensions(pieces):
@@ -113,18 +113,18 @@ class Infill(Sampler):
                     break
                 if extending_row == row or not is_present[extending_row]:
                     continue
-                is_extension_likelier = merged[extending_row] > merged[row]
+                is_extension_likelier = merged_probs[extending_row] > merged_probs[row]
                 target, source = (extending_row, row) if is_extension_likelier else (row, extending_row)
-                merged[target] += merged[source]
-                merged[source] = 0
+                merged_probs[target] += merged_probs[source]
+                merged_probs[source] = 0
                 is_present[source] = False
-        return merged
+        return merged_probs
 
-    def _stop(self, candidates: Candidates) -> None:
+    def _keep_end_token(self, candidates: Candidates) -> None:
         """Keep only the end-of-turn token, or only the most likely row if the grammar forbids that token."""
-        end = self._end
-        if end is not None and (candidates.grammar_mask is None or candidates.grammar_mask[end]):
-            candidates.replace_with_single_row(end, 1.0)
+        end_token = self._end_token
+        if end_token is not None and (candidates.grammar_mask is None or candidates.grammar_mask[end_token]):
+            candidates.replace_with_single_row(end_token, 1.0)
         else:
             candidates.keep_top_rows(1)
 

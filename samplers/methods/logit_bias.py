@@ -24,11 +24,11 @@ BAN = float("-inf")
 class _BiasTables(NamedTuple):
     """The biases of all tokens of a vocabulary."""
 
-    added: Floats
+    added_biases: Floats
     """The number to add to the logit of each token, (V,)."""
-    banned: NDArray[np.bool_]
+    is_banned: NDArray[np.bool_]
     """For each token, whether it is banned, (V,)."""
-    changed: Positions
+    biased_ids: Positions
     """Ids of the tokens with a number to add, (m,)."""
 
 
@@ -66,8 +66,7 @@ class LogitBias(Sampler):
     string that encodes to one token. ``-inf`` or ``false`` bans the token: its row is dropped.
 
     Neutral: an empty table. Raises ``SamplingError`` for a string of several tokens, an id outside the vocabulary,
-        a
-    token that two keys name, and if every remaining candidate is banned. Source: OpenAI's API, llama.cpp's
+    a token that two keys name, and if every remaining candidate is banned. Source: OpenAI's API, llama.cpp's
     ``logit_bias``. Equals llama.cpp's, except that a ban drops the row, and that rows sorted by an earlier step
     count as unsorted after this one.
     """
@@ -91,56 +90,56 @@ class LogitBias(Sampler):
         description="{token id or text: number to add to its logit; -inf or false bans the token}",
     )
 
-    __slots__ = ("_by_id", "_tables")
+    __slots__ = ("_bias_by_id", "_tables")
 
     @field_validator("bias")
     @classmethod
     def _check_ids(cls, bias: dict[int | str, float]) -> dict[int | str, float]:
-        negative = [key for key in bias if isinstance(key, int) and key < 0]
-        if negative:
-            raise ValueError(f"token id {negative[0]} is not ≥ 0")
+        negative_ids = [key for key in bias if isinstance(key, int) and key < 0]
+        if negative_ids:
+            raise ValueError(f"token id {negative_ids[0]} is not ≥ 0")
         return bias
 
     def bind(self, context: BuildContext) -> None:
         """Encode the strings among the keys."""
-        self._by_id: dict[int, float] = {}
+        self._bias_by_id: dict[int, float] = {}
         self._tables: _BiasTables | None = None
         for key, value in self.bias.items():
             token = token_of(key, context, "logit_bias.bias")
-            if token in self._by_id:
+            if token in self._bias_by_id:
                 raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which another key names, too")
-            self._by_id[token] = value
+            self._bias_by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:
         """Add the biases and drop the banned tokens."""
         if self._tables is None or self._tables[0].size != candidates.vocab_size:
             self._tables = self._make_tables(candidates.vocab_size)
-        added, banned, changed = self._tables
-        biased_rows = changed if candidates.is_full_vocabulary else candidates.positions_where(added)
+        added_biases, is_banned, biased_ids = self._tables
+        biased_rows = biased_ids if candidates.is_full_vocabulary else candidates.positions_where(added_biases)
         if biased_rows.size:
             candidates.set_logits_at(
-                biased_rows, candidates.logits[biased_rows] + added[candidates.tokens(biased_rows)]
+                biased_rows, candidates.logits[biased_rows] + added_biases[candidates.tokens(biased_rows)]
             )
-        allowed = ~(banned if candidates.is_full_vocabulary else banned[candidates.ids])
-        if not allowed.any():
+        is_allowed = ~(is_banned if candidates.is_full_vocabulary else is_banned[candidates.ids])
+        if not is_allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
-        candidates.filter_rows(allowed)
+        candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed, and those that were banned."""
         dropped_count = len(before) - len(after)
-        banned = f", {token_count(dropped_count)} banned" if dropped_count else ""
-        return logit_changes(before, after) + banned
+        banned_text = f", {token_count(dropped_count)} banned" if dropped_count else ""
+        return logit_changes(before, after) + banned_text
 
     def _make_tables(self, size: int) -> _BiasTables:
         """Return the biases as arrays for a vocabulary of ``size`` tokens."""
-        added = np.zeros(size, dtype=np.float32)
-        banned = np.zeros(size, dtype=np.bool_)
-        for token, value in self._by_id.items():
+        added_biases = np.zeros(size, dtype=np.float32)
+        is_banned = np.zeros(size, dtype=np.bool_)
+        for token, value in self._bias_by_id.items():
             if token >= size:
                 raise SamplingError(f"logit_bias.bias: token id {token} is not within 0..{size - 1}")
             if value == BAN:
-                banned[token] = True
+                is_banned[token] = True
             else:
-                added[token] = value
-        return _BiasTables(added, banned, added.nonzero()[0])
+                added_biases[token] = value
+        return _BiasTables(added_biases, is_banned, added_biases.nonzero()[0])

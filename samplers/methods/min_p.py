@@ -51,19 +51,19 @@ class MinP(Sampler):
             passing_count = logits.size - int(logits[::-1].searchsorted(threshold))
             candidates.truncate(max(passing_count, self.min_keep))
             return
-        mask = logits >= threshold
-        if int(np.count_nonzero(mask)) < self.min_keep:
+        is_likely = logits >= threshold
+        if int(np.count_nonzero(is_likely)) < self.min_keep:
             candidates.keep_top_rows(self.min_keep)
         else:
-            candidates.filter_rows(mask)
+            candidates.filter_rows(is_likely)
             candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the probability that a token needed."""
-        best = before.highest_probability
-        needed = f"p >= {short_number(self.p * best)} = {short_number(self.p)} x {short_number(best)}"
+        max_prob = before.highest_probability
+        needed_text = f"p >= {short_number(self.p * max_prob)} = {short_number(self.p)} x {short_number(max_prob)}"
         is_short = len(after) == self.min_keep > np.count_nonzero(after.logits >= self._min_logit(before))
-        return f"{needed}, and at least {token_count(self.min_keep)}" if is_short else needed
+        return f"{needed_text}, and at least {token_count(self.min_keep)}" if is_short else needed_text
 
     def _min_logit(self, before: StageCandidates) -> float:
         return float(before.candidates.max) + math.log(self.p)

@@ -42,29 +42,28 @@ class MinTokens(Sampler):
 
     n: int = Field(default=0, ge=0, description="least number of tokens before the text may end; 0 = off")
 
-    __slots__ = ("_ends", "_generated")
+    __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._ends = end_tokens(need_vocabulary(context, "min_tokens.n"))
+        self._end_tokens = end_tokens(need_vocabulary(context, "min_tokens.n"))
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Set the count to 0."""
-        self._generated = 0
+        self._generated_count = 0
 
     def accept(self, token: int) -> None:
         """Count one token."""
-        self._generated += 1
+        self._generated_count += 1
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the end-of-generation tokens if fewer than n tokens were generated."""
-        if self._generated < self.n:
-            drop_ends("min_tokens", candidates, self._ends)
+        if self._generated_count < self.n:
+            drop_ends("min_tokens", candidates, self._end_tokens)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the number of generated tokens, and the number of dropped tokens."""
-        if self._generated >= self.n:
-            return f"{token_count(self._generated)} generated: the text may end"
-        return (
-            f"{self._generated:,} of {token_count(self.n)} generated: {dropped_tokens(before, after, 'end token')}"
-        )
+        if self._generated_count >= self.n:
+            return f"{token_count(self._generated_count)} generated: the text may end"
+        dropped_text = dropped_tokens(before, after, "end token")
+        return f"{self._generated_count:,} of {token_count(self.n)} generated: {dropped_text}"

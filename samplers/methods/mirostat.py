@@ -58,10 +58,10 @@ class MirostatBase(Selector):
         all_probs = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
         position = self._random.discrete(candidates)
-        drawn = slice(position, position + 1)
-        probability = candidates.llama_cpp_probs_at(drawn) if all_probs is None else all_probs[drawn]
-        error = surprises(probability)[0] - np.float32(self.tau)
-        self._mu = self._mu - np.float32(self.eta) * error
+        drawn_row = slice(position, position + 1)
+        probability = candidates.llama_cpp_probs_at(drawn_row) if all_probs is None else all_probs[drawn_row]
+        surprise_error = surprises(probability)[0] - np.float32(self.tau)
+        self._mu = self._mu - np.float32(self.eta) * surprise_error
         return int(candidates.ids[position])
 
     def trace_select(self, candidates: Candidates) -> Selection:

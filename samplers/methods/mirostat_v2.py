@@ -10,7 +10,7 @@ from ..base import SamplerInfo
 from ..candidates import Candidates
 from .mirostat import MirostatBase, surprises
 
-_MARGIN = 1e-5
+_ROUNDING_MARGIN = 1e-5
 """Relative distance from the limit within which the rounding of the surprise, a float32, may decide."""
 _BELOW_ANY_SURPRISE = -1.0
 """A number of bits that is below every surprise, since these are at least 0."""
@@ -43,10 +43,10 @@ class MirostatV2(MirostatBase):
         if self.mu == np.inf:  # every row stays, masked ones included
             return
         # The rounded logarithm is needed only near the limit. Elsewhere the probability decides.
-        limit = 2.0 ** -max(float(self.mu), _BELOW_ANY_SURPRISE)
-        min_prob = limit * (1 - _MARGIN)
+        limit_prob = 2.0 ** -max(float(self.mu), _BELOW_ANY_SURPRISE)
+        min_prob = limit_prob * (1 - _ROUNDING_MARGIN)
         probs = candidates.llama_cpp_probs_down_to(min_prob)
-        certain_count = int(np.count_nonzero(probs > limit * (1 + _MARGIN)))
+        certain_count = int(np.count_nonzero(probs > limit_prob * (1 + _ROUNDING_MARGIN)))
         possible_count = int(np.count_nonzero(probs >= min_prob))
         is_beyond = surprises(probs[certain_count:possible_count]) > self.mu
         kept_count = certain_count + int(is_beyond.argmax()) if is_beyond.any() else possible_count

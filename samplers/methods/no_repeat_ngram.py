@@ -43,39 +43,39 @@ class NoRepeatNgram(Sampler):
 
     n: int = Field(default=0, ge=0, description="length of the n-grams, in tokens; 0 = off")
 
-    __slots__ = ("_followers", "_last")
+    __slots__ = ("_followers_by_context", "_last_tokens")
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the n-grams of the prompt."""
-        self._followers: dict[tuple[int, ...], set[int]] = {}
-        self._last: tuple[int, ...] = ()
+        self._followers_by_context: dict[tuple[int, ...], set[int]] = {}
+        self._last_tokens: tuple[int, ...] = ()
         for token in prompt:
             self.accept(token)
 
     def accept(self, token: int) -> None:
         """Store the n-gram that the token completes."""
         context_size = self.n - 1
-        if len(self._last) == context_size:
-            self._followers.setdefault(self._last, set()).add(token)
-        self._last = (*self._last, token)[-context_size:] if context_size > 0 else ()
+        if len(self._last_tokens) == context_size:
+            self._followers_by_context.setdefault(self._last_tokens, set()).add(token)
+        self._last_tokens = (*self._last_tokens, token)[-context_size:] if context_size > 0 else ()
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the tokens that would complete an n-gram of the text again."""
-        followers = self._followers.get(self._last) if self.n > 0 else None
+        followers = self._followers_by_context.get(self._last_tokens) if self.n > 0 else None
         if not followers:
             return
         tokens = list(followers)
         check_tokens("no_repeat_ngram", tokens, candidates.vocab_size)
-        allowed = ~candidates.mask_of(tokens)
-        if (candidates.logits[allowed] > -np.inf).any():
-            candidates.filter_rows(allowed)
+        is_allowed = ~candidates.mask_of(tokens)
+        if (candidates.logits[is_allowed] > -np.inf).any():
+            candidates.filter_rows(is_allowed)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would repeat an n-gram."""
         dropped_count = len(before) - len(after)
         if dropped_count:
             return f"{token_count(dropped_count)} that would repeat {self.n} tokens dropped"
-        followers = list(self._followers.get(self._last, ()))
+        followers = list(self._followers_by_context.get(self._last_tokens, ()))
         allowed = before.logits[~before.candidates.mask_of(followers)]
         if not (allowed > -np.inf).any():
             return f"each token would repeat {self.n} tokens: all stay"

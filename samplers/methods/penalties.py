@@ -25,9 +25,9 @@ Counts = NDArray[np.int32]
 class _WindowCounts(NamedTuple):
     """The number of occurrences of each token of the vocabulary in the penalty window."""
 
-    window: Counts
+    in_window: Counts
     """Occurrences in the penalty window, int32 (V,)."""
-    output: Counts
+    in_output: Counts
     """Occurrences in the part of the penalty window that is output, int32 (V,)."""
 
 
@@ -71,7 +71,15 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="apply the penalties to the newline token, too")
 
-    __slots__ = ("_amounts", "_counts", "_newline", "_penalized", "_prompt_count", "_stale", "_window")
+    __slots__ = (
+        "_counts",
+        "_newline_token",
+        "_outdated_tokens",
+        "_penalized_positions",
+        "_prompt_count",
+        "_subtracted_amounts",
+        "_window_tokens",
+    )
 
     @property
     def is_neutral(self) -> bool:
@@ -80,55 +88,63 @@ class Penalties(Sampler):
 
     def bind(self, context: BuildContext) -> None:
         """Look up the newline token, if it is exempt."""
-        self._newline: int | None = None
+        self._newline_token: int | None = None
         if not self.penalize_newline:
             vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
-            self._newline = vocabulary.newline
+            self._newline_token = vocabulary.newline
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Fill the penalty window with the last tokens of the prompt."""
-        tail = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
-        self._window = deque(tail)
-        self._prompt_count = len(self._window)
+        last_tokens = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
+        self._window_tokens = deque(last_tokens)
+        self._prompt_count = len(self._window_tokens)
         self._counts: _WindowCounts | None = None
-        # What frequency and presence subtract from each logit, float32 (V,). Entries of `_stale` tokens are
-        # outdated.
-        self._amounts: Floats | None = None
-        self._stale: list[int] = []
-        self._penalized: Positions | None = None
+        # What frequency and presence subtract from each logit, float32 (V,). The entries of `_outdated_tokens`
+        # must be computed again.
+        self._subtracted_amounts: Floats | None = None
+        self._outdated_tokens: list[int] = []
+        self._penalized_positions: Positions | None = None
 
     def accept(self, token: int) -> None:
         """Move the penalty window by one token."""
         if self._counts is not None:
             in_window, in_output = self._counts
             check_token("penalties", token, in_window.size)
-            if self._penalized is not None and not in_window[token]:
-                self._penalized = np.append(self._penalized, token)
+            if self._penalized_positions is not None and not in_window[token]:
+                self._penalized_positions = np.append(self._penalized_positions, token)
             in_window[token] += 1
             in_output[token] += 1
-            self._mark_stale(token)
-        self._window.append(token)
-        if 0 <= self.last_n < len(self._window):
-            self._drop(self._window.popleft())
+            self._mark_outdated(token)
+        self._window_tokens.append(token)
+        if 0 <= self.last_n < len(self._window_tokens):
+            self._forget_oldest(self._window_tokens.popleft())
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the penalty window."""
         if self._counts is None or self._counts[0].size != candidates.vocab_size:
-            self._counts, self._amounts, self._stale = self._count(candidates.vocab_size), None, []
-        penalized_rows = self._penalized_rows(candidates, self._counts.window)
+            self._counts, self._subtracted_amounts, self._outdated_tokens = (
+                self._count_window(candidates.vocab_size),
+                None,
+                [],
+            )
+        penalized_rows = self._penalized_rows(candidates, self._counts.in_window)
         if not penalized_rows.size:
             return
-        new = old = candidates.logits.take(penalized_rows)
+        new_logits = old_logits = candidates.logits.take(penalized_rows)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             if self.repeat != 1:
                 repeat = np.float32(self.repeat)
-                multiplied, divided = old * repeat, old / repeat
+                multiplied, divided = old_logits * repeat, old_logits / repeat
                 # The minimum of both gives the same result in less than half the time.
                 is_lower = 1 < repeat < np.inf
-                new = np.minimum(multiplied, divided) if is_lower else np.where(old <= 0, multiplied, divided)
+                new_logits = (
+                    np.minimum(multiplied, divided) if is_lower else np.where(old_logits <= 0, multiplied, divided)
+                )
             if self.frequency or self.presence:
-                new = new - self._subtracted(self._counts).take(candidates.tokens(penalized_rows))
-        candidates.set_logits_at(penalized_rows, new)
+                new_logits = new_logits - self._subtracted_by_id(self._counts).take(
+                    candidates.tokens(penalized_rows)
+                )
+        candidates.set_logits_at(penalized_rows, new_logits)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""
@@ -138,53 +154,55 @@ class Penalties(Sampler):
         """Return the positions of the rows with a penalty, in any order. Those of a full vocabulary are cached."""
         if not candidates.is_full_vocabulary:
             penalized_rows = candidates.positions_where(in_window)
-        elif self._penalized is None:
-            penalized_rows = self._penalized = candidates.positions_where(in_window)
+        elif self._penalized_positions is None:
+            penalized_rows = self._penalized_positions = candidates.positions_where(in_window)
         else:
-            penalized_rows = self._penalized
+            penalized_rows = self._penalized_positions
         return (
             penalized_rows
-            if self._newline is None
-            else penalized_rows[candidates.tokens(penalized_rows) != self._newline]
+            if self._newline_token is None
+            else penalized_rows[candidates.tokens(penalized_rows) != self._newline_token]
         )
 
-    def _subtracted(self, counts: _WindowCounts) -> Floats:
+    def _subtracted_by_id(self, counts: _WindowCounts) -> Floats:
         """Return what frequency and presence subtract from each token's logit, float32 (V,).
 
         The array is cached.
         """
-        counted = counts.window if self.scope == "all" else counts.output
+        token_counts = counts.in_window if self.scope == "all" else counts.in_output
         frequency, presence = np.float32(self.frequency), np.float32(self.presence)
-        if self._amounts is None:
-            self._amounts = counted.astype(np.float32) * frequency + (counted > 0).astype(np.float32) * presence
+        if self._subtracted_amounts is None:
+            self._subtracted_amounts = (
+                token_counts.astype(np.float32) * frequency + (token_counts > 0).astype(np.float32) * presence
+            )
         else:
-            for token in self._stale:
-                count = counted[token]
-                self._amounts[token] = np.float32(count) * frequency + (count > 0) * presence
-        self._stale.clear()
-        return self._amounts
+            for token in self._outdated_tokens:
+                count = token_counts[token]
+                self._subtracted_amounts[token] = np.float32(count) * frequency + (count > 0) * presence
+        self._outdated_tokens.clear()
+        return self._subtracted_amounts
 
-    def _count(self, size: int) -> _WindowCounts:
+    def _count_window(self, size: int) -> _WindowCounts:
         """Count the tokens of the penalty window, for a vocabulary of ``size`` tokens."""
-        check_tokens("penalties", self._window, size)
-        window = np.array(self._window, dtype=np.int64)
+        check_tokens("penalties", self._window_tokens, size)
+        window = np.array(self._window_tokens, dtype=np.int64)
         in_window = np.bincount(window, minlength=size)
         in_output = np.bincount(window[self._prompt_count :], minlength=size)
         return _WindowCounts(in_window.astype(np.int32), in_output.astype(np.int32))
 
-    def _drop(self, token: int) -> None:
+    def _forget_oldest(self, token: int) -> None:
         """Subtract the oldest token of the penalty window from the counts."""
-        from_prompt = self._prompt_count > 0
-        self._prompt_count -= from_prompt
+        is_from_prompt = self._prompt_count > 0
+        self._prompt_count -= is_from_prompt
         if self._counts is not None:
             in_window, in_output = self._counts
             in_window[token] -= 1
-            if self._penalized is not None and not in_window[token]:
-                self._penalized = self._penalized[self._penalized != token]
-            in_output[token] -= not from_prompt
-            self._mark_stale(token)
+            if self._penalized_positions is not None and not in_window[token]:
+                self._penalized_positions = self._penalized_positions[self._penalized_positions != token]
+            in_output[token] -= not is_from_prompt
+            self._mark_outdated(token)
 
-    def _mark_stale(self, token: int) -> None:
+    def _mark_outdated(self, token: int) -> None:
         """Mark what is subtracted from the token's logit as outdated."""
-        if self._amounts is not None:
-            self._stale.append(token)
+        if self._subtracted_amounts is not None:
+            self._outdated_tokens.append(token)

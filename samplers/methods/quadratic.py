@@ -49,12 +49,12 @@ class Quadratic(Sampler):
         """Replace the logits by the bent ones."""
         if self.factor <= 0:
             return
-        old = candidates.logits
-        depth = np.where(np.isneginf(old), 0.0, old.astype(np.float64) - float(candidates.max))
+        old_logits = candidates.logits
+        depth = np.where(np.isneginf(old_logits), 0.0, old_logits.astype(np.float64) - float(candidates.max))
         quadratic, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
         with np.errstate(over="ignore", invalid="ignore"):
-            bent = candidates.max + self.factor * depth * depth * (cubic * depth - quadratic)
-        candidates.set_logits(clamp_to_finite(bent, old), monotone=self.curve <= 3)
+            bent_logits = candidates.max + self.factor * depth * depth * (cubic * depth - quadratic)
+        candidates.set_logits(clamp_to_finite(bent_logits, old_logits), monotone=self.curve <= 3)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the distance between the two highest logits, before and after."""

@@ -75,32 +75,34 @@ class RepetitionPenalty(Sampler):
         penalized_rows = candidates.positions_where(positions >= max(count - (self.range or count), 0))
         if not penalized_rows.size:
             return
-        old = candidates.logits[penalized_rows]
-        factor = self._factor(count - 1 - positions[candidates.tokens(penalized_rows)])
+        old_logits = candidates.logits[penalized_rows]
+        factors = self._penalty_factors(count - 1 - positions[candidates.tokens(penalized_rows)])
         # The penalty may be 0 in float32, and a product may overflow; `set_logits_at` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            candidates.set_logits_at(penalized_rows, np.where(old <= 0, old * factor, old / factor))
+            candidates.set_logits_at(
+                penalized_rows, np.where(old_logits <= 0, old_logits * factors, old_logits / factors)
+            )
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens whose logits changed."""
         return logit_changes(before, after)
 
-    def _factor(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _penalty_factors(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return r for each distance from the end, in tokens: float32 (n,)."""
         if not self.range or not self.slope or self.range == 1:
             return np.full(distances.size, self.penalty, dtype=np.float32)
         if self.shape == "halves":
-            return self._factor_by_halves(distances)
+            return self._penalty_factors_by_halves(distances)
         x = 1 - 2 * distances / (self.range - 1)
         y = self.slope * x / (1 - np.abs(x) + np.abs(x) * self.slope)
         factor: NDArray[np.float32] = (1 + (y + 1) / 2 * (self.penalty - 1)).astype(np.float32)
         return factor
 
-    def _factor_by_halves(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _penalty_factors_by_halves(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return r of ``shape: halves`` for each distance from the end, in tokens: float32 (n,)."""
         penalty, slope, one = np.float32(self.penalty), np.float32(self.slope), np.float32(1)
         has_slope = penalty > 1 and 0 < slope <= 1
-        reduced = one + (penalty - one) * slope if has_slope else penalty
+        reduced_penalty = one + (penalty - one) * slope if has_slope else penalty
         is_near = distances < self.range - self.range // 2
-        factor: NDArray[np.float32] = np.where(is_near, penalty, reduced)
+        factor: NDArray[np.float32] = np.where(is_near, penalty, reduced_penalty)
         return factor

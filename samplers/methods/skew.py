@@ -61,10 +61,10 @@ class Skew(Sampler):
         weights = candidates.weights().astype(np.float64)
         cumulative = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)
         cumulative[-1] = 1.0
-        shifted = np.diff(cumulative ** math.exp(self.skew), prepend=0.0)
+        shifted_probs = np.diff(cumulative ** math.exp(self.skew), prepend=0.0)
         with np.errstate(divide="ignore"):
-            candidates.set_logits(np.log(shifted).astype(np.float32))
-        candidates.filter_rows(shifted > 0)
+            candidates.set_logits(np.log(shifted_probs).astype(np.float32))
+        candidates.filter_rows(shifted_probs > 0)
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:

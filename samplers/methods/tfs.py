@@ -59,22 +59,22 @@ class Tfs(Sampler):
         candidates.sort_descending()
         weights = candidates.weights().astype(np.float64)
         bends = np.abs(np.diff(weights / weights.sum(), n=2))
-        candidates.truncate(max(self._padded(bends) if self.pad else self._unpadded(bends), 1))
+        candidates.truncate(max(self._count_padded(bends) if self.pad else self._count_unpadded(bends), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the probability mass that was kept."""
         return mass_at(before, after)
 
-    def _padded(self, bends: NDArray[np.float64]) -> int:
+    def _count_padded(self, bends: NDArray[np.float64]) -> int:
         """Return the number of rows that stay if a 0 precedes the running sums and a 1 follows them."""
         total = bends.sum()
         if not total:  # without any bend, every token except the last has the value 0
             return bends.size + 1
         return 1 + int(np.count_nonzero(bends.cumsum() / total <= self.z))
 
-    def _unpadded(self, bends: NDArray[np.float64]) -> int:
+    def _count_unpadded(self, bends: NDArray[np.float64]) -> int:
         """Return the number of rows that stay with the running sums alone."""
         total = bends.sum()
-        shares = bends / total if total > _FLAT_SUM else np.full(bends.size, 1 / bends.size)
-        beyond = shares.cumsum()[1:] > self.z  # the first token always stays
-        return 1 + int(beyond.argmax()) if beyond.any() else bends.size + 2
+        bend_shares = bends / total if total > _FLAT_SUM else np.full(bends.size, 1 / bends.size)
+        is_beyond_z = bend_shares.cumsum()[1:] > self.z  # the first token always stays
+        return 1 + int(is_beyond_z.argmax()) if is_beyond_z.any() else bends.size + 2

@@ -43,12 +43,13 @@ class TopA(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows below the threshold."""
         probs = candidates.probs()
-        best = np.maximum.reduce(probs)
-        candidates.filter_rows(probs >= min(np.float32(self.a) * best * best, best))
+        max_prob = np.maximum.reduce(probs)
+        candidates.filter_rows(probs >= min(np.float32(self.a) * max_prob * max_prob, max_prob))
         candidates.masked_count = 0
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the probability that a token needed."""
-        best = before.highest_probability
-        needed = f"p >= {short_number(self.a * best * best)} = {short_number(self.a)} x {short_number(best)}^2"
-        return f"{needed}: none, the most likely stays" if self.a * best > 1 else needed
+        max_prob = before.highest_probability
+        factors = f"{short_number(self.a)} x {short_number(max_prob)}^2"
+        needed_text = f"p >= {short_number(self.a * max_prob * max_prob)} = {factors}"
+        return f"{needed_text}: none, the most likely stays" if self.a * max_prob > 1 else needed_text

@@ -47,17 +47,19 @@ class TopH(Sampler):
         else:
             candidates.sort_descending()
         weights = candidates.weights().astype(np.float64)
-        terms = entropy_terms(weights / weights.sum())
-        cumulative = np.add.accumulate(terms)
-        candidates.truncate(max(int(cumulative.searchsorted(self.h * cumulative[-1], "right")), 1))
+        terms_of_entropy = entropy_terms(weights / weights.sum())
+        cumulative_entropy = np.add.accumulate(terms_of_entropy)
+        candidates.truncate(max(int(cumulative_entropy.searchsorted(self.h * cumulative_entropy[-1], "right")), 1))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the part of the entropy that was kept."""
-        considered = before.top(self.top_n) if self.top_n else before
-        kept = float(np.add.reduce(entropy_terms(considered.probs_of(after.logits))))
-        limit = self.h * considered.entropy
-        is_within = kept <= limit or len(after) > 1
-        parts = f"{short_number(limit)} = {short_number(self.h)} x {short_number(considered.entropy)}"
+        considered_candidates = before.top(self.top_n) if self.top_n else before
+        kept_entropy = float(np.add.reduce(entropy_terms(considered_candidates.probs_of(after.logits))))
+        max_entropy = self.h * considered_candidates.entropy
+        is_within = kept_entropy <= max_entropy or len(after) > 1
+        parts = (
+            f"{short_number(max_entropy)} = {short_number(self.h)} x {short_number(considered_candidates.entropy)}"
+        )
         if is_within:
-            return f"entropy {short_number(kept)} <= {parts} nats"
-        return f"entropy {short_number(kept)} > {parts} nats: the most likely stays"
+            return f"entropy {short_number(kept_entropy)} <= {parts} nats"
+        return f"entropy {short_number(kept_entropy)} > {parts} nats: the most likely stays"

@@ -59,11 +59,11 @@ class TopNSigma(Sampler):
         if self.n <= 0 or len(candidates) <= 1:
             return
         logits = candidates.logits
-        finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
+        finite_logits = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
         # llama.cpp sums in float32 from the first row to the last, and squares in double precision.
-        count = np.float32(finite.size)
-        mean = sequential_sum(finite) / count
-        sigma = np.sqrt(sequential_sum_of_squares(finite - mean) / count)
+        count = np.float32(finite_logits.size)
+        mean = sequential_sum(finite_logits) / count
+        sigma = np.sqrt(sequential_sum_of_squares(finite_logits - mean) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):

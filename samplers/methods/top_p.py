@@ -17,7 +17,7 @@ from ..stages import mass_at
 if TYPE_CHECKING:
     from ..stages import StageCandidates
 
-_FEW_ROWS, _MANY_ROWS = 64, 256
+_FIRST_SORTED_ROWS, _SECOND_SORTED_ROWS = 64, 256
 """Numbers of rows to sort at the first and second try. Most distributions reach p within them (measured)."""
 _MIN_TOP_PROB_FOR_FEW_ROWS = 0.15
 """If the highest probability exceeds this, most distributions reach p within the few rows (measured)."""
@@ -63,11 +63,15 @@ class TopP(Sampler):
             return
         if candidates.is_ordered:
             crossing = candidates.certain_position(p)
-            count = self._count(candidates.llama_cpp_probs()) if crossing is None else self._count_at(crossing)
+            count = (
+                self._kept_count(candidates.llama_cpp_probs())
+                if crossing is None
+                else self._kept_count_at(crossing)
+            )
             candidates.truncate(count)
             return
         for positions in self._top_positions(candidates):
-            count = self._count(candidates.llama_cpp_probs_at(positions))
+            count = self._kept_count(candidates.llama_cpp_probs_at(positions))
             # If all of these rows are kept, their total may be below p, and more rows are needed.
             if count < positions.size:
                 break
@@ -86,27 +90,27 @@ class TopP(Sampler):
         """
         size = len(candidates)
         highest = candidates.llama_cpp_highest_prob()
-        if size > _FEW_ROWS and highest > _MIN_TOP_PROB_FOR_FEW_ROWS:
-            yield candidates.top_positions(_FEW_ROWS)
+        if size > _FIRST_SORTED_ROWS and highest > _MIN_TOP_PROB_FOR_FEW_ROWS:
+            yield candidates.top_positions(_FIRST_SORTED_ROWS)
         # This try is skipped if the rows cannot reach p even if all had the highest probability.
-        if size > _MANY_ROWS and _MANY_ROWS * highest > self.p:
-            yield candidates.top_positions(_MANY_ROWS)
+        if size > _SECOND_SORTED_ROWS and _SECOND_SORTED_ROWS * highest > self.p:
+            yield candidates.top_positions(_SECOND_SORTED_ROWS)
         # Rows whose total is at most half of 1 - p are never needed to reach p.
         min_logit = candidates.max + np.float32(math.log((1 - self.p) / (2 * size) / highest))
-        above = (candidates.logits > min_logit).nonzero()[0]
-        if above.size < size:
-            yield above[descending(candidates.logits[above])]
+        positions_above = (candidates.logits > min_logit).nonzero()[0]
+        if positions_above.size < size:
+            yield positions_above[descending(candidates.logits[positions_above])]
         yield descending(candidates.logits)
 
-    def _count(self, probs: Floats) -> int:
+    def _kept_count(self, probs: Floats) -> int:
         """Return the number of rows to keep, given the probabilities of the highest rows from high to low."""
         mass = np.add.accumulate(probs)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         crossing = int(mass.searchsorted(as_float32(self.p), side))
         if crossing == mass.size:
             return _EVERY_ROW
-        return self._count_at(crossing)
+        return self._kept_count_at(crossing)
 
-    def _count_at(self, crossing: int) -> int:
+    def _kept_count_at(self, crossing: int) -> int:
         """Return the number of rows to keep if the running sum crosses p at the position ``crossing``."""
         return max(crossing + (self.boundary == "include"), self.min_keep)

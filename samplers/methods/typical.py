@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FIRST_SORTED_ROWS = 256
 """Number of rows to sort at the first try. Most distributions reach p within them (measured)."""
-_GROWTH = 16
+_SORTED_ROWS_GROWTH = 16
 """Factor by which the number of sorted rows grows if they do not reach p."""
 
 
@@ -65,10 +65,10 @@ class Typical(Sampler):
         sorted_count = min(size, _FIRST_SORTED_ROWS)
         while True:
             positions = highest_rows(nearness, sorted_count)
-            count = self._count(probs[positions])
+            count = self._kept_count(probs[positions])
             if count < sorted_count or sorted_count == size:
                 break
-            sorted_count = min(size, _GROWTH * sorted_count)
+            sorted_count = min(size, _SORTED_ROWS_GROWTH * sorted_count)
         candidates.select_rows(positions[:count])
         candidates.masked_count = 0
 
@@ -76,7 +76,7 @@ class Typical(Sampler):
         """Return the probability mass that was kept, and the entropy nearest to its tokens."""
         return f"{mass_at(before, after)}, nearest to {short_number(before.entropy)} nats"
 
-    def _count(self, probs: Floats) -> int:
+    def _kept_count(self, probs: Floats) -> int:
         """Return the number of rows to keep, given probabilities of rows sorted by the distance to the entropy."""
         cumulative = np.add.accumulate(probs)
         mass = np.float32(self.p)

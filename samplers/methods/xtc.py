@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Xtc(Sampler):
     """With some probability, drop every likely token except the least likely of them.
 
-    Formula: u is the next float32 of the chain's MT19937, one per token; if u <= probability, the rows with p_i >=
-    threshold are sorted from high to low, float32 (n,), and all but the last are dropped, unless fewer than
-    ``min_keep`` rows would stay. With only one row no number is drawn. Rows that `top_n_sigma` dropped are
-    counted. ``keep_special: false`` protects no token (llama.cpp, KoboldCpp, Aphrodite); ``true`` keeps newline
-    and end-of-generation tokens (mlx-lm); ``cancel`` drops nothing if one of these tokens would be dropped
-    (text-generation-webui).
+    Formula: u is the next float32 of the chain's MT19937, one per generated token; if u <= probability, the rows
+    (candidate tokens) with p_i >= threshold, float32 (n,), are sorted from high to low, and all but the last are
+    dropped, unless fewer than ``min_keep`` rows would stay. No number is drawn for a single candidate. Rows that
+    `top_n_sigma` dropped count as candidates, and for ``min_keep``. ``keep_special: false`` keeps no special token
+    (llama.cpp, KoboldCpp, Aphrodite); ``true`` keeps newline and end-of-generation tokens (mlx-lm); ``cancel``
+    drops nothing if one of these tokens would be dropped (text-generation-webui).
 
     Range: probability and threshold 0..1, min_keep >= 1. Neutral at probability 0, or a threshold above 0.5,
     which only one token can reach. Raises ``SamplingError`` when built without a vocabulary, unless keep_special
@@ -56,7 +56,7 @@ class Xtc(Sampler):
         default=False, description="newline and end tokens: true keeps them, cancel then drops no token"
     )
 
-    __slots__ = ("_chance", "_random", "_special")
+    __slots__ = ("_drawn_number", "_kept_special_tokens", "_random")
 
     @property
     def is_neutral(self) -> bool:
@@ -64,51 +64,51 @@ class Xtc(Sampler):
         return self.probability <= 0 or self.threshold > 0.5
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator, and look up the special tokens if they are protected."""
+        """Seed the generator, and look up the special tokens that ``keep_special`` may keep."""
         self._random = MersenneTwister(context.seed)
-        self._chance: np.float32 | None = None
-        self._special: list[int] = []
+        self._drawn_number: np.float32 | None = None
+        self._kept_special_tokens: list[int] = []
         if self.keep_special is not False:
             vocabulary = need_vocabulary(context, f"xtc.keep_special: {str(self.keep_special).lower()}")
             newline = [] if vocabulary.newline is None else [vocabulary.newline]
-            self._special = [*newline, *sorted(vocabulary.eog)]
+            self._kept_special_tokens = [*newline, *sorted(vocabulary.eog)]
 
     def reset(self, prompt: object) -> None:
         """Start again from the first random number."""
         self._random.restart()
-        self._chance = None
+        self._drawn_number = None
 
     def accept(self, token: int) -> None:
         """Discard the random number, so that the next token draws a new one."""
-        self._chance = None
+        self._drawn_number = None
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the likely rows except the last, if the random number is low enough."""
         if self.is_neutral or len(candidates) + candidates.masked_count < 2:
             return
-        if self._chance is None:  # kept until a token is accepted, so that applying twice draws once
-            self._chance = self._random.uniform_float()
-        if self._chance > np.float32(self.probability):
+        if self._drawn_number is None:  # kept until a token is accepted, so that applying twice draws once
+            self._drawn_number = self._random.uniform_float()
+        if self._drawn_number > np.float32(self.probability):
             return
         candidates.sort_descending()
         drop_count = self._likely_count(candidates) - 1
         if drop_count < 1 or candidates.llama_cpp_count - drop_count < self.min_keep:
             return
-        if not self._special:
+        if not self._kept_special_tokens:
             candidates.drop_first(drop_count)
             return
         mask = np.arange(len(candidates)) >= drop_count
-        mask[:drop_count] = np.isin(candidates.ids[:drop_count], self._special)
+        mask[:drop_count] = np.isin(candidates.ids[:drop_count], self._kept_special_tokens)
         if self.keep_special != "cancel" or not mask[:drop_count].any():
             candidates.filter_rows(mask)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the random number that was rolled, and the effect."""
-        if self._chance is None:
+        if self._drawn_number is None:
             return "one token: not rolled"
-        if self._chance > np.float32(self.probability):
-            return f"not rolled ({comparison(float(self._chance), '>', self.probability)})"
-        rolled = f"rolled ({comparison(float(self._chance), '<=', self.probability)})"
+        if self._drawn_number > np.float32(self.probability):
+            return f"not rolled ({comparison(float(self._drawn_number), '>', self.probability)})"
+        rolled = f"rolled ({comparison(float(self._drawn_number), '<=', self.probability)})"
         dropped_count = len(before) - len(after)
         if dropped_count:
             return f"{rolled}: {token_count(dropped_count)} dropped, the last with p >= {self.threshold:g} stays"
@@ -122,14 +122,14 @@ class Xtc(Sampler):
 
     def _obstacle(self, candidates: Candidates) -> str:
         """Return the reason why the step dropped no candidate although the random number was low enough."""
-        likely = self._likely_count(candidates)
-        if likely < 2:
+        likely_count = self._likely_count(candidates)
+        if likely_count < 2:
             return f"fewer than two tokens have p >= {self.threshold:g}"
-        if candidates.llama_cpp_count - (likely - 1) < self.min_keep:
+        if candidates.llama_cpp_count - (likely_count - 1) < self.min_keep:
             return f"at least {token_count(self.min_keep)} stay"
         return "newline and end tokens stay"
 
     @property
     def roll(self) -> float | None:
         """The random number of the current token; None if none was drawn."""
-        return None if self._chance is None else float(self._chance)
+        return None if self._drawn_number is None else float(self._drawn_number)

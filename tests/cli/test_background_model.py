@@ -124,12 +124,12 @@ import os, sys, time
 from logitsmith.engine.native.model import BackgroundLoad
 from logitsmith.cli import main
 
-def report(self, fraction, of=BackgroundLoad._report):
+def report(self, fraction, of=BackgroundLoad._report_progress):
     os.write(2, b"." if fraction else b"reading\\n")
     time.sleep(0.01)
     return of(self, fraction)
 
-BackgroundLoad._report = report
+BackgroundLoad._report_progress = report
 sys.argv = ["gen", "Hello", "-n", "16"]
 main()
 """

@@ -25,15 +25,15 @@ class _Parts(HeaderReader):
         super().__init__(data)
         self.metadata: dict[str, bytes] = {}
         self._read_counts_and_metadata()
-        descriptions = [self._passed(self._tensor) for _ in range(self.tensor_count)]
+        descriptions = [self._passed(self._read_tensor_end) for _ in range(self.tensor_count)]
         first = len(_padded(data[: self._offset]))
         self.tensors: dict[str, tuple[bytes, bytes]] = {}
         for description, end in descriptions:
             (start,) = struct.unpack("<Q", description[-8:])
             self.tensors[_name(description)] = (description, data[first + start : first + end])
 
-    def _metadata(self) -> None:
-        entry, _ = self._passed(super()._metadata)
+    def _read_metadata_entry(self) -> None:
+        entry, _ = self._passed(super()._read_metadata_entry)
         self.metadata[_name(entry)] = entry
 
     def _passed(self, read):

@@ -65,7 +65,7 @@ def guess(monkeypatch, prompt, tokens, seed=1):
     draw = random.Random(seed)
 
     def draft(lookup, limit):
-        place = len(lookup._text) - len(prompt)
+        place = len(lookup._text_tokens) - len(prompt)
         coming = list(tokens[place : place + draw.randrange(min(limit, 7) + 1)])
         return [token if draw.random() < 0.85 else draw.randrange(3, 8_000) for token in coming]
 
@@ -220,7 +220,7 @@ def test_drafts_grow_while_they_are_right_and_pause_when_they_are_wrong():
         if 2 * right < len(draft):
             assert lookup.draft(99) == []
             while not lookup.draft(99):
-                lookup.add(lookup._text[-2])
+                lookup.add(lookup._text_tokens[-2])
     assert sizes == [4, 8, 16, 8, 5, 4, 4]
     assert (lookup.drafted_token_count, lookup.accepted_token_count) == (49, 28)
 

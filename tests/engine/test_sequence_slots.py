@@ -90,11 +90,11 @@ def append_run(slots, tokens):
 
 def test_a_run_of_tokens_is_read_one_by_one_once_and_compared():
     slots, native, _ = make_slots((2, 4, 8))
-    assert not slots.is_run_exact(3)
+    assert not slots.is_one_call_exact(3)
     assert append_run(slots, [5, 6, 7]) == [[7, 0], [13, 0], [20, 0]]
     assert native.decoded == [[2, 2, 2], [2, 2], [2, 2], [2, 2]]
-    assert slots.is_run_exact(3)
-    assert not slots.is_run_exact(4)
+    assert slots.is_one_call_exact(3)
+    assert not slots.is_one_call_exact(4)
     slots.discard_last(slots.slots[2], 3)
     native.decoded.clear()
     append_run(slots, [5, 6, 7])
@@ -105,7 +105,7 @@ def test_a_run_of_tokens_that_differs_one_by_one_is_always_read_at_once():
     slots, native, _ = make_slots((2, 4, 8), kernel=lambda total: total % 2)
     assert append_run(slots, [5, 6, 7]) == [[7, 1], [13, 1], [20, 1]]
     assert native.tokens[2] == [2, 5, 6, 7]
-    assert not slots.is_run_exact(3)
+    assert not slots.is_one_call_exact(3)
     slots.discard_last(slots.slots[2], 3)
     native.decoded.clear()
     append_run(slots, [5, 6, 7])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.engine.vocabulary import TextStream
 from logitsmith.logprobs import tokens_of_text
-from logitsmith.logprobs.jsonl import result_line
+from logitsmith.logprobs.jsonl import format_result_line
 from logitsmith.logprobs.openai import chat_completion, text_completion
 from logitsmith.logprobs.other_apis import llama_server_completion, together_completion
 from logitsmith.logprobs.text_tokens import HeldBackText, TextTokenStream
@@ -64,7 +64,7 @@ def of_llama_server(whole):
 
 
 def of_batch(whole):
-    found = json.loads(result_line(whole.events, "a", 1, answer_id="b", exactness="exact"))
+    found = json.loads(format_result_line(whole.events, "a", 1, answer_id="b", exactness="exact"))
     assert len(found["tokens"]) == len(whole.tokens)
     return (token["text"].encode() for token in found["tokens"]), found["text"]
 

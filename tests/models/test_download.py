@@ -41,7 +41,7 @@ def cache(tmp_path, home, hub, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(folder))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hub_requests, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(hub_requests, "_RETRY_WAIT_SECONDS", 0.01)
     hub.repositories.clear()
     return folder
 

@@ -11,7 +11,7 @@ from logitsmith.engine import locate, read_facts, read_summaries
 from logitsmith.models import gguf as quick_header
 from logitsmith.models.gguf import HeaderReader, QuickHeaderReader
 from logitsmith.models.listing import ModelEntry
-from logitsmith.models.names import _FILE_TYPES, _TENSOR_TYPES, choose_file, quantization_name
+from logitsmith.models.names import _FILE_TYPE_NAMES, _TENSOR_TYPE_NAMES, choose_file, quantization_name
 
 from .folders import write_tiny
 
@@ -71,12 +71,12 @@ def test_names_of_file_types_are_ggufs():
     names = {
         member.value: member.name.split("_", 1)[1] for member in gguf.LlamaFileType if member.name != "GUESSED"
     }
-    assert {number: name for number, name in _FILE_TYPES.items() if number in names} == names
+    assert {number: name for number, name in _FILE_TYPE_NAMES.items() if number in names} == names
 
 
 def test_names_of_tensor_types_are_ggufs():
     names = {member.value: member.name for member in gguf.GGMLQuantizationType}
-    assert {number: _TENSOR_TYPES.get(number) for number in names} == names
+    assert {number: _TENSOR_TYPE_NAMES.get(number) for number in names} == names
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_split_model_counts_all_parts(tmp_path):
 
 def test_a_missing_part_is_named(tmp_path):
     path = write_tiny(tmp_path / "x-00002-of-00003.gguf")
-    assert summary_of(path).problem == "x-00001-of-00003.gguf and 1 more of its 3 parts missing"
+    assert summary_of(path).problem == "2 of its 3 parts missing: x-00001-of-00003.gguf and 1 more"
 
 
 def test_facts(tmp_path):

@@ -227,7 +227,7 @@ def test_a_trace_has_the_logits_and_probabilities_of_every_stage(chain):
     logits = make_row("normal", 200, 4)
     token = reader.sample(logits, None)
     trace = reader.read(token)
-    stages = [stage.candidates for stage in reader._record.stages]
+    stages = [stage.candidates for stage in reader._chain_record.stages]
     assert len(trace.candidates) == 200
     for number, stage in enumerate(stages):
         row = dict(zip(stage.ids.tolist(), stage.logits.tolist(), strict=True))

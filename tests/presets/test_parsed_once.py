@@ -69,5 +69,5 @@ def test_chains_of_one_preset_share_no_state() -> None:
     first, second = build(steps), build(steps)
     assert first.steps[0] is not second.steps[0] is not steps[0].sampler
     first.accept(1)
-    assert first.steps[0]._last == (1,)  # type: ignore[attr-defined]
-    assert second.steps[0]._last == ()  # type: ignore[attr-defined]
+    assert first.steps[0]._last_tokens == (1,)  # type: ignore[attr-defined]
+    assert second.steps[0]._last_tokens == ()  # type: ignore[attr-defined]

@@ -79,7 +79,7 @@ def test_rejected_before_many_calls(name):
     assert endpoint.calls - before < 200
 
 
-def test_tokens_of_the_unbiased_window_need_no_query():
+def test_tokens_of_the_unbiased_response_need_no_query():
     found = recover(Fake(ROW, 5, deaf=True), "x", top_count=4)
     assert (found.is_complete, found.total_calls) == (True, 4)
     assert off(found) < 1e-12

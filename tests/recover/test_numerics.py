@@ -8,11 +8,11 @@ from logitsmith.recover.numerics import (
     log1mexp,
     log_odds,
     logprob_from_anchor,
-    logprob_from_penalty,
     logprob_from_single_bias,
+    logprob_from_suppression,
     logsumexp,
-    penalty_error,
     single_bias_error,
+    suppression_error,
 )
 
 from .fakes import log_softmax, row_of
@@ -77,8 +77,8 @@ def test_penalty(row, count, bias):
     order = np.argsort(-row)
     known, token = order[:count], order[count]
     after = biased(row, dict.fromkeys(known, -bias))[token]
-    error = penalty_error(row[known], 1e-15)
-    assert logprob_from_penalty(after, row[known], bias) == pytest.approx(row[token], abs=20 * error + 1e-12)
+    error = suppression_error(row[known], 1e-15)
+    assert logprob_from_suppression(after, row[known], bias) == pytest.approx(row[token], abs=20 * error + 1e-12)
 
 
 def test_odds_and_sums():

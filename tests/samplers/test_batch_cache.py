@@ -10,7 +10,7 @@ from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
 from logitsmith.samplers.batch import penalties as cache
 from logitsmith.samplers.batch import step as batch_step
 from logitsmith.samplers.batch.arguments import row_lengths
-from logitsmith.samplers.batch.penalties import NO_COUNTS, RequestTokenCache, TokenCounts, count_tokens
+from logitsmith.samplers.batch.penalties import NO_COUNTS, TokenCountCache, TokenCounts, count_tokens
 
 from .rows import make_row
 from .test_batch import padded
@@ -20,7 +20,7 @@ SIZE = 300
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch):
-    own = RequestTokenCache()
+    own = TokenCountCache()
     monkeypatch.setattr(batch_step, "_request_cache", own)
     return own
 
@@ -154,7 +154,7 @@ def test_equal_to_no_cache_while_requests_come_and_go(seed, own_cache, recounted
 def test_only_new_tokens_are_counted(recounted):
     rng = np.random.default_rng(1)
     text = rng.integers(0, SIZE, (4, 80))
-    own = RequestTokenCache()
+    own = TokenCountCache()
     for number in range(40):
         everything, output = text[:, : 40 + number], text[:, 40 : 40 + number]
         counted = own.step(np.arange(4), (everything, output), SIZE, number == 0)
@@ -181,7 +181,7 @@ CHANGES = {
 @pytest.mark.parametrize(("change", "afresh"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("kind", ["all_input_ids", "output_ids", "both"])
 def test_a_text_that_changed_is_counted_afresh(change, afresh, kind, recounted):
-    own = RequestTokenCache()
+    own = TokenCountCache()
     requests = np.array([30, 10])
     both, changed = padded([TEXT, TEXT[::-1]], -1), padded([change(TEXT), TEXT[::-1]], -1)
     own.step(requests, (both, both), 10, is_prefill=True)
@@ -192,7 +192,7 @@ def test_a_text_that_changed_is_counted_afresh(change, afresh, kind, recounted):
 
 
 def test_the_order_and_what_is_padding_do_not_matter(recounted):
-    own = RequestTokenCache()
+    own = TokenCountCache()
     text = [TEXT, TEXT[::-1], TEXT * 2]
     first = padded(text, 10)
     own.step(np.array([7, 5, 6]), (first, first), 10, is_prefill=True)
@@ -234,7 +234,7 @@ def test_entries_of_rows():
 
 
 def test_requests_that_a_step_does_not_name_are_forgotten():
-    own = RequestTokenCache()
+    own = TokenCountCache()
 
     def step(*requests, is_prefill=False):
         ids = np.ones((len(requests), 2), int)
@@ -249,7 +249,7 @@ def test_requests_that_a_step_does_not_name_are_forgotten():
 
 
 def test_a_request_id_that_is_used_again(recounted):
-    own = RequestTokenCache()
+    own = TokenCountCache()
     for number in range(3):
         text = np.full((1, 4), number)
         counted = own.step(np.array([5]), (text, text), 10, is_prefill=True)
@@ -260,7 +260,7 @@ def test_a_request_id_that_is_used_again(recounted):
 
 
 def test_another_vocabulary():
-    own = RequestTokenCache()
+    own = TokenCountCache()
     text = np.array([[1, 2, 50, 3]])
     assert entries(own.step(np.array([1]), (text, None), 10, is_prefill=True)) == brute_force([[1, 2, 3]], [[]])
     for width in (100, 10, 2):
@@ -269,8 +269,8 @@ def test_another_vocabulary():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(cache, "_MAX_REQUESTS", 10)
-    own = RequestTokenCache()
+    monkeypatch.setattr(cache, "_MAX_ABSENT_REQUESTS", 10)
+    own = TokenCountCache()
     for request in range(100):
         text = np.full((1, 3), request % 10)
         counted = own.step(np.array([request]), (text, None), 10, is_prefill=True)
@@ -279,7 +279,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
 
 
 def test_a_step_that_is_broken_off_leaves_nothing_behind(monkeypatch):
-    own = RequestTokenCache()
+    own = TokenCountCache()
     text = padded([TEXT, TEXT[::-1]], -1)
     requests = np.array([1, 2])
 
@@ -297,7 +297,7 @@ def test_a_step_that_is_broken_off_leaves_nothing_behind(monkeypatch):
 @pytest.mark.parametrize("fill", [-1, 10])
 def test_the_longest_text_ends(fill, recounted):
     # The others' tables become narrower; nothing of them is counted again.
-    own = RequestTokenCache()
+    own = TokenCountCache()
     texts = [TEXT, TEXT[::-1], TEXT * 50]
     table = padded(texts, fill)
     own.step(np.array([1, 2, 3]), (table, table), 10, is_prefill=True)

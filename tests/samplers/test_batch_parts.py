@@ -14,7 +14,7 @@ from logitsmith.samplers.batch import candidates as nucleus
 from logitsmith.samplers.batch import step as random_draw
 from logitsmith.samplers.batch.candidates import find_top_candidates
 from logitsmith.samplers.batch.logits import BLOCK_COUNT, LogitTable
-from logitsmith.samplers.batch.penalties import NO_PENALTIES, PenalizedLogits, RowSelection
+from logitsmith.samplers.batch.penalties import NO_PENALTIES, BatchRowSelection, PenalizedLogits
 from logitsmith.samplers.batch.step import draw_from_rows, uniform_numbers
 from logitsmith.samplers.mersenne_twister import MersenneTwister
 
@@ -75,7 +75,7 @@ def test_the_low_32_bits_of_a_seed_count():
 def part_of(logits, temperature=1.0, touched=NO_PENALTIES):
     temperature = np.broadcast_to(np.float32(temperature), len(logits)).copy()
     with np.errstate(over="ignore", under="ignore"):  # as in a step
-        return RowSelection.create(LogitTable(logits, None), np.arange(len(logits)), temperature, touched)
+        return BatchRowSelection.create(LogitTable(logits, None), np.arange(len(logits)), temperature, touched)
 
 
 def head_of(logits, count):
@@ -249,13 +249,13 @@ def test_draws_on_the_border_of_two_tokens_equal_pick(size):
 
 def test_single_precision_is_enough_nearly_everywhere(monkeypatch):
     exact = []
-    plain = random_draw._locate
+    plain = random_draw._locate_tokens
 
     def spy(weights, u, dtype):
         exact.append(u.size * (dtype is np.float64))
         return plain(weights, u, dtype)
 
-    monkeypatch.setattr(random_draw, "_locate", spy)
+    monkeypatch.setattr(random_draw, "_locate_tokens", spy)
     logits = np.stack([make_row("normal", 60_000, seed) for seed in range(50)])
     draw_from_rows(logits, logits.max(axis=1), np.random.default_rng(1).random(50))
     assert sum(exact) < 10
@@ -274,8 +274,8 @@ def test_draws_from_long_heads_equal_pick(kept):
 
 def test_past_the_end_means_the_last_token_with_weight():
     sums = np.array([[0.0, 1.0, 2.0, 2.0], [1.0, 1.0, 3.0, 4.0]])
-    assert random_draw._first_reaching(sums, np.array([2.5, 1.0])).tolist() == [2, 0]
-    assert random_draw._first_reaching(sums, np.array([0.0, 1.5])).tolist() == [0, 2]
+    assert random_draw._first_position_reaching(sums, np.array([2.5, 1.0])).tolist() == [2, 0]
+    assert random_draw._first_position_reaching(sums, np.array([0.0, 1.5])).tolist() == [0, 2]
 
 
 def test_groups_are_never_more_than_blocks():

@@ -178,7 +178,7 @@ def test_a_message_about_a_step_names_its_place():
 def test_quotes_are_searched_once(text, monkeypatch):
     """A quote that does not close is searched to the end of the text, so it must be done only once a pass."""
     characters = []
-    quoted = compact_notation._QUOTED
+    quoted = compact_notation._QUOTED_PATTERN
 
     class Counting:
         def match(self, text, start=0):
@@ -186,7 +186,7 @@ def test_quotes_are_searched_once(text, monkeypatch):
             characters.append((found.end() if found else len(text)) - start)
             return found
 
-    monkeypatch.setattr(compact_notation, "_QUOTED", Counting())
+    monkeypatch.setattr(compact_notation, "_QUOTED_PATTERN", Counting())
     with pytest.raises(SamplingError) as caught:
         parse_notation(text)
     assert sum(characters) < 20 * len(text)

@@ -66,7 +66,7 @@ def test_a_number_that_rounds_to_one_stays_below(monkeypatch):
             return b"\xff" * count
 
     random = MersenneTwister(1)
-    monkeypatch.setattr(random, "_words", AllOnes())
+    monkeypatch.setattr(random, "_word_generator", AllOnes())
     assert random.uniform() == math.nextafter(1.0, 0.0)
     assert random.uniform_float() == np.nextafter(np.float32(1), np.float32(0))
 

@@ -350,6 +350,6 @@ def test_two_samplers_with_one_alias_are_rejected(monkeypatch):
 
     classes = {"clone": Clone, "top_p": ENTRIES["top_p"]}
     monkeypatch.setattr(registry, "builtin_names", lambda: tuple(classes))
-    monkeypatch.setattr(registry, "_builtin", classes.__getitem__)
+    monkeypatch.setattr(registry, "_builtin_sampler", classes.__getitem__)
     with pytest.raises(SamplingError, match=r"^the alias 'nucleus' of top_p is already clone$"):
-        registry._aliases.__wrapped__()
+        registry._name_by_alias.__wrapped__()

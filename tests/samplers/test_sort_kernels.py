@@ -35,7 +35,7 @@ def test_zeros_of_both_signs_are_equal(size):
 @pytest.mark.parametrize(("by_radix", "by_pairs"), [(1, 2), (2, 1)])
 def test_the_faster_sort_is_taken(by_radix, by_pairs, monkeypatch):
     seconds = {sort_kernels._ascending_by_radix: by_radix, sort_kernels._ascending_by_pairs: by_pairs}
-    monkeypatch.setattr(sort_kernels, "_seconds_of", lambda sort, _keys: seconds[sort])
+    monkeypatch.setattr(sort_kernels, "_measure_seconds", lambda sort, _keys: seconds[sort])
     assert sort_kernels._is_radix_sort_faster.__wrapped__() == (by_radix < by_pairs)
 
 

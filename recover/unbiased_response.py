@@ -19,8 +19,8 @@ from .session import QuerySession
 
 
 @dataclass(frozen=True)
-class UnbiasedWindow:
-    """The measured logprobs of an endpoint without a bias.
+class UnbiasedResponse:
+    """The mean response of an endpoint without a bias.
 
     Args:
         first_two_tokens: the tokens of the first two responses; None for a token without an id.
@@ -77,29 +77,31 @@ _NOISE_FACTOR = 20
 """Responses that differ by more than this many times the declared relative error are noisy."""
 
 
-def measure_unbiased_window(session: QuerySession, calls_per_query: int | None) -> UnbiasedWindow:
+def measure_unbiased_response(session: QuerySession, calls_per_query: int | None) -> UnbiasedResponse:
     """Query twice without a bias, and more often if the responses differ or ``calls_per_query`` is larger.
 
     Raises ``RecoverError`` if the responses cannot be compared, or show neither logprobs nor a token.
     """
-    ((first, second),) = session.send_queries([{}], calls_per_query=2)
+    ((first_response, second_response),) = session.send_queries([{}], calls_per_query=2)
     relative_error = session.endpoint.limits.relative_error
-    if not (first.logprobs and second.logprobs):
-        _check_shows_token(first)
-        return UnbiasedWindow(
-            (first.token, second.token), calls_per_query=calls_per_query or 1, relative_error=relative_error
+    if not (first_response.logprobs and second_response.logprobs):
+        _check_shows_token(first_response)
+        return UnbiasedResponse(
+            (first_response.token, second_response.token),
+            calls_per_query=calls_per_query or 1,
+            relative_error=relative_error,
         )
-    is_noisy = _difference(first, second) > _NOISE_FACTOR * relative_error
+    is_noisy = _max_difference_nats(first_response, second_response) > _NOISE_FACTOR * relative_error
     calls_per_query = calls_per_query or (_NOISY_CALLS_PER_QUERY if is_noisy else 1)
     response_count = max(calls_per_query, _NOISY_CALLS_PER_QUERY) if is_noisy else calls_per_query
-    responses = [first, second]
+    responses = [first_response, second_response]
     if response_count > 2:
         responses += next(iter(session.send_queries([{}], response_count - 2, first_repetition=2)))
-    return _mean_window(session, _UnbiasedResponses(responses, calls_per_query, is_noisy))
+    return _average_responses(session, _ResponsesWithoutBias(responses, calls_per_query, is_noisy))
 
 
 @dataclass(frozen=True)
-class _UnbiasedResponses:
+class _ResponsesWithoutBias:
     """Responses to the query without a bias.
 
     Attributes:
@@ -120,51 +122,58 @@ class _UnbiasedResponses:
         ]
 
 
-def _mean_window(session: QuerySession, unbiased_responses: _UnbiasedResponses) -> UnbiasedWindow:
-    """Return the unbiased window as the mean of the responses."""
-    (first, second), averaged_responses = unbiased_responses.responses[:2], unbiased_responses.averaged_responses
+def _average_responses(session: QuerySession, responses_without_bias: _ResponsesWithoutBias) -> UnbiasedResponse:
+    """Return the unbiased response as the mean of the responses."""
+    (first_response, second_response), averaged_responses = (
+        responses_without_bias.responses[:2],
+        responses_without_bias.averaged_responses,
+    )
     shared_tokens = set.intersection(*(set(response.logprobs) for response in averaged_responses))
     if not shared_tokens:
         raise RecoverError(
             "without a bias, each response shows other tokens; the endpoint draws them, so none can be compared"
         )
-    spread_nats, noise_nats = _difference(first, second), 0.0
-    if unbiased_responses.is_noisy:
-        rows = [[response.logprobs[token] for response in averaged_responses] for token in shared_tokens]
-        noise_nats = float(np.sqrt(2 * np.mean(np.var(rows, axis=1, ddof=1))))
-        spread_nats = float(np.ptp(rows, axis=1).max())
-    relative_error = max(session.endpoint.limits.relative_error, _rounding_error(first))
-    means = {
+    spread_nats, noise_nats = _max_difference_nats(first_response, second_response), 0.0
+    if responses_without_bias.is_noisy:
+        logprobs_by_token = [
+            [response.logprobs[token] for response in averaged_responses] for token in shared_tokens
+        ]
+        noise_nats = float(np.sqrt(2 * np.mean(np.var(logprobs_by_token, axis=1, ddof=1))))
+        spread_nats = float(np.ptp(logprobs_by_token, axis=1).max())
+    relative_error = max(session.endpoint.limits.relative_error, _rounding_error(first_response))
+    mean_by_token = {
         token: mean_logprob(
             [response.logprobs[token] for response in averaged_responses], relative_error, noise_nats
         )
         for token in shared_tokens
     }
-    logprobs = {token: mean.logprob for token, mean in means.items()}
+    logprobs = {token: mean.logprob for token, mean in mean_by_token.items()}
     partly_shown_logprobs = [
         value
         for response in averaged_responses
         for token, value in response.logprobs.items()
         if token not in shared_tokens
     ]
-    unbiased_window = UnbiasedWindow(
-        first_two_tokens=(first.token, second.token),
-        logprob_count=min(len(first.logprobs), len(second.logprobs)),
-        calls_per_query=unbiased_responses.calls_per_query,
+    unbiased_response = UnbiasedResponse(
+        first_two_tokens=(first_response.token, second_response.token),
+        logprob_count=min(len(first_response.logprobs), len(second_response.logprobs)),
+        calls_per_query=responses_without_bias.calls_per_query,
         logprobs=logprobs,
-        errors={token: mean.error for token, mean in means.items()},
+        errors={token: mean.error for token, mean in mean_by_token.items()},
         unmatched_logprobs=averaged_responses[0].unmatched_logprobs,
         spread_nats=spread_nats,
         noise_nats=noise_nats,
         relative_error=relative_error,
         max_hidden_logprob=max([min(logprobs.values()), *partly_shown_logprobs])
         + _agreement_tolerance_nats(spread_nats),
-        is_noisy=unbiased_responses.is_noisy,
+        is_noisy=responses_without_bias.is_noisy,
     )
-    note = _cut_off_note(
-        unbiased_window, len(first.logprobs) + len(unbiased_window.unmatched_logprobs), session.endpoint
+    note = _truncation_note(
+        unbiased_response,
+        len(first_response.logprobs) + len(unbiased_response.unmatched_logprobs),
+        session.endpoint,
     )
-    return unbiased_window if note is None else replace(unbiased_window, notes=(note,))
+    return unbiased_response if note is None else replace(unbiased_response, notes=(note,))
 
 
 def _check_shows_token(response: EndpointResponse) -> None:
@@ -178,7 +187,7 @@ def _check_shows_token(response: EndpointResponse) -> None:
         raise RecoverError("the endpoint shows neither logprobs nor a token")
 
 
-def _difference(first: EndpointResponse, second: EndpointResponse) -> float:
+def _max_difference_nats(first: EndpointResponse, second: EndpointResponse) -> float:
     """Return the largest difference of two responses to the same query, nats."""
     shared_tokens = first.logprobs.keys() & second.logprobs.keys()
     return max((abs(first.logprobs[token] - second.logprobs[token]) for token in shared_tokens), default=0.0)
@@ -201,36 +210,39 @@ def _rounding_error(response: EndpointResponse) -> float:
 
 _MIN_HIDDEN_PROBABILITY = 1e-6
 """Probability that may be lost in float32 sums."""
-_CUT_OFF_FACTOR = 100.0
-"""If the last shown token is this many times more likely than all hidden tokens together, tokens were probably
-truncated."""
+_TRUNCATION_FACTOR = 100.0
+"""If the least likely shown token is this many times more likely than all hidden tokens together, tokens were
+probably truncated."""
 
 
-def _cut_off_note(unbiased_window: UnbiasedWindow, shown: int, endpoint: Endpoint) -> str | None:
-    """Return a note if no probability remains for hidden tokens, although the last shown token is likely.
+def _truncation_note(unbiased_response: UnbiasedResponse, shown_count: int, endpoint: Endpoint) -> str | None:
+    """Return a note if no probability remains for hidden tokens, although the least likely shown token is likely.
 
     Then the endpoint truncates tokens before it computes logprobs. If it also shows fewer logprobs than
     requested, the truncation is certain, and ``RecoverError`` is raised.
 
     Args:
-        unbiased_window: the measured logprobs.
-        shown: number of shown logprobs, including texts that are not the text of exactly one token.
+        unbiased_response: the measured logprobs.
+        shown_count: number of shown logprobs, including texts that are not the text of exactly one token.
         endpoint: the endpoint.
     """
     shown_probability = sum(
-        exp(value) for value in (*unbiased_window.logprobs.values(), *unbiased_window.unmatched_logprobs)
+        exp(value) for value in (*unbiased_response.logprobs.values(), *unbiased_response.unmatched_logprobs)
     )
     max_hidden_probability = max(
         1 - shown_probability,
-        10 * unbiased_window.relative_error,
-        10 * unbiased_window.spread_nats,
+        10 * unbiased_response.relative_error,
+        10 * unbiased_response.spread_nats,
         _MIN_HIDDEN_PROBABILITY,
     )
-    last_probability = exp(min(unbiased_window.logprobs.values()))
-    if not 1 < shown < endpoint.vocab_size or last_probability <= _CUT_OFF_FACTOR * max_hidden_probability:
+    min_shown_probability = exp(min(unbiased_response.logprobs.values()))
+    if (
+        not 1 < shown_count < endpoint.vocab_size
+        or min_shown_probability <= _TRUNCATION_FACTOR * max_hidden_probability
+    ):
         return None
-    finding = f"the {shown:,} tokens shown without a bias have all the probability"
-    if shown < endpoint.limits.window:
+    finding = f"the {shown_count:,} tokens shown without a bias have all the probability"
+    if shown_count < endpoint.limits.window:
         raise RecoverError(f"{finding}: the endpoint truncates its tokens (top_p, top_k, min_p); turn that off")
     return f"{finding}: if the endpoint truncates its tokens (top_p, top_k, min_p), the logprobs are wrong"
 
@@ -246,24 +258,24 @@ class DriftMonitor:
 
     Args:
         session: sends queries to the endpoint.
-        unbiased_window: the known response.
+        unbiased_response: the known response.
         relative_error: relative error of a shown probability.
 
     Attributes:
         max_change_nats: the largest change of the response during the run, nats; 0: no change.
     """
 
-    def __init__(self, session: QuerySession, unbiased_window: UnbiasedWindow, relative_error: float) -> None:
+    def __init__(self, session: QuerySession, unbiased_response: UnbiasedResponse, relative_error: float) -> None:
         self.max_change_nats = 0.0
         self._session = session
-        self._unbiased_window = unbiased_window
+        self._unbiased_response = unbiased_response
         self._max_explained_nats = max(
             _RELATIVE_ERROR_FACTOR * relative_error,
-            _SPREAD_FACTOR * unbiased_window.spread_nats,
-            _DRIFT_NOISE_FACTOR * unbiased_window.noise_nats,
+            _SPREAD_FACTOR * unbiased_response.spread_nats,
+            _DRIFT_NOISE_FACTOR * unbiased_response.noise_nats,
         )
         self._query_count = 0
-        self._measure: Callable[[int], float] = self._unbiased_window_change
+        self._measure: Callable[[int], float] = self._unbiased_response_change
 
     def measure_with(self, measure: Callable[[int], float]) -> None:
         """Replace the check.
@@ -278,12 +290,12 @@ class DriftMonitor:
         if self._query_count % QUERIES_PER_CHECK == 0:
             self.max_change_nats = max(self.max_change_nats, self._measure(self._query_count // QUERIES_PER_CHECK))
 
-    def _unbiased_window_change(self, check_number: int) -> float:
+    def _unbiased_response_change(self, check_number: int) -> float:
         """Query without a bias; return the change that rounding and noise do not explain, nats."""
         ((response,),) = self._session.send_queries([{}], drift_check=check_number)
-        unbiased_window = self._unbiased_window.logprobs
-        shared_tokens = response.logprobs.keys() & unbiased_window.keys()
-        change = max(
-            (abs(response.logprobs[token] - unbiased_window[token]) for token in shared_tokens), default=0.0
+        unbiased_logprobs = self._unbiased_response.logprobs
+        shared_tokens = response.logprobs.keys() & unbiased_logprobs.keys()
+        change_nats = max(
+            (abs(response.logprobs[token] - unbiased_logprobs[token]) for token in shared_tokens), default=0.0
         )
-        return change if change > self._max_explained_nats else 0.0
+        return change_nats if change_nats > self._max_explained_nats else 0.0
