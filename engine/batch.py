@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -126,10 +127,11 @@ class BatchEngine:
         self._model = model
         self._slots = model.make_slots(slots, deterministic)
         self._unused_slots = list(self._slots.slots)
-        self._waiting_requests: deque[GenerationRequest] = deque()
+        self._waiting_requests: deque[_WaitingRequest] = deque()
         self._running_by_slot: dict[int, _SlotRequest] = {}
         self._show_note, self._shown_notes = note, set[str]()
         self._undelivered: list[tuple[object, Event | BatchFailure]] = []
+        self._is_advancing = False
         self._is_closed = False
 
     @property
@@ -153,7 +155,7 @@ class BatchEngine:
         Its id should be unique.
         """
         self._check_open()
-        self._waiting_requests.append(request)
+        self._waiting_requests.append(_WaitingRequest(request))
 
     def cancel(self, request_id: object) -> bool:
         """Remove a request. It has no more events, and its slot is free at the next step.
@@ -161,65 +163,98 @@ class BatchEngine:
         Returns False if no request with this id waits or runs. If several have this id, one that waits is removed,
         or else the first.
         """
-        for index, waiting_request in enumerate(self._waiting_requests):
-            if waiting_request.id == request_id:
+        for index, waiting in enumerate(self._waiting_requests):
+            if waiting.request.id == request_id:
                 del self._waiting_requests[index]
+                self._drop_undelivered(request_id)
                 return True
         for running in self._running_by_slot.values():
             if running.request.id == request_id:
-                self._release(running.slot)
+                self._release(running)
+                self._drop_undelivered(request_id)
                 return True
         return False
+
+    def _drop_undelivered(self, request_id: object) -> None:
+        self._undelivered = [(other_id, event) for other_id, event in self._undelivered if other_id != request_id]
 
     def step(self) -> list[tuple[object, Event | BatchFailure]]:
         """Advance all requests; return the new events, each with the id of its request.
 
         Waiting requests join where a slot is free, and their prompts are read. Then all running requests get the
         logits that they need, and make the next token, or several tokens that the grammar forces.
+
+        An error of one request, such as a prompt that is too long, is a `BatchFailure`. Other errors are raised:
+        ``AbortedError`` after `Model.abort`, and ``ModelError`` if llama.cpp cannot decode or the engine is
+        closed. After an ``AbortedError``, the next step continues. An exception such as ``KeyboardInterrupt`` ends
+        the request in whose code it was raised; the next step returns its `BatchFailure`.
         """
         events, self._undelivered = self._undelivered, []
         try:
             for advance in (self.begin_waiting, self.advance_running):
-                for request_progress in advance():
-                    events += ((request_progress.request.id, event) for event in request_progress.events)
+                with closing(advance()) as progress_of_requests:
+                    for request_progress in progress_of_requests:
+                        events += ((request_progress.request.id, event) for event in request_progress.events)
         except BaseException:  # such as AbortedError; the next step returns the events before the error
-            self._undelivered = events
+            self._undelivered = events + self._undelivered
             raise
         return events
 
-    def begin_waiting(self) -> Iterator[RequestProgress]:
-        """Run the first half of `step`: read the prompts of waiting requests, as long as slots are free."""
-        self._check_open()
-        while self._waiting_requests and self._unused_slots:
-            yield self._begin_request(self._waiting_requests.popleft())
+    def begin_waiting(self) -> Generator[RequestProgress]:
+        """Run the first half of `step`: read the prompts of waiting requests, as long as slots are free.
 
-    def advance_running(self) -> Iterator[RequestProgress]:
-        """Run the second half of `step`, and yield the events of each request as soon as its logits are computed.
-
-        The iterator must be exhausted. A request that is canceled meanwhile is left out.
+        Raises ``ModelError`` while an iterator of `advance_running` is not exhausted: a prompt would overwrite its
+        logits.
         """
         self._check_open()
+        if self._is_advancing:
+            raise ModelError("the batch is in a step, whose requests must be advanced first")
+        while self._waiting_requests and self._unused_slots:
+            yield self._begin_request(self._waiting_requests.popleft())
+            self._check_open()
+
+    def advance_running(self) -> Generator[RequestProgress]:
+        """Run the second half of `step`, and yield the events of each request as soon as its logits are computed.
+
+        The iterator must be exhausted or closed. A request that is canceled meanwhile is left out.
+        """
+        self._check_open()
+        if self._is_advancing:
+            raise ModelError("the batch is in a step, whose requests must be advanced first")
+        self._is_advancing = True
+        try:
+            yield from self._advance_running()
+        finally:
+            self._is_advancing = False
+
+    def _advance_running(self) -> Generator[RequestProgress]:
+        running_by_slot = dict(self._running_by_slot)
         has_enough_requests = len(self._running_by_slot) >= _MIN_REQUESTS_TO_DIVIDE_RUN
         appends = [
             SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests))
-            for running in self._running_by_slot.values()
+            for running in running_by_slot.values()
         ]
-        for slot, rows in self._slots.append(appends):
-            running = self._running_by_slot.get(slot.number)
-            if running is not None:
-                yield self._collect_events(running, running.receive_logits(rows))
+        with closing(self._slots.append(appends)) as rows_of_slots:
+            for slot, rows in rows_of_slots:
+                running = running_by_slot[slot.number]
+                if self._running_by_slot.get(slot.number) is running:
+                    yield self._collect_events(running, running.receive_logits(rows))
+                    self._check_open()  # closed meanwhile: the other logits are freed memory
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ModelError("the batch is closed")
         self._model.check_open()
 
-    def _begin_request(self, request: GenerationRequest) -> RequestProgress:
+    def _begin_request(self, waiting: _WaitingRequest) -> RequestProgress:
         """Put a request into the slot with the longest beginning of its prompt, and read the prompt."""
+        request, running = waiting
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
-            running = _SlotRequest(self._model, request, show_note=self._note_once)
+            if running is None:
+                running = _SlotRequest(self._model, request, show_note=self._note_once)
+                self._check_open()  # the note may have closed the batch
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
         running.slot = slot = self._slots.best_slot_for(running.prompt_ids, self._unused_slots)
@@ -227,8 +262,8 @@ class BatchEngine:
         self._running_by_slot[slot.number] = running
         try:
             return self._collect_events(running, running.read_prompt(self._slots))
-        except AbortedError:
-            self._waiting_requests.appendleft(request)
+        except AbortedError:  # the constraint has read the beginning of the answer, and cannot read it again
+            self._waiting_requests.appendleft(_WaitingRequest(request, running))
             raise
 
     def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
@@ -240,23 +275,27 @@ class BatchEngine:
         try:
             collected_events.extend(new_events)
         except AbortedError:
-            self._release(running.slot)
+            self._release(running)
             raise
         except Exception as error:
             collected_events.append(
                 BatchFailure(running.request.id, error, has_begun=bool(collected_events) or running.has_begun)
             )
         except BaseException:
-            self._release(running.slot)
+            self._release(running)
+            failure = BatchFailure(running.request.id, ModelError("the request was interrupted"))
+            self._undelivered.append((running.request.id, failure))
             raise
         running.has_begun = True
         if collected_events and isinstance(collected_events[-1], (Done, BatchFailure)):
-            self._release(running.slot)
+            self._release(running)
         return RequestProgress(running.request, collected_events, running)
 
-    def _release(self, slot: SequenceSlot) -> None:
-        if self._running_by_slot.pop(slot.number, None) is not None:  # None if the request was canceled meanwhile
-            self._unused_slots.append(slot)
+    def _release(self, running: _SlotRequest) -> None:
+        """Free the slot of a request, unless the request was canceled meanwhile."""
+        if self._running_by_slot.get(running.slot.number) is running:
+            del self._running_by_slot[running.slot.number]
+            self._unused_slots.append(running.slot)
 
     def _note_once(self, sentence: str) -> None:
         if self._show_note is not None and sentence not in self._shown_notes:
@@ -355,6 +394,18 @@ def _add_events_of_step(
         return None
     start_event, prompt_tokens, tokens, done_event = split_events(events_by_request.pop(request_progress.running))
     return BatchAnswer(request_progress.request.id, start_event, tokens, done_event, prompt_tokens)
+
+
+class _WaitingRequest(NamedTuple):
+    """A request that waits for a slot.
+
+    Attributes:
+        request: the request.
+        running: the request with its chain and constraint, if an abort ended the reading of its prompt.
+    """
+
+    request: GenerationRequest
+    running: _SlotRequest | None = None
 
 
 class _SlotRequest(RunningRequest):

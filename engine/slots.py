@@ -6,7 +6,7 @@ chunks from the beginning of another slot, so that common beginnings of prompts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
@@ -234,10 +234,11 @@ class SequenceSlots:
         """Return the logits after the prompt that was read last, as a list of one row."""
         return self._prompt_rows
 
-    def append(self, appends: Sequence[SlotAppend]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+    def append(self, appends: Sequence[SlotAppend]) -> Generator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots, and yield each slot with the logits of its tokens.
 
-        The logits are valid until the next slot is yielded.
+        The logits are valid until the next slot is yielded. If the iterator is closed early, the slots that were
+        not yielded hold what they held before.
         """
         plan = self._plan
         if plan is None:
@@ -283,10 +284,14 @@ class SequenceSlots:
             return slot, rows
         rows_of_one_call = [row.copy() for row in rows]
         self._native.truncate_sequence(len(slot.tokens), slot.number)
-        rows_one_by_one = []
-        for token in tokens:
-            _, (row,) = self._append_single(SlotAppend(slot, (token,)), plan)
-            rows_one_by_one.append(row.copy())
+        held_count, rows_one_by_one = len(slot.tokens), []
+        try:
+            for token in tokens:
+                _, (row,) = self._append_single(SlotAppend(slot, (token,)), plan)
+                rows_one_by_one.append(row.copy())
+        except BaseException:  # such as AbortedError: the next step appends all tokens again
+            self._truncate_slot(slot, held_count)
+            raise
         plan.is_one_call_exact_by_count[token_count] = all(map(np.array_equal, rows_of_one_call, rows_one_by_one))
         if not plan.is_one_call_exact_by_count[token_count]:
             self._truncate_slot(slot, len(slot.tokens) - token_count)
@@ -323,11 +328,16 @@ class SequenceSlots:
         times.record(group.row_count, perf_counter() - start_seconds)
         for slot in filler_slots:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
-        for slot, row in zip(slots, rows, strict=True):
-            append = single_appends.pop(slot.number, None)
-            if append is not None:
-                slot.tokens.extend(append.tokens)
+        undelivered = [(slot, row) for slot, row in zip(slots, rows, strict=True) if slot.number in single_appends]
+        for slot, _ in undelivered:
+            slot.tokens.extend(single_appends.pop(slot.number).tokens)
+        try:
+            while undelivered:
+                slot, row = undelivered.pop(0)
                 yield slot, [row]
+        finally:  # if the caller stops, the next step appends the tokens of the other slots again
+            for slot, _ in undelivered:
+                self._truncate_slot(slot, len(slot.tokens) - 1)
 
     def _decode(self, appends: Sequence[SlotAppend]) -> list[Logits]:
         try:

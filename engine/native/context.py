@@ -120,6 +120,11 @@ class NativeContext:
             lib.llama_free(self.handle)
             self.handle = None
 
+    def check_open(self) -> None:
+        """Raise ``ModelError`` after `close`, because llama.cpp would read freed memory."""
+        if not self.handle:
+            raise ModelError("the context is closed")
+
     def _attach_adapters(self, adapters: Sequence[tuple[object, float]]) -> None:
         handles = (lib.llama_adapter_lora_p_ctypes * len(adapters))(*(handle for handle, _ in adapters))
         scales = (ctypes.c_float * len(adapters))(*(scale for _, scale in adapters))
@@ -133,6 +138,7 @@ class NativeContext:
 
         Raises ``ModelError``; ``AbortedError`` when the call was aborted.
         """
+        self.check_open()
         token_count = len(tokens)
         if token_count == 1:
             self._tokens[0], self._positions[0], self._logits_flags[0] = tokens[0], position, 1
@@ -148,6 +154,7 @@ class NativeContext:
 
         Without ``all_logits``, only the logits of each span's last token are kept. Raises as `decode` does.
         """
+        self.check_open()
         token_count, sequence_by_index = 0, self._sequence_by_index
         for tokens, position, sequence in spans:
             end = token_count + len(tokens)
@@ -231,6 +238,7 @@ class NativeContext:
 
     def truncate_sequence(self, position: int, sequence: int = 0) -> bool:
         """Remove a sequence's tokens from ``position`` on; return False if only all tokens can be removed."""
+        self.check_open()
         if position == 0 and self._has_one_sequence:
             lib.llama_memory_clear(self._memory, False)
             return True

@@ -25,6 +25,7 @@ from logitsmith.engine import (
     score_prompt,
 )
 from logitsmith.engine.native.binding import lib
+from logitsmith.engine.native.context import NativeContext
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import Sampler, SamplerInfo, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
@@ -292,6 +293,142 @@ def test_an_abort_loses_nothing(model):
             own = [event for name, event in events if name == asked.id]
             assert [type(event) for event in own] == [Start, *[Token] * (len(own) - 2), Done]
             assert not exact or said(own) == said(alone(model, asked))
+
+
+FORCED = 'root ::= [A-Z] "unexpectedly, seventeen purple elephants" " danced" [a-z]+ "."'
+
+
+def test_an_abort_while_forced_tokens_are_compared_loses_nothing(bundled, monkeypatch):
+    """Several tokens are read in one call and one by one; an abort may come at each of these calls."""
+    asked = request("forced", "Say: ", "greedy", constraint=resolve_grammar({"gbnf": FORCED}), max_tokens=30)
+    expected = said(alone(bundled, asked))
+    decode, calls = NativeContext.decode_spans, 0
+
+    def aborting(native, spans, all_logits=True):
+        nonlocal calls
+        calls += 1
+        if calls == aborted_at:
+            raise AbortedError
+        return decode(native, spans, all_logits)
+
+    monkeypatch.setattr(NativeContext, "decode_spans", aborting)
+    for number in range(2, 13):
+        aborted_at = 0  # the making of the slots may decode, too
+        with BatchEngine(bundled, 2) as engine:
+            engine._slots._plan.is_one_call_exact_by_count.clear()
+            engine.add(asked)
+            aborted_at, calls, events, abort_count = number, 0, [], 0
+            while not engine.is_idle:
+                try:
+                    events += engine.step()
+                except AbortedError:
+                    abort_count += 1
+            assert (abort_count, calls > aborted_at) == (1, True)
+            assert said(event for _, event in events) == expected
+
+
+def test_a_constraint_reads_the_beginning_once(model):
+    """An abort while the prompt is read returns the request to the queue; its constraint was started before."""
+    text = "The answer is"
+    constraint = resolve_grammar({"gbnf": f'root ::= "{text}" [a-z ]+'}).start(model.vocabulary)
+    asked = request("begun", text, constraint=constraint, beginning=text)
+    with BatchEngine(model, 1) as engine:
+        engine.add(asked)
+        model.abort()
+        with pytest.raises(AbortedError):
+            engine.step()
+        events = [event for _, event in drain(engine)]
+    assert isinstance(events[-1], Done)
+
+
+def test_a_canceled_request_has_no_events_that_were_not_delivered(model):
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("first"))
+        engine.add(request("second", constraint=Interrupting(model, 0, AbortedError)))
+        with pytest.raises(AbortedError):
+            engine.step()
+        assert engine.cancel("first")
+        assert {name for name, _ in drain(engine)} <= {"second"}
+
+
+class Interrupting:
+    """A constraint that raises an exception at one of its masks."""
+
+    description = None
+
+    def __init__(self, model, count, error):
+        self._mask, self._count, self._error = np.ones(model.vocabulary.size, bool), count, error
+
+    def mask(self):
+        self._count -= 1
+        if self._count < 0:
+            self._count = 10**9
+            raise self._error
+        return self._mask
+
+    def accept(self, token):
+        pass
+
+
+def test_ctrl_c_in_the_code_of_a_request_ends_this_request_only(bundled):
+    with BatchEngine(bundled, 2) as engine:
+        engine.add(request("interrupted", constraint=Interrupting(bundled, 3, KeyboardInterrupt)))
+        engine.add(request("other", "A man in", max_tokens=9))
+        events = []
+        while not engine.is_idle:
+            try:
+                events += engine.step()
+            except KeyboardInterrupt:
+                continue
+        failures = [event for name, event in events if name == "interrupted"][-1:]
+        assert [str(failure.error) for failure in failures] == ["the request was interrupted"]
+        assert held(engine) == [(size, size) for _, size in held(engine)]
+    other = [event for name, event in events if name == "other"]
+    assert said(other) == said(alone(bundled, request("other", "A man in", max_tokens=9)))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_closing_in_a_step_is_no_crash(model, deterministic):
+    with BatchEngine(model, 3, deterministic=deterministic) as engine:
+        for name in range(3):
+            engine.add(request(name))
+        engine.step()
+        advancing = engine.advance_running()
+        next(advancing)
+        engine.close()
+        with pytest.raises(ModelError, match=r"^the (batch|context) is closed$"):
+            next(advancing)
+        with pytest.raises(ModelError, match=r"^the batch is closed$"):
+            engine.step()
+
+
+def test_closing_in_a_note_is_no_crash(model):
+    refuse_system = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+    messages = [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]
+    notes = []
+    engine = BatchEngine(model, 1, note=lambda note: (notes.append(note), engine.close()))
+    engine.add(request("chat", ChatMessages(messages, refuse_system + "{{ messages[0].content }}")))
+    with pytest.raises(ModelError, match=r"^the batch is closed$"):
+        engine.step()
+    assert notes
+
+
+def test_no_prompt_is_read_while_requests_are_advanced(model):
+    with BatchEngine(model, 2) as engine:
+        for name in ("a", "b"):
+            engine.add(request(name))
+        engine.step()
+        advancing = engine.advance_running()
+        next(advancing)
+        engine.cancel("b")
+        engine.add(request("c", "Once upon"))
+        for again in (engine.begin_waiting, engine.advance_running):
+            with pytest.raises(ModelError, match="in a step"):
+                next(again())
+        advancing.close()
+        events = [event for name, event in drain(engine) if name == "c"]
+        exact = engine.exactness.level.value == "exact"
+    assert not exact or said(events) == said(alone(model, request("c", "Once upon")))
 
 
 def test_a_row_that_requests_share_cannot_be_written(model):
