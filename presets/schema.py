@@ -25,11 +25,7 @@ def _chain_schema(samplers: dict[str, type[Sampler]]) -> dict[str, Any]:
     samplers_by_name = {spelling: cls for cls in samplers.values() for spelling in _name_spellings(cls)}
     name_only = {"enum": list(samplers_by_name), "description": "a sampler with its default parameters"}
     step_text = {"type": "string", "pattern": "[0-9(=]", "description": "a step in the compact notation: temp0.8"}
-    step_schemas = [
-        name_only,
-        step_text,
-        *(_step_schema(spelling, cls) for spelling, cls in samplers_by_name.items()),
-    ]
+    step_schemas = [name_only, step_text, *(_step_schema(name, cls) for name, cls in samplers_by_name.items())]
     return {
         "anyOf": [
             {"type": "array", "items": {"anyOf": step_schemas}},

@@ -169,7 +169,7 @@ def _read_chosen_preset(
         origin: path of the file, with which each error message begins.
     """
     if format_key in ("koboldai", "koboldcpp"):
-        return _read_kobold_preset(format_key, parse_json(text, origin), section, origin)
+        return _read_kobold(format_key, parse_json(text, origin), section, origin)
     if format_key == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
         return _read_ini_preset(text, section, origin)
     if section is not None:
@@ -222,8 +222,8 @@ def _holds_version_only(name: str, entries: IniSection) -> bool:
     return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
-def _read_kobold_preset(
-    format_key: str, value: Any, section: str | None, origin: str
+def _read_kobold(
+    name: str, value: Any, section: str | None, origin: str
 ) -> tuple[ImportedChainBuilder, list[str]]:
     is_list = isinstance(value, list)
     entries = [_check_object(entry, origin) for entry in (value if is_list else [value])]
@@ -232,10 +232,10 @@ def _read_kobold_preset(
     labels = _unique_names(entries)
     if section is not None and labels[0] == "" and not is_list:
         raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    chosen = entries[_choose_kobold_preset(entries, labels, section, origin)]
+    chosen = entries[_choose_entry(entries, labels, section, origin)]
     builder = (
         kobold.convert_koboldcpp(chosen, origin)
-        if format_key == "koboldcpp"
+        if name == "koboldcpp"
         else kobold.convert_koboldai(chosen, origin, is_list)
     )
     title = chosen.get("description")
@@ -264,9 +264,7 @@ def _choose_preset_index(names: Sequence[str], section: str | None, origin: str)
     raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
 
 
-def _choose_kobold_preset(
-    entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str
-) -> int:
+def _choose_entry(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
     """Return the index of the chosen preset. Presets with the same settings may share a name.
 
     Args:
@@ -275,20 +273,17 @@ def _choose_kobold_preset(
         section: name of the chosen preset; None takes the only preset of the file.
         origin: path of the file, with which each error message begins.
     """
-    same_title_indices = [
-        index for index, entry in enumerate(entries) if section is not None and _preset_title(entry) == section
-    ]
-    if len(same_title_indices) > 1 and section not in labels:
+    titles = [_preset_title(entry) for entry in entries]
+    indices = [index for index, title in enumerate(titles) if section is not None and title == section]
+    if len(indices) > 1 and section not in labels:
         settings = [
             {key: value for key, value in entries[index].items() if key not in kobold.LABEL_KEYS}
-            for index in same_title_indices
+            for index in indices
         ]
         if all(setting == settings[0] for setting in settings):
-            return same_title_indices[0]
-        names = ", ".join(labels[index] for index in same_title_indices)
-        raise PresetError(
-            f"{origin}: {len(same_title_indices)} presets have the name {section!r}; choose one of: {names}"
-        )
+            return indices[0]
+        names = ", ".join(labels[index] for index in indices)
+        raise PresetError(f"{origin}: {len(indices)} presets have the name {section!r}; choose one of: {names}")
     return _choose_preset_index(labels, section, origin)
 
 
@@ -315,7 +310,7 @@ _SILLYTAVERN_KEYS = {
     *("samplers_priorities", "mirostat_mode", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample"),
     *("dynatemp", "rep_pen_decay", "grammar_string", "num_beams", "samplers"),
 }
-_KOBOLDAI_KEYS = {
+_KOBOLD_KEYS = {
     "typical",
     "rep_pen_slope",
     "sampler_order",
@@ -405,12 +400,9 @@ def _recognize_json_format(value: Any, origin: str) -> str:
     if isinstance(value, list):
         entries = [entry for entry in value if isinstance(entry, dict)]
         keys = {key for entry in entries for key in entry}
-        if entries and len(entries) == len(value) and keys & (_KOBOLD_FAMILY_KEYS | _KOBOLDAI_KEYS):
-            return (
-                "koboldcpp"
-                if keys & (_KOBOLDCPP_KEYS - {"preset"}) and not keys & _MODEL_LIST_KEYS
-                else "koboldai"
-            )
+        if entries and len(entries) == len(value) and keys & (_KOBOLD_FAMILY_KEYS | _KOBOLD_KEYS):
+            is_koboldcpp = keys & (_KOBOLDCPP_KEYS - {"preset"}) and not keys & _MODEL_LIST_KEYS
+            return "koboldcpp" if is_koboldcpp else "koboldai"
         raise _unknown_format_error(origin)
     if not isinstance(value, dict):
         raise _unknown_format_error(origin)
@@ -433,7 +425,7 @@ def _recognize_json_keys(keys: set[str], origin: str) -> str:
         return "llama.cpp"
     if keys & set(kobold.SETTINGS_FILE_KEYS) and keys & _KOBOLD_FAMILY_KEYS:
         return "koboldai"
-    if keys & _KOBOLD_FAMILY_KEYS or (keys & _KOBOLDAI_KEYS and "temperature" not in keys):
+    if keys & _KOBOLD_FAMILY_KEYS or (keys & _KOBOLD_KEYS and "temperature" not in keys):
         return _recognize_kobold_family(keys, origin)
     if keys & _KOBOLDCPP_ONLY_KEYS:
         return "koboldcpp"
@@ -448,10 +440,8 @@ def _recognize_json_keys(keys: set[str], origin: str) -> str:
 
 def _recognize_kobold_family(keys: set[str], origin: str) -> str:
     """Return the format of a JSON object of SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
-    sillytavern_found, koboldcpp_found = (
-        sorted(keys & _SILLYTAVERN_KEYS),
-        sorted(keys & _KOBOLDCPP_KEYS - _SHARED_KEYS),
-    )
+    sillytavern_found = sorted(keys & _SILLYTAVERN_KEYS)
+    koboldcpp_found = sorted(keys & _KOBOLDCPP_KEYS - _SHARED_KEYS)
     if sillytavern_found and koboldcpp_found:
         raise AmbiguousFormatError(
             f"{origin}: the content fits sillytavern (by {sillytavern_found[0]}) and koboldcpp"
@@ -461,7 +451,7 @@ def _recognize_kobold_family(keys: set[str], origin: str) -> str:
         return "sillytavern"
     if koboldcpp_found or keys & _KOBOLDCPP_KEYS:
         return "koboldcpp"
-    if keys & _KOBOLDAI_KEYS:
+    if keys & _KOBOLD_KEYS:
         return "koboldai"
     raise AmbiguousFormatError(
         f"{origin}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"

@@ -106,12 +106,8 @@ def _read_penalties_and_bans(builder: ImportedChainBuilder) -> None:
     builder.put_step("logit_bias", "logit_bias", {"bias": _read_sequence_bias(builder)}, ["sequence_bias"])
     builder.read_steps(_SAMPLER_KEYS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
     banned_sequences = _read_id_lists(table, "bad_words_ids")
-    builder.put_step(
-        "bad_words_ids",
-        "ban",
-        {"tokens": [ids[0] for ids in banned_sequences if len(ids) == 1]},
-        ["bad_words_ids"],
-    )
+    single_ids = [ids[0] for ids in banned_sequences if len(ids) == 1]
+    builder.put_step("bad_words_ids", "ban", {"tokens": single_ids}, ["bad_words_ids"])
     if any(len(ids) > 1 for ids in banned_sequences):
         longer_sequences = [ids for ids in banned_sequences if len(ids) > 1]
         builder.unsupported_settings.append(
@@ -121,12 +117,8 @@ def _read_penalties_and_bans(builder: ImportedChainBuilder) -> None:
     suppressed_ids = table.raw_value("suppress_tokens") or []
     if not _are_ids(suppressed_ids):
         raise table.value_error("suppress_tokens", "a list of token ids")
-    builder.put_step(
-        "suppress_tokens",
-        "ban",
-        {"tokens": [token for token in suppressed_ids if token >= 0]},
-        ["suppress_tokens"],
-    )
+    valid_ids = [token for token in suppressed_ids if token >= 0]
+    builder.put_step("suppress_tokens", "ban", {"tokens": valid_ids}, ["suppress_tokens"])
 
 
 def _read_sampling_steps(builder: ImportedChainBuilder) -> None:

@@ -177,11 +177,7 @@ def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
 KOBOLDCPP_ORDER = [6, 0, 1, 3, 4, 2, 5]
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
-_KOBOLDCPP_SLOTS = {
-    **_KOBOLDAI_SLOTS,
-    5: ("temperature", "quadratic", "top_n_sigma"),
-    6: _PENALTY_SLOTS,
-}
+_KOBOLDCPP_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {
@@ -322,18 +318,15 @@ def _read_penalty(builder: ImportedChainBuilder) -> None:
 
 
 def _read_temperature(builder: ImportedChainBuilder) -> None:
-    dynatemp_keys = _KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
+    keys = _KOBOLDCPP_SAMPLER_KEYS["dynatemp"]
     builder.read_temperature(
         _KOBOLDCPP_SAMPLER_KEYS["temperature"], "a temperature of 0 takes the most likely token"
     )
     temperature, half_range = (
-        builder.read_value(dynatemp_keys.key_by_parameter[name]) for name in ("temperature", "range")
+        builder.read_value(keys.key_by_parameter[name]) for name in ("temperature", "range")
     )
     if half_range != 0 and builder.table.integer("mirostat", 0) not in (1, 2):
-        builder.read_step(
-            dynatemp_keys,
-            f"from {max(temperature - half_range, 0):g} to {temperature + half_range:g}",
-        )
+        builder.read_step(keys, f"from {max(temperature - half_range, 0):g} to {temperature + half_range:g}")
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -386,9 +379,7 @@ def _arrange_by_numbers(
         slots_by_number: the slots of each sampler number.
     """
     listed_slots = [slot for number in order for slot in slots_by_number[number]]
-    missing_slots = [
-        slot for number, number_slots in slots_by_number.items() if number not in order for slot in number_slots
-    ]
+    missing_slots = [slot for number in slots_by_number if number not in order for slot in slots_by_number[number]]
     builder.report_inactive_steps(builder.steps_in_order(missing_slots), "sampler_order leaves it out")
     builder.set_chain(builder.steps_in_order([*leading_slots, *listed_slots, "xtc", "adaptive_p"]))
 
@@ -479,9 +470,8 @@ def to_request(exporter: PresetExporter) -> ExportedPreset:
     values["logit_bias"] = {str(token): number for token, number in biases.items()}
     values["ban_eos_token"] = "ignore_eos" in exporter.written_slots
     values["mirostat"] = _MIROSTAT_VERSIONS.get(exporter.selector_name, 0)
-    return exporter.make_result(
-        json.dumps({**values, **_convert_other_settings(exporter)}, indent=4, ensure_ascii=False) + "\n"
-    )
+    values |= _convert_other_settings(exporter)
+    return exporter.make_result(json.dumps(values, indent=4, ensure_ascii=False) + "\n")
 
 
 def _pop_presence_penalty(exporter: PresetExporter) -> float:
@@ -533,10 +523,8 @@ def _remove_steps_ignored_by_mirostat(
         sampler_keys: the keys of all samplers of the format.
         active_slots: slots of the steps that KoboldCpp applies before mirostat.
     """
-    ignored_samplers = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
-    exporter.remove_steps(
-        ignored_samplers, "KoboldCpp applies only penalties, biases and temperature before mirostat"
-    )
+    ignored = [keys.sampler for keys in sampler_keys.values() if keys.slot not in active_slots]
+    exporter.remove_steps(ignored, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
 
 def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
@@ -545,9 +533,8 @@ def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
     if exporter.selector_name in _MIROSTAT_VERSIONS:
         exporter.report_order(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
-        exporter.report_order(
-            [*_LEADING_SLOTS, *(slot for number in numbers for slot in _KOBOLDCPP_SLOTS[number]), "xtc"]
-        )
+        numbered_slots = [slot for number in numbers for slot in _KOBOLDCPP_SLOTS[number]]
+        exporter.report_order([*_LEADING_SLOTS, *numbered_slots, "xtc"])
     return numbers
 
 
@@ -556,11 +543,8 @@ def _order_sampler_numbers(
 ) -> list[int]:
     """Return the sampler numbers in the order of the written steps, then all others in the default order."""
     number_by_slot = {slot: number for number, slots in slots_by_number.items() for slot in slots}
-    return list(
-        dict.fromkeys(
-            [*(number_by_slot[slot] for slot in exporter.written_slots if slot in number_by_slot), *default_order]
-        )
-    )
+    written_numbers = [number_by_slot[slot] for slot in exporter.written_slots if slot in number_by_slot]
+    return list(dict.fromkeys([*written_numbers, *default_order]))
 
 
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:

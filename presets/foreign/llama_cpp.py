@@ -38,17 +38,7 @@ METADATA_PREFIX = "general.sampling."
 GLOBAL_SECTION = "*"
 """The section of an INI file that applies to all other sections."""
 
-DEFAULT_ORDER = (
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "typical",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-)
+DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias")
 
 
@@ -277,11 +267,7 @@ def convert(sections: Mapping[str, IniSection], chosen_section: str | None, orig
     return builder
 
 
-_MEANT_OPTIONS = {
-    "repetition-penalty": "repeat-penalty",
-    "rep-pen": "repeat-penalty",
-    "max-tokens": "n-predict",
-}
+_MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
 _IGNORED_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
 """Starts of the names of llama.cpp's environment variables, which an INI file may use in place of options.
 
@@ -466,9 +452,8 @@ def _read_biases_by_token(table: ForeignTable) -> dict[int | str, float | bool]:
         if type(key) not in (int, str):
             raise table.value_error("logit-bias", "a table or a list of token and number")
         bias_table = ForeignTable({"logit-bias": number}, table.origin)
-        bias_by_token[key] = (
-            float("-inf") if number is False or number == "-inf" else bias_table.number("logit-bias", 0.0)
-        )
+        is_ban = number is False or number == "-inf"
+        bias_by_token[key] = float("-inf") if is_ban else bias_table.number("logit-bias", 0.0)
     return bias_by_token
 
 
@@ -531,20 +516,14 @@ def arrange_chain(builder: ImportedChainBuilder, order: Sequence[str] = DEFAULT_
     if builder.table.integer("mirostat", 0) in (1, 2):
         builder.set_mirostat_chain((*_LEADING_SLOTS, "temperature"))
         return
-    listed_slots = sorted(
-        order, key=lambda name: name == "adaptive_p"
-    )  # llama.cpp runs adaptive_p last in any list
+    # llama.cpp runs adaptive_p last in any list.
+    listed_slots = sorted(order, key=lambda name: name == "adaptive_p")
     unlisted_slots = [slot for slot in builder.step_by_slot if slot not in (*listed_slots, *_LEADING_SLOTS)]
     builder.report_inactive_steps(builder.steps_in_order(unlisted_slots), "the list of samplers leaves it out")
     builder.set_chain(builder.steps_in_order([*_LEADING_SLOTS, *listed_slots]))
 
 
-_OTHER_SETTING_OPTIONS = {
-    "max_tokens": "n-predict",
-    "seed": "seed",
-    "stop": "reverse-prompt",
-    "grammar": "grammar",
-}
+_SETTING_OPTIONS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
 
 
 def to_command(exporter: PresetExporter) -> ExportedPreset:
@@ -553,9 +532,7 @@ def to_command(exporter: PresetExporter) -> ExportedPreset:
     Biases of strings are reported, and so is a grammar that is neither text, a JSON Schema nor a file.
     """
     values = _write_chain_values(exporter)
-    values |= exporter.convert_other_settings(
-        {**_OTHER_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1
-    )
+    values |= exporter.convert_other_settings({**_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1)
     values |= _grammar_option(exporter, values.pop("grammar", None), has_files=True)
     for key in _OPTIONS_WITH_ESCAPES:
         if key in values:
@@ -586,7 +563,7 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
-    values |= exporter.convert_other_settings(_OTHER_SETTING_OPTIONS, unlimited_value=-1)
+    values |= exporter.convert_other_settings(_SETTING_OPTIONS, unlimited_value=-1)
     values |= _grammar_option(exporter, values.pop("grammar", None), has_files=False)
     if "logit-bias" in values:
         bias = values["logit-bias"]

@@ -23,18 +23,7 @@ from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 
 TOOL = "LM Studio"
-_ORDER = (
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "tfs",
-    "typical",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-)
+_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
 
 _IGNORED_OLD_KEYS = (
     *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
@@ -108,9 +97,8 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> ImportedChainBuil
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            unchecked_value = (
-                -1 if entry["key"] == _KEY_PREFIX + _MAX_TOKENS_FIELD else None
-            )  # an unchecked length means no limit
+            # An unchecked maximum number of tokens means no limit.
+            unchecked_value = -1 if entry["key"] == _KEY_PREFIX + _MAX_TOKENS_FIELD else None
             value = value.get("value") if value["checked"] else unchecked_value
         values[str(entry["key"])] = value
     spellings = {key: (_KEY_PREFIX + name,) for key, name in _NEW_NAMES.items()}
@@ -200,9 +188,8 @@ def to_preset(exporter: PresetExporter) -> ExportedPreset:
     checkbox_fields = {key: _checkbox_value(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
     if _MAX_TOKENS_FIELD in values:
         max_tokens = values.pop(_MAX_TOKENS_FIELD)
-        checkbox_fields[_MAX_TOKENS_FIELD] = _checkbox_value(
-            None if max_tokens == -1 else max_tokens, _UNCHECKED_LENGTH
-        )
+        limit = None if max_tokens == -1 else max_tokens
+        checkbox_fields[_MAX_TOKENS_FIELD] = _checkbox_value(limit, _UNCHECKED_LENGTH)
     fields = {**values, **checkbox_fields, _MIROSTAT_FIELD: mirostat}
     preset = {
         "identifier": f"@local:{exporter.name}",

@@ -190,11 +190,9 @@ def _report_dropped(builder: ImportedChainBuilder, dropped_values: dict[str, str
 
 
 def _report_rejected(builder: ImportedChainBuilder) -> None:
-    known_parameters = {name for spellings in _PARAMETERS_BY_OPTION.values() for name in spellings} | {
-        *_IGNORED_KEYS,
-        *_NUMBER_PARAMETERS,
-    }
-    for key in builder.table.unknown_keys({*_IGNORED_KEYS, *_NUMBER_PARAMETERS}):
+    other_parameters = {*_IGNORED_KEYS, *_NUMBER_PARAMETERS}
+    known_parameters = {name for names in _PARAMETERS_BY_OPTION.values() for name in names} | other_parameters
+    for key in builder.table.unknown_keys(other_parameters):
         if key in _REJECTED_PARAMETERS:
             builder.report_unsupported(key, f"Ollama rejects it as unknown; {_REJECTED_PARAMETERS[key]}")
         elif key.lower() in known_parameters:

@@ -369,10 +369,8 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
     value_by_key_in_file = {KEY_SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
     value_by_key_in_file["ignore_eos_token"] = value_by_key_in_file.get("ban_eos_token", False)
     step_lists = {
-        key: list(
-            dict.fromkeys([*(names[slot] for slot in exporter.written_slots if slot in names), *default_order])
-        )
-        for key, (names, default_order) in _STEP_LISTS_OF_OTHERS.items()
+        key: list(dict.fromkeys([*(names[slot] for slot in exporter.written_slots if slot in names), *defaults]))
+        for key, (names, defaults) in _STEP_LISTS_OF_OTHERS.items()
     }
     all_values = {**_OFF_VALUES, **step_lists, **value_by_key_in_file}
     return exporter.make_result(json.dumps(all_values, indent=4, ensure_ascii=False) + "\n")

@@ -211,12 +211,7 @@ def parse_yaml_1_1(text: str, origin: str) -> Any:
         raise
     except ValueError as error:  # such as the date 2024-99-99
         raise PresetError(f"{origin}: {error}") from None
-    except (
-        LookupError,
-        AttributeError,
-        TypeError,
-        ArithmeticError,
-    ):  # PyYAML raises these for `!!int ""` and the like
+    except (LookupError, AttributeError, TypeError, ArithmeticError):  # PyYAML raises these for `!!int ""`
         raise PresetError(f"{origin}: a value does not match its YAML tag") from None
 
 

@@ -353,10 +353,7 @@ def _convert_units(exporter: PresetExporter) -> None:
                 f"dynatemp.range {half_range:g}",
                 f"{exporter.tool} has no temperatures below 0; the range was cut at 0",
             )
-        values |= {
-            "dynamic_temperature": True,
-            "dynatemp_low": max(round(middle - half_range, 12), 0.0),
-        }
+        values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - half_range, 12), 0.0)}
         values["dynatemp_high"] = round(middle + half_range, 12)
     for key in ("epsilon_cutoff", "eta_cutoff"):
         if key in values:
