@@ -33,10 +33,10 @@ class Counted(Sampler):
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     points = {"counted": (EntryPoint("counted", f"{__name__}:Counted", registry.GROUP),)}
     monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
     created.clear()
     yield
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
 
 
 @pytest.mark.parametrize(

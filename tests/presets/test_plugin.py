@@ -61,9 +61,9 @@ def plug_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for cls in (Plug, PlugBias, PlugLast)
     }
     monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
     yield
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
 
 
 # chain, what is set: the steps in their order.

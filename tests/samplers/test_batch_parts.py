@@ -87,7 +87,7 @@ def head_of(logits, count):
 def check_heads(logits, counts, touched=NO_PENALTIES, temperature=1.0):
     part = part_of(logits, temperature, touched)
     logits = logits.copy()
-    logits[touched.rows, touched.ids] = touched.new
+    logits[touched.rows, touched.ids] = touched.new_logits
     given = []
     with np.errstate(over="ignore", under="ignore"):
         logits /= part.temperature[:, None]

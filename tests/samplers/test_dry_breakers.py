@@ -168,19 +168,19 @@ def test_overlapping_breakers_are_found_however_they_are_written():
     # Only the encoding of a rest is looked for: "e end" as one token.
     assert after(breakers, vocabulary, "x", "th", "e", " end", "x") == 5
     assert after(breakers, vocabulary, "x", "then", " end", "x") == 4
-    assert breakers.single == set()
+    assert breakers.single_tokens == set()
 
 
 def test_single_tokens_are_those_that_hold_a_text():
     vocabulary = PieceVocabulary("\n\n", ":\n", "end:")
     breakers = SequenceBreakers.all_spellings(["\n", ":"], vocabulary)
-    assert breakers.single == {10, 58, 256, 257, 258}
+    assert breakers.single_tokens == {10, 58, 256, 257, 258}
 
 
 def test_texts_of_two_lengths_with_the_same_head():
     vocabulary = PieceVocabulary()
     breakers = SequenceBreakers.all_spellings(["a", "abc"], vocabulary)
-    assert breakers.single == {ord("a")}
+    assert breakers.single_tokens == {ord("a")}
     assert after(breakers, vocabulary, *"xabcx") == 1
     assert after(breakers, vocabulary, *"xabx") == 2
 
@@ -213,7 +213,7 @@ def test_last_tokens():
     breakers = SequenceBreakers.single_token_breakers(["\n", "the end", "end", "th"], vocabulary)
     # "a\n", "athe end", "aend" and "ath" end with these tokens.
     expected = [vocabulary.pieces.index(piece) for piece in (b"\n", b"end", b"aend", b"ath")]
-    assert breakers.single == set(expected)
+    assert breakers.single_tokens == set(expected)
 
 
 @pytest.fixture(scope="module")

@@ -80,11 +80,11 @@ def test_the_old_argument_of_the_candidates():
 def test_an_old_plugin_is_found_by_its_entry_point(plugins, monkeypatch):
     points = {"top_m": (EntryPoint("top_m", f"{MODULE}:TopM", registry.GROUP),)}
     monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
     try:
         assert build("top_m0.5 > greedy").steps[0] == plugins.TopM(m=0.5)
     finally:
-        registry._load.cache_clear()
+        registry._load_plugin.cache_clear()
 
 
 def test_new_names_cost_nothing():

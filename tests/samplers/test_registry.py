@@ -231,7 +231,7 @@ no_default = lib_of_odd_samplers:NoDefault
 
 def forget():
     registry._plugin_entry_points.cache_clear()
-    registry._load.cache_clear()
+    registry._load_plugin.cache_clear()
 
 
 @pytest.fixture
