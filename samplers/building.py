@@ -160,6 +160,43 @@ def parse_notation(text: str) -> list[Any]:
     ]
 
 
+def chain_notation(config: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the compact notation of a chain, which `parse_notation` reads.
+
+    Parameters with their default values are left out.
+
+    Args:
+        config: the steps with their parameters, as `Chain.config` has them.
+    """
+    return " > ".join(_step_notation(name, values) for step in config for name, values in step.items())
+
+
+def _step_notation(name: str, values: Mapping[str, Any]) -> str:
+    cls = find_sampler(name)
+    main = cls.about.main_parameter or ""
+    changed = {
+        key: value
+        for key, value in values.items()
+        if value != cls.model_fields[key].get_default(call_default_factory=True)
+    }
+    if not changed:
+        return name
+    if changed.keys() == {main} and isinstance(changed[main], (int, float)):
+        return f"{name}={_value_notation(changed[main])}"
+    if changed.keys() == {main} and isinstance(changed[main], Mapping):
+        changed = changed[main]
+    pairs = (f"{_key_notation(key)}={_value_notation(value)}" for key, value in changed.items())
+    return f"{name}({', '.join(pairs)})"
+
+
+def _key_notation(key: str | int) -> str:
+    return str(key) if isinstance(key, int) or key.isidentifier() else json.dumps(key)
+
+
+def _value_notation(value: Any) -> str:
+    return str(value) if isinstance(value, float) else json.dumps(value)
+
+
 def _parse_list_item(text: str, origin: str) -> Any:
     """Return one step of a list that is written in the compact notation, such as ``temp0.8``.
 

@@ -72,6 +72,15 @@ class LastPositions:
         return self._count
 
 
+def check_token_parameter(value: int | str) -> int | str:
+    """Return a parameter's token unchanged. Raises ``ValueError`` for an empty text and a negative id."""
+    if value == "":
+        raise ValueError("an empty string is not a token")
+    if isinstance(value, int) and value < 0:
+        raise ValueError("a token id must be ≥ 0")
+    return value
+
+
 def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = "") -> int:
     """Return the token id that a parameter names by its id or by its text.
 

@@ -13,18 +13,10 @@ from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, nee
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..stages import dropped_tokens
-from ..tokens import TextCompletions, TokenBytesIndex, encode_utf8, token_of
+from ..tokens import TextCompletions, TokenBytesIndex, check_token_parameter, encode_utf8, token_of
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
-
-
-def _check_token(value: int | str) -> int | str:
-    if value == "":
-        raise ValueError("an empty string is not a token")
-    if isinstance(value, int) and value < 0:
-        raise ValueError("a token id must be ≥ 0")
-    return value
 
 
 def _check_string(value: str) -> str:
@@ -33,7 +25,7 @@ def _check_string(value: str) -> str:
     return value
 
 
-_TokenOrId = Annotated[int | str, AfterValidator(_check_token)]
+_TokenOrId = Annotated[int | str, AfterValidator(check_token_parameter)]
 _NonEmptyString = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra={"minLength": 1})]
 
 

@@ -165,6 +165,7 @@ def scaled(rows, tokens, factor):
     }
 
 
+ALL_BUT_TWO = [token for token in range(300) if token not in {5, 9}]
 BRUTE = {
     "top_a": ("top_a0.3", lambda rows: top_a(rows, 0.3)),
     "epsilon_cutoff": ("epsilon_cutoff0.004", lambda rows: above(rows, 0.004)),
@@ -173,6 +174,7 @@ BRUTE = {
     "top_h": ("top_h0.5", lambda rows: top_h(rows, 0.5)),
     "quadratic": ("quadratic0.4", lambda rows: quadratic(rows, 0.4)),
     "skew": ("skew0.6", lambda rows: skew(rows, 0.6)),
+    "allow": (f"allow(tokens={ALL_BUT_TWO})", lambda rows: without(rows, {5, 9})),
     "ban": ("ban(tokens=[5, 9])", lambda rows: without(rows, {5, 9})),
     "ignore_eos": ("ignore_eos", lambda rows: without(rows, {299})),
     "min_tokens": ("min_tokens3", lambda rows: without(rows, {299})),

@@ -18,6 +18,7 @@ EVEN = row(0, 0, 0, 0)
 ONE_ENTROPY = "1.33"
 
 CASES = {
+    "allow": ("allow(tokens=[1, 2])", PS, [], "3 tokens dropped"),
     "ban": ("ban(tokens=[1, 2])", PS, [], "2 banned tokens dropped"),
     "ban one": ("ban(tokens=[1])", PS, [], "1 banned token dropped"),
     "ban none": ("top_k2 > ban(tokens=[4])", PS, [], "no banned token"),
