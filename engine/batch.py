@@ -110,6 +110,7 @@ class BatchEngine:
         slots: int,
         *,
         deterministic: bool = False,
+        max_idle_tokens: int | None = None,
         note: Callable[[str], object] | None = None,
     ) -> None:
         """Make the slots, in a separate context.
@@ -119,6 +120,8 @@ class BatchEngine:
             slots: Number of requests that are computed together.
             deterministic: Whether to compute exactly what `generate` computes. That takes as long as running the
                 requests one after the other.
+            max_idle_tokens: Maximum number of tokens that all free slots together keep for later requests. The
+                slots that have been free for the longest time are emptied first. None: no limit.
             note: Function that shows a note to the user: called with a sentence, once for each different sentence,
                 if the messages of a chat had to be changed for the template.
 
@@ -129,6 +132,7 @@ class BatchEngine:
         self._unused_slots = list(self._slots.slots)
         self._waiting_requests: deque[_WaitingRequest] = deque()
         self._running_by_slot: dict[int, _SlotRequest] = {}
+        self._max_idle_tokens = max_idle_tokens
         self._show_note, self._shown_notes = note, set[str]()
         self._undelivered: list[tuple[object, Event | BatchFailure]] = []
         self._is_advancing = False
@@ -138,6 +142,11 @@ class BatchEngine:
     def exactness(self) -> BatchExactness:
         """The promise about the answers."""
         return self._slots.exactness
+
+    @property
+    def context_length(self) -> int:
+        """The maximum number of tokens of one request, of its prompt and its answer."""
+        return self._slots.length
 
     @property
     def free_slots(self) -> int:
@@ -174,6 +183,22 @@ class BatchEngine:
                 self._drop_undelivered(request_id)
                 return True
         return False
+
+    def interrupt(self, request_id: object) -> RequestProgress | None:
+        """End a request with the text that it has so far; return its last event, with the reason ``interrupted``.
+
+        A request that still waits for a slot fails. Returns None if no request with this id waits or runs.
+        """
+        for index, waiting in enumerate(self._waiting_requests):
+            if waiting.request.id == request_id:
+                del self._waiting_requests[index]
+                error = ModelError("the request was stopped before it began")
+                return RequestProgress(waiting.request, [BatchFailure(request_id, error, has_begun=False)])
+        for running in self._running_by_slot.values():
+            if running.request.id == request_id:
+                self._release(running)
+                return RequestProgress(running.request, [running.end()], running)
+        return None
 
     def _drop_undelivered(self, request_id: object) -> None:
         self._undelivered = [(other_id, event) for other_id, event in self._undelivered if other_id != request_id]
@@ -296,6 +321,18 @@ class BatchEngine:
         if self._running_by_slot.get(running.slot.number) is running:
             del self._running_by_slot[running.slot.number]
             self._unused_slots.append(running.slot)
+            self._empty_idle_slots()
+
+    def _empty_idle_slots(self) -> None:
+        """Empty free slots, the longest free one first, until they keep at most the allowed number of tokens."""
+        if self._max_idle_tokens is None:
+            return
+        excess_token_count = sum(len(slot.tokens) for slot in self._unused_slots) - self._max_idle_tokens
+        for slot in self._unused_slots:
+            if excess_token_count <= 0:
+                return
+            excess_token_count -= len(slot.tokens)
+            self._slots.discard_last(slot, len(slot.tokens))
 
     def _note_once(self, sentence: str) -> None:
         if self._show_note is not None and sentence not in self._shown_notes:
@@ -475,4 +512,8 @@ class _SlotRequest(RunningRequest):
         if rows is not None:
             yield from self.resume(rows)
         if self.finish_reason is not None:
-            yield self.finish(self._prompt_seconds, perf_counter() - self._generation_start)
+            yield self.end()
+
+    def end(self) -> Done:
+        """Return the last event of the text, which may not have ended."""
+        return self.finish(self._prompt_seconds, perf_counter() - self._generation_start)

@@ -72,6 +72,8 @@ class Decoder:
         discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its
             argument says; returns False if it cannot. None: a full sequence ends the text.
         tracer: samples instead of the chain, and records each step; None: the run is not traced.
+        stop_token_ids: tokens that end the text, in addition to the model's end-of-generation tokens.
+        ends_at_eog: whether end-of-generation tokens end the text; under a constraint they always do.
         token_count: number of tokens made so far.
         forced_count: number of these tokens that were forced.
         chain_seconds: time spent in the chain.
@@ -87,6 +89,8 @@ class Decoder:
     lookup: PromptLookup | None = None
     discard_oldest: Callable[[int], bool] | None = None
     tracer: TraceReader | None = None
+    stop_token_ids: frozenset[int] = frozenset()
+    ends_at_eog: bool = True
     token_count: int = 0
     forced_count: int = 0
     chain_seconds: float = 0.0
@@ -238,7 +242,9 @@ class Decoder:
         self.chain_seconds += perf_counter() - start_seconds
         if tracker is not None:
             tracker.accept(token)
-        data, is_control, self._has_ended = self.vocabulary.token(token)
+        data, is_control, is_eog = self.vocabulary.token(token)
+        is_end = is_eog and (self.ends_at_eog or tracker is not None)
+        self._has_ended = is_end or token in self.stop_token_ids
         distributions = self.reader.read(logits, token, candidates)
         text = "" if is_control else self.stream.push(data)
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)

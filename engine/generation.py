@@ -27,6 +27,7 @@ from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import TextStream, Vocabulary
 
 if TYPE_CHECKING:
+    from ..grammars.grammar import Grammar
     from ..grammars.spec import GrammarSpec
 
 
@@ -219,6 +220,7 @@ class RunningRequest:
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
         request.logprobs.check(model.vocabulary)
+        model.vocabulary.check(request.stop_token_ids)
         self.request = request
         self.finish_reason: str | None = None
         self.needed_tokens: Sequence[int] = ()
@@ -268,6 +270,8 @@ class RunningRequest:
             lookup=self._lookup,
             discard_oldest=None if shift is None else shift.discard_oldest,
             tracer=None if request.trace is None else TraceReader(vocabulary, chain, request.trace),
+            stop_token_ids=frozenset(request.stop_token_ids),
+            ends_at_eog=request.ends_at_eog,
         )
         self._decoding = self._decode_tokens(is_interrupted)
         chain.reset(self.prompt_ids)
@@ -425,10 +429,10 @@ def _describe_logprobs(request: LogprobRequest, vocabulary_size: int) -> dict[st
     return description
 
 
-def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
-    """Compile the grammar for the model in a background thread."""
+def start_constraint(spec: GrammarSpec, model: Model, compiled: Grammar | None = None) -> Constraint:
+    """Compile the grammar for the model in a background thread, unless it is ``compiled`` already."""
     vocabulary = model.vocabulary
-    constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
+    constraint = BackgroundConstraint(lambda: spec.start(vocabulary, compiled), spec.description)
     if spec.has_token_references or spec.after is not None:
         constraint.wait()  # only the vocabulary can show its errors, and they come before the prompt is read
     return constraint

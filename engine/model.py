@@ -243,6 +243,11 @@ class Model:
         return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
 
     @property
+    def context_length(self) -> int:
+        """The length of the context of a run, and of each slot of a batch, tokens."""
+        return self._context_options.context_length
+
+    @property
     def trained_context(self) -> int:
         """The context length that the model was trained with, in tokens."""
         return self._native.trained_context
@@ -280,7 +285,7 @@ class Model:
         return kernel_digest(self._native, self.threads, self._context_options.compute_options, self._adapters)
 
     def special_text(self, name: str) -> str:
-        """Return the text of the special token ``bos`` or ``eos``; empty if there is none."""
+        """Return the text of the special token ``bos``, ``eos`` or ``pad``; empty if there is none."""
         token = self._native.vocabulary.special(name)
         return "" if token is None else self.vocabulary.piece(token).decode("utf-8", "replace")
 

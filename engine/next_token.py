@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..grammars.constraint import Constraint, as_forcing
-from ..logprobs.jsonl import ChainDistance
+from ..logprobs.jsonl import ChainDistance, TracedChain, next_token_fields
 from ..logprobs.records import Trace
+from ..samplers.base import BuildContext
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
+from ..samplers.kernels import Floats
 from .context import Progress
 from .generation import RunningRequest
 from .model import Model
 from .request import GenerationRequest
 from .token_records import TraceReader
+from .vocabulary import Vocabulary
 
 Probabilities = NDArray[np.float64]
 
@@ -109,16 +113,56 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
         is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
     """
     running = RunningRequest(model, request, compiles_in_background=True)
-    prompt_ids, constraint = running.prompt_ids, running.constraint
+    prompt_ids = running.prompt_ids
     context = model.context
     context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
     if len(context.tokens) < len(prompt_ids):
         return None
-    logits = context.logits()
+    request = replace(request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)
+    return trace_row(model.vocabulary, context.logits(), request, top=top, against=against)
+
+
+class RowReader(Chain):
+    """A chain that keeps a copy of the last logits that were applied, float32 (V,), and draws any token.
+
+    Attributes:
+        row: the logits; None before the first ones.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__([], BuildContext(0, vocabulary))
+        self.row: Floats | None = None
+
+    def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
+        """Copy the logits."""
+        self.row = logits.copy()
+        return super().apply(logits, mask)
+
+
+def trace_row(
+    vocabulary: Vocabulary,
+    logits: Floats,
+    request: GenerationRequest,
+    *,
+    top: int = 20,
+    against: Sequence[Chain] = (),
+) -> NextToken:
+    """Return the distribution of a request's first token with a trace, given the logits after its prompt.
+
+    Args:
+        vocabulary: The tokens of the model.
+        logits: The model's logits after the prompt, float32 (V,).
+        request: The request. Its prompt is token ids, its chain is built, and its constraint is started.
+        top: How many of the most likely tokens of each stage are candidates.
+        against: Other chains to compare with.
+
+    Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
+    """
+    prompt_ids, constraint = cast("Sequence[int]", request.prompt), cast("Constraint | None", request.constraint)
     mask = None if constraint is None else constraint.mask()
     trace_readers = []
-    for chain in (running.chain, *against):
-        trace_reader = TraceReader(model.vocabulary, chain, top)
+    for chain in (cast("Chain", request.chain), *against):
+        trace_reader = TraceReader(vocabulary, chain, top)
         chain.reset(prompt_ids)
         trace_reader.sample(logits, mask)
         trace_readers.append(trace_reader)
@@ -136,6 +180,26 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     )
     trace = trace_readers[0].make_trace(candidate_ids, is_forced=forced_token is not None)
     return NextToken(len(prompt_ids), trace, forced_token, comparisons)
+
+
+def next_token_json(
+    model: Model, chain: Chain, result: NextToken, against: Sequence[tuple[str, Chain]] = ()
+) -> dict[str, Any]:
+    """Return the JSON fields of a result: ``prompt_tokens, model, seed, chain, stages, candidates, against``.
+
+    Args:
+        model: The model.
+        chain: The chain.
+        result: The result.
+        against: The other chains, with their names.
+    """
+    compared_chains = [
+        (TracedChain(name, other.config, comparison.trace), comparison.distance)
+        for (name, other), comparison in zip(against, result.comparisons, strict=True)
+    ]
+    forced = None if result.forced is None else model.vocabulary.piece(result.forced)
+    fields = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": chain.seed}
+    return next_token_fields(fields, TracedChain("chain", chain.config, result.trace), forced, compared_chains)
 
 
 def probabilities(candidates: Candidates) -> Probabilities:

@@ -59,6 +59,9 @@ class GenerationRequest:
         echo: whether the tokens of the prompt are returned, too.
         keep_on_shift: number of prompt tokens to keep when a full context discards old tokens, -1 for all; None:
             the text ends when the context is full. Not supported in a batch.
+        stop_token_ids: ids of tokens that end the text, in addition to the model's end-of-generation tokens. The
+            text of such a token is part of the answer.
+        ends_at_eog: whether an end-of-generation token ends the text. A text under a grammar always ends there.
         exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same. A
             batch always does this.
     """
@@ -79,3 +82,5 @@ class GenerationRequest:
     echo: bool = False
     keep_on_shift: int | None = None
     exact_reuse: bool = False
+    stop_token_ids: Sequence[int] = ()
+    ends_at_eog: bool = True

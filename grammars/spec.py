@@ -108,9 +108,12 @@ class GrammarSpec:
         except GrammarError as error:
             raise error.within(self.label) from None
 
-    def start(self, vocabulary: Vocabulary) -> GrammarState | TriggeredConstraint:
-        """Return the constraint of one generated text. Raises ``GrammarError``."""
-        grammar = self.compile(vocabulary)
+    def start(self, vocabulary: Vocabulary, compiled: Grammar | None = None) -> GrammarState | TriggeredConstraint:
+        """Return the constraint of one generated text. Raises ``GrammarError``.
+
+        ``compiled``: the grammar as `compile` returned it, to be shared by several texts; None: compile it now.
+        """
+        grammar = self.compile(vocabulary) if compiled is None else compiled
         if self.after is None:
             return grammar.start()
         try:

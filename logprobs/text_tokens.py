@@ -76,8 +76,10 @@ class TextTokenStream:
         text_length: number of characters of the tokens that were returned so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_control_tokens: bool = False) -> None:
+        """Begin a text. ``keeps_control_tokens``: True to return control tokens too, without bytes."""
         self.text_length = 0
+        self._keeps_control_tokens = keeps_control_tokens
         self._shown_characters = 0
         self._waiting_tokens: list[TokenRecord] = []
 
@@ -99,9 +101,9 @@ class TextTokenStream:
         )
         self.text_length += certain_length
         decoder.reset()
-        return tuple(
-            replace(token, text=decoder.decode(token.data)) for token in certain_tokens if not token.is_control
-        )
+        kept = tuple(token for token in certain_tokens if self._keeps_control_tokens or not token.is_control)
+        without_control = (replace(token, data=b"") if token.is_control else token for token in kept)
+        return tuple(replace(token, text=decoder.decode(token.data)) for token in without_control)
 
     def finish(self, text: str, stop: str | None) -> tuple[TokenRecord, ...]:
         """Return the last tokens of the text.
@@ -110,7 +112,12 @@ class TextTokenStream:
             text: the complete text of the run.
             stop: the stop string that ended the run; None if no stop string did.
         """
-        last_tokens = tokens_of_text(self._waiting_tokens, text[self.text_length :], stop)
+        last_tokens = tokens_of_text(
+            self._waiting_tokens,
+            text[self.text_length :],
+            stop,
+            keeps_control_tokens=self._keeps_control_tokens,
+        )
         self.text_length += sum(len(token.text) for token in last_tokens)
         self._waiting_tokens = []
         return last_tokens

@@ -55,7 +55,7 @@ class NativeVocabulary:
         return self._handle
 
     def special(self, name: str) -> int | None:
-        """Return the id of the token ``bos``, ``eos``, ``eot`` or ``nl``; None if there is no such token."""
+        """Return the id of the token ``bos``, ``eos``, ``eot``, ``nl`` or ``pad``; None if there is none."""
         token = int(getattr(lib, f"llama_vocab_{name}")(self.handle))
         return None if token < 0 else token
 

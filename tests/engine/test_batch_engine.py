@@ -116,6 +116,34 @@ def test_a_canceled_request_leaves_its_slot_immediately(model):
         assert engine.free_slots == 1
 
 
+def test_an_interrupted_request_keeps_its_text(model):
+    with BatchEngine(model, 1) as engine:
+        engine.add(request("long", max_tokens=100))
+        engine.add(request("waits", np.array([1, 2, 3])))
+        tokens = [event for _ in range(3) for _, event in engine.step() if isinstance(event, Token)]
+        (failure,) = engine.interrupt("waits").events
+        assert not failure.has_begun
+        (done,) = engine.interrupt("long").events
+        assert done.finish_reason == "interrupted"
+        assert done.text == "".join(token.text for token in tokens) + done.rest
+        assert done.completion_tokens == len(tokens)
+        assert engine.interrupt("long") is None
+        assert engine.free_slots == 1
+
+
+@pytest.mark.parametrize("has_grammar", [False, True])
+def test_a_text_continues_after_an_end_of_generation_token(model, has_grammar):
+    """A grammar that is complete ends the text all the same."""
+    eog = sorted(model.vocabulary.eog)[0]
+    constraint = resolve_grammar({"gbnf": 'root ::= "a"*'}) if has_grammar else None
+    biased = [{"logit_bias": {"bias": {eog: 1000.0}}}, "greedy"]
+    with BatchEngine(model, 1) as engine:
+        engine.add(request("a", chain=biased, constraint=constraint, max_tokens=3, ends_at_eog=False))
+        events = [event for _, event in drain(engine)]
+    assert [event.id for event in events if isinstance(event, Token)] == [eog] * (1 if has_grammar else 3)
+    assert events[-1].text == ""
+
+
 def test_a_failure_is_an_event(model):
     wrong = {
         "chain": request("chain", chain="top-k40", seed=-1),
@@ -637,3 +665,48 @@ def test_generate_is_the_same_request(model):
     assert [(t.id, t.distributions, t.trace) for t in first[1:-1]] == [
         (t.id, t.distributions, t.trace) for t in second[1:-1]
     ]
+
+
+@pytest.mark.parametrize("limit", [0, 9, 12, 1000, None])
+def test_free_slots_keep_a_limited_number_of_tokens(model, limit):
+    with BatchEngine(model, 3, max_idle_tokens=limit) as engine:
+        for name, prompt in enumerate(("The sea was", "A man in a boat", "Once upon a time")):
+            engine.add(request(name, prompt, max_tokens=4))
+        done = {name: event for name, event in drain(engine) if isinstance(event, Done)}
+        sizes = [size for size, _ in held(engine)]
+        assert held(engine) == [(size, size) for size in sizes]
+        counts = [done[name].prompt_tokens + done[name].completion_tokens - 1 for name in range(3)]
+        if limit is None or limit >= sum(counts):
+            assert sizes == counts
+        else:
+            assert sum(sizes) <= limit
+            assert sorted(size for size in sizes if size) == sorted(
+                count for count, size in zip(counts, sizes, strict=True) if size
+            )
+        engine.add(request("again", "The sea was", max_tokens=4))
+        start = next(event for _, event in drain(engine) if isinstance(event, Start))
+        assert (start.cached_tokens > 0) == (limit is None or limit >= sum(counts))
+
+
+def test_a_token_that_ends_the_text(model):
+    free = said(alone(model, request("free", max_tokens=6)))
+    token = free[3][0]
+    expected = free[: [token_id for token_id, _, _ in free].index(token) + 1]
+    text = "".join(text for _, text, _ in expected)
+    asked = request("ended", stop_token_ids=(token,))
+    for events in (alone(model, asked), [event for _, event in drained(model, asked)]):
+        assert said(events) == expected
+        assert ends(events) == [("stop", text, None)]
+
+
+def drained(model, *requests):
+    with BatchEngine(model, len(requests)) as engine:
+        for asked in requests:
+            engine.add(asked)
+        return drain(engine)
+
+
+def test_a_stop_token_that_the_model_does_not_have(model):
+    ((_, failure),) = drained(model, request("wrong", stop_token_ids=(10**7,)))
+    assert isinstance(failure, BatchFailure)
+    assert str(failure.error) == f"token id 10000000 is not within 0..{model.vocabulary.size - 1}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.common.strict_json import encode_json
-from logitsmith.logprobs.other_apis import llama_server_completion
+from logitsmith.logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from pydantic import Field
 
 from .steps import FINISH_REASONS, STEPS, follow, pieces, run, said, step
@@ -85,8 +85,39 @@ class FromChain(Response):
 
 KINDS = {None: Plain, "model": FromModel, "chain": FromChain}
 
+OFF = {
+    "temperature": 1.0,
+    "dynatemp_range": 0.0,
+    "dynatemp_exponent": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "top_n_sigma": -1.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
+    "typical_p": 1.0,
+    "repeat_last_n": 64,
+    "repeat_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "dry_base": 1.75,
+    "dry_allowed_length": 2,
+    "dry_penalty_last_n": -1,
+    "dry_sequence_breakers": ["\n", ":", '"', "*"],
+    "adaptive_target": -1.0,
+    "adaptive_decay": 0.9,
+    "mirostat": 0,
+    "mirostat_tau": 5.0,
+    "mirostat_eta": 0.1,
+    "ignore_eos": False,
+    "logit_bias": [],
+}
 SETTINGS = {
     "seed": 7,
+    **OFF,
+    "top_k": 40,
+    "max_tokens": 16,
     "n_predict": 16,
     "n_ctx": 2048,
     "stop": [],
@@ -95,10 +126,11 @@ SETTINGS = {
     "grammar": "",
 }
 TIMINGS = {
-    "prompt_n": 4,
+    "cache_n": 2,
+    "prompt_n": 2,
     "prompt_ms": 500.0,
-    "prompt_per_token_ms": 125.0,
-    "prompt_per_second": 8.0,
+    "prompt_per_token_ms": 250.0,
+    "prompt_per_second": 4.0,
     "predicted_n": 3,
     "predicted_ms": 2000.0,
     "predicted_per_token_ms": 666.667,
@@ -251,6 +283,72 @@ def test_settings_say_which_probabilities_these_are(name, after):
     found = response(RUNS[name])["generation_settings"]
     assert (found["post_sampling_probs"], found["n_probs"]) == (after, RUNS[name].top)
     assert SETTINGS.items() <= found.items()
+
+
+# Each row: a chain, and the settings that differ from those of an empty chain.
+CHAINS = {
+    "greedy": ([{"greedy": {}}], {"temperature": 0.0}),
+    "a temperature": ([{"temperature": {"t": 0.7}}], {"temperature": 0.7}),
+    "a range": (
+        [{"dynatemp": {"temperature": 0.9, "range": 0.3, "exponent": 2.0}}],
+        {"temperature": 0.9, "dynatemp_range": 0.3, "dynatemp_exponent": 2.0},
+    ),
+    "mirostat": (
+        [{"mirostat_v2": {"tau": 3.0, "eta": 0.2}}],
+        {"mirostat": 2, "mirostat_tau": 3.0, "mirostat_eta": 0.2},
+    ),
+    "biases": (
+        [{"ignore_eos": {}}, {"logit_bias": {"bias": {5: 1.0, 7: False}}}],
+        {"ignore_eos": True, "logit_bias": [{"token": 5, "bias": 1.0}, {"token": 7, "bias": False}]},
+    ),
+    "a sampler that the server lacks": ([{"tfs": {"z": 0.9}}], {}),
+}
+
+
+@pytest.mark.parametrize(("chain", "wanted"), CHAINS.values(), ids=CHAINS)
+def test_samplers_under_the_server_s_names(chain, wanted):
+    names = [name for step in chain for name in step]
+    assert llama_server_samplers(chain) == {**OFF, **wanted, "samplers": names, "chain": chain}
+
+
+def chunks_of(whole):
+    maker = LlamaServerChunks(prompt=whole.prompt)
+    return [chunk for event in whole.events for chunk in maker.push(event)]
+
+
+def check_chunks(whole):
+    *chunks, last = chunks_of(whole)
+    wanted = response(whole)
+    found = [token for chunk in chunks for token in chunk.get("completion_probabilities", [])]
+    assert found == wanted.get("completion_probabilities", [])
+    assert "".join(chunk["content"] for chunk in [*chunks, last]) == wanted["content"]
+    assert [chunk["tokens_predicted"] for chunk in chunks] == [*range(1, len(chunks) + 1)]
+    wanted.pop("completion_probabilities", None)
+    assert {**last, "content": wanted["content"], "tokens": wanted["tokens"]} == wanted
+
+
+@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
+def test_chunks_have_all_that_a_response_has(whole):
+    check_chunks(whole)
+
+
+@given(st.lists(STEPS, max_size=3), st.sampled_from(["model", "chain", None]))
+def test_chunks_of_any_run(steps, source):
+    check_chunks(run(follow(*steps), source=source))
+
+
+def test_a_chunk_to_the_letter():
+    first = chunks_of(RUNS["model"])[0]
+    assert first == {
+        "index": 0,
+        "content": " a",
+        "tokens": [5],
+        "stop": False,
+        "id_slot": -1,
+        "tokens_predicted": 1,
+        "tokens_evaluated": 4,
+        "completion_probabilities": response(RUNS["model"])["completion_probabilities"][:1],
+    }
 
 
 # Each row: our reason and the stop string, then the server's stop type and stopping word.
