@@ -19,6 +19,10 @@ COMMANDS = {
     "run": ("Generate", "Continue a prompt, choosing each token with your chain of samplers."),
     "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see how tokens were chosen."),
     "batch": ("Generate", "Answer a file of requests, several at a time, each as if it ran alone."),
+    "serve": (
+        "Generate",
+        "Serve a model to other programs over HTTP: OpenAI's API and others, several requests at a time.",
+    ),
     "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
     "score": ("Generate", "Score a text, or several continuations of a prompt, by the model's logprobs."),
     "inspect": (

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..common.errors import problem_message, problem_sentence
 from ..common.text import nearest_name, short_repr
-from ..presets.overrides import Override
+from ..presets.overrides import ChainRearrangement, Override
 from .errors import InvalidLineError
 
 Json = dict[str, Any]
@@ -36,6 +36,7 @@ class ParsedRequest:
         trace_top_count: number of candidates that are traced through the chain; None uses the flags' number.
         chat_template: name, file or source of a chat template; None uses the flags' template.
         chat_template_kwargs: variables of the chat template; None if the line sets none.
+        rearrangements: changes of the order of the steps and of the selecting step.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ParsedRequest:
     trace_top_count: int | None = None
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
+    rearrangements: tuple[ChainRearrangement, ...] = ()
 
 
 def parse_request(record: Json, line_number: int) -> ParsedRequest:
@@ -61,7 +63,7 @@ def parse_request(record: Json, line_number: int) -> ParsedRequest:
         return _parse_short_line(_ShortLine.model_validate(record), line_number)
     except ValidationError as error:
         line_model = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
-        raise InvalidLineError(_first_problem(error, line_model)) from None
+        raise InvalidLineError(first_problem(error, line_model)) from None
 
 
 def find_request_id(record: object) -> str | None:
@@ -188,30 +190,35 @@ def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
     )
 
 
-class _SchemaFormat(StrictModel):
+class SchemaFormat(StrictModel):
+    """The JSON Schema of a ``response_format``."""
+
     name: str | None = None
     description: str | None = None
     schema_: Json = Field(alias="schema")
     strict: bool | None = None
 
 
-class _ResponseFormat(StrictModel):
+class ResponseFormat(StrictModel):
+    """The format of the answer: free text, any JSON object, or JSON of a schema."""
+
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: _SchemaFormat | None = None
+    json_schema: SchemaFormat | None = None
 
     @model_validator(mode="after")
-    def _check_consistency(self) -> _ResponseFormat:
+    def _check_consistency(self) -> ResponseFormat:
         if (self.type == "json_schema") != (self.json_schema is not None):
             raise ValueError('"type": "json_schema" and the field json_schema need each other')
         return self
 
     def grammar(self) -> str | Json | None:
+        """Return the grammar of the format; None for free text."""
         if self.json_schema is not None:
             return {"json_schema": self.json_schema.schema_}
         return "json_object" if self.type == "json_object" else None
 
 
-class _Body(StrictModel):
+class OpenAIBody(StrictModel):
     """The fields that both bodies of OpenAI's format have, and some fields of llama.cpp's server.
 
     The fields from ``model`` to ``stream`` are accepted and have no effect.
@@ -238,7 +245,7 @@ class _Body(StrictModel):
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
-    response_format: _ResponseFormat | None = None
+    response_format: ResponseFormat | None = None
     grammar: str | Json | None = None
 
     def overrides(self) -> Iterator[Override]:
@@ -280,7 +287,7 @@ def _parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
     return {int(name): bias for name, bias in bias_by_name.items()}
 
 
-class CompletionBody(_Body):
+class CompletionBody(OpenAIBody):
     """The body of ``/v1/completions``."""
 
     prompt: str | list[int]
@@ -299,7 +306,7 @@ class CompletionBody(_Body):
         return prompt
 
 
-class ChatBody(_Body):
+class ChatBody(OpenAIBody):
     """The body of ``/v1/chat/completions``."""
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -339,7 +346,7 @@ def _parse_openai_line(line: OpenAILine, line_number: int) -> ParsedRequest:
         overrides = tuple(body.overrides())
     except ValidationError as error:
         body_model = CompletionBody if line.url == "/v1/completions" else ChatBody
-        raise InvalidLineError(_first_problem(error, body_model, "body")) from None
+        raise InvalidLineError(first_problem(error, body_model, "body")) from None
     except ValueError as error:
         raise InvalidLineError(str(error)) from None
     if body.top_logprobs is not None and not body.logprobs:
@@ -360,7 +367,7 @@ def _parse_openai_line(line: OpenAILine, line_number: int) -> ParsedRequest:
     )
 
 
-def _first_problem(error: ValidationError, line_model: type[StrictModel], prefix: str = "") -> str:
+def first_problem(error: ValidationError, line_model: type[StrictModel], prefix: str = "") -> str:
     """Return the error message for the first invalid field. The message begins with the path of the field.
 
     Args:
@@ -409,4 +416,4 @@ def _is_type_name(part: object) -> bool:
     """Return whether a part of a path is the name by which pydantic distinguishes the types of a field."""
     if not isinstance(part, str):
         return False
-    return part in ("str", "int", "bool") or "[" in part or part.startswith(("_", "constrained-"))
+    return part in ("str", "int", "float", "bool") or "[" in part or part.startswith(("_", "constrained-"))

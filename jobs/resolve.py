@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
-from ..presets.overrides import Override, parse_set
+from ..presets.overrides import ChainRearrangement, Override, parse_set
 from ..presets.settings import Settings, resolve_settings
 from .errors import InvalidLineError
 from .sources import (
@@ -75,6 +75,8 @@ class BatchDefaults:
         ignored_schema_paths: the ignored parts of the flags' JSON Schema, which have already been reported.
         chat_template: name or source of a chat template, see `open_chat_template`; None uses the model's template.
         chat_template_kwargs: variables of the chat template; None if no flag sets any.
+        rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
+            too.
     """
 
     preset: str
@@ -88,6 +90,7 @@ class BatchDefaults:
     ignored_schema_paths: tuple[str, ...] = ()
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
+    rearrangements: tuple[ChainRearrangement, ...] = ()
 
 
 class RequestResolver:
@@ -112,7 +115,7 @@ class RequestResolver:
     def resolve(self, parsed: ParsedRequest) -> GenerationRequest:
         """Return the request of a line, with the values of the flags where the line sets nothing."""
         defaults = self._defaults
-        settings = self._resolve_settings(parsed)
+        settings = self.settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
         if grammar is not None and grammar.ignored_schema_paths not in self._reported_schema_paths:
@@ -142,13 +145,15 @@ class RequestResolver:
         grammar_value = batch_grammar(grammar_value, is_lenient=self._defaults.is_schema_lenient)
         return resolve_grammar(grammar_value, grammar_folders(), settings.grammar_folder)
 
-    def _resolve_settings(self, parsed: ParsedRequest) -> Settings:
+    def settings(self, parsed: ParsedRequest) -> Settings:
+        """Return the settings of a line. Raises ``InvalidLineError`` and ``PresetError``."""
         sets_chain = parsed.preset is not None or parsed.chain is not None
         try:
             return resolve_settings(
                 self._load_preset(parsed.preset or self._defaults.preset),
                 chain=parsed.chain if sets_chain else self._defaults.chain,
                 flags=(*self._defaults.overrides, *map(parse_set, parsed.set_arguments), *parsed.overrides),
+                rearrangements=(*self._defaults.rearrangements, *parsed.rearrangements),
             )
         except PresetError as error:
             # The message mentions flags, but the line has fields of the same names.

@@ -8,9 +8,9 @@ from .test_layering import MODULES, ROOMS, ROOT, modules_imported
 
 EXTENSION_POINTS = (
     *("samplers.methods.", "recover.methods.", "recover.endpoints.", "presets.foreign."),
-    *("cli.commands.", "cli.render."),
+    *("cli.commands.", "cli.render.", "serve."),
 )
-"""A module more here is a sampler, a method, a format, a command more."""
+"""A module more here is a sampler, a method, a format, a command, an API more."""
 SHORTEST = 60
 """A module of fewer lines is a paragraph of another one."""
 LONGEST = 700

@@ -59,8 +59,8 @@ def resolve_run_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
-        flags=(*flag_overrides(options), *_sampling_overrides(sampling)),
-        rearrangements=tuple(_chain_rearrangements(options, sampling)),
+        flags=(*flag_overrides(options), *sampling_overrides(sampling)),
+        rearrangements=tuple(chain_rearrangements(options, sampling)),
     )
     for flag, reason in settings.ignored_flags:
         print_note(f"{flag} has no effect: {reason}")
@@ -146,7 +146,7 @@ def flag_overrides(options: Options) -> Iterator[Override]:
         yield Override(grammar.flag, "grammar", grammar.value)
 
 
-def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
+def sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
     """Yield the overrides of those flags whose value is converted first."""
     from ...presets.overrides import Override
 
@@ -187,7 +187,7 @@ def _parse_bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-def _chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
+def chain_rearrangements(command: Options, options: FullSamplingOptions) -> Iterator[ChainRearrangement]:
     """Yield the changes of the chain's order that flags request; ``command``: all options of the command line."""
     from ...presets.overrides import rearrange_by_adaptive_p, rearrange_by_samplers, rearrange_for_mirostat
 

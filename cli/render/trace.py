@@ -127,21 +127,10 @@ def short_title(name: str) -> str | None:
 def write_next_token_json(traced: TracedNextToken, out: TextIO) -> None:
     """Write one JSON object with the fields ``prompt_tokens, model, seed, chain, stages, candidates, against``."""
     from ...common.strict_json import encode_json
-    from ...logprobs.jsonl import TracedChain, next_token_fields
+    from ...engine.next_token import next_token_json
 
-    result, model = traced.result, traced.model
-    first_fields = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": traced.chain.seed}
-    against = [
-        (TracedChain(name, chain.config, comparison.trace), comparison.distance)
-        for name, chain, comparison in zip(
-            traced.other_names, traced.other_chains, result.comparisons, strict=True
-        )
-    ]
-    forced = None if result.forced is None else model.vocabulary.piece(result.forced)
-    fields = next_token_fields(
-        first_fields, TracedChain(_FIRST_CHAIN_TITLE, traced.chain.config, result.trace), forced, against
-    )
-    out.write(encode_json(fields) + "\n")
+    against = list(zip(traced.other_names, traced.other_chains, strict=True))
+    out.write(encode_json(next_token_json(traced.model, traced.chain, traced.result, against)) + "\n")
 
 
 class TokenSearch:

@@ -1,0 +1,255 @@
+"""`gen serve`: answer requests of other programs over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ...common.errors import UsageError
+from ...common.machine import MAX_SLOTS
+from ..command_options import TypedFlags, takes_options
+from ..flags import Options, at_least, flag, options_class, within
+from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.settings import (
+    ChatTemplateFlags,
+    chain_rearrangements,
+    flag_overrides,
+    open_chosen_preset,
+    preset_name,
+    sampling_overrides,
+)
+from ..interrupt import Interrupt, interruptible
+from ..messages import print_message, print_note
+from ..options.model import LogOptions, ModelOptions
+from ..options.prompt import EscapeOptions, LengthOptions, TemplateOptions
+from ..options.sampling import ConstraintOptions, FullSamplingOptions
+
+if TYPE_CHECKING:
+    from ...jobs.resolve import BatchDefaults
+    from ...serve.engine_thread import EngineThread
+    from ...serve.server import HttpServer
+    from ...serve.state import ServerState
+
+_serve = partial(flag, panel="Server")
+
+
+class LogFormat(StrEnum):
+    """Format of the lines about requests."""
+
+    TEXT = "text"
+    JSON = "json"
+    NONE = "none"
+
+
+@options_class
+class ServeOptions(Options):
+    """The options of `gen serve`."""
+
+    typed_flags: TypedFlags
+    host: str = _serve("--host", metavar="ADDRESS", help="Address to listen on. [127.0.0.1]", default="127.0.0.1")
+    port: int = _serve(
+        "--port",
+        metavar="N",
+        help="Port to listen on; 0 = any free port. [8080]",
+        default=8080,
+        limit=within(0, 65535),
+    )
+    slots: int | None = _serve(
+        "--slots",
+        "--parallel",
+        "-np",
+        metavar="N",
+        help="Number of requests computed at a time. [by cores and memory, at most 8]",
+        limit=within(1, MAX_SLOTS),
+    )
+    queue: int = _serve(
+        "--queue",
+        metavar="N",
+        help="Number of requests that may wait for a slot. [64]",
+        default=64,
+        limit=at_least(0),
+    )
+    cache_tokens: int = _serve(
+        "--cache-tokens",
+        metavar="N",
+        help="Number of tokens that free slots keep for later requests; 0 = none, -1 = all that fit. [-1]",
+        default=-1,
+        limit=at_least(-1),
+    )
+    api_key: list[str] | None = _serve(
+        "--api-key",
+        metavar="KEY",
+        help="Key that clients must send; repeatable. Other users of this machine see it.",
+    )
+    api_key_file: Path | None = _serve(
+        "--api-key-file", metavar="FILE", help="File with the keys that clients may send, one key per line."
+    )
+    no_auth: bool = _serve(
+        "--no-auth", help="Answer every program that reaches --host, without a key.", default=False
+    )
+    cors: list[str] | None = _serve(
+        "--cors",
+        metavar="ORIGIN",
+        help="Web page that may send requests, such as http://localhost:3000; null = a file; repeatable.",
+    )
+    allow_host: list[str] | None = _serve(
+        "--allow-host",
+        metavar="NAME",
+        help="Name by which clients call this machine, such as server.example.org; repeatable.",
+    )
+    grace: float = _serve(
+        "--grace",
+        metavar="SECONDS",
+        help="Time for running requests to end after Ctrl-C. [30]",
+        default=30.0,
+        limit=at_least(0),
+    )
+    timeout: float = _serve(
+        "--timeout",
+        "-to",
+        metavar="SECONDS",
+        help="Maximum time of a request, including the time in the queue; 0 = no limit. [3600]",
+        default=3600.0,
+        limit=at_least(0),
+    )
+    log_format: LogFormat = _serve(
+        "--log-format",
+        help="Format of the line on stderr for each request: text, json or none. [text]",
+        default=LogFormat.TEXT,
+    )
+    log_prompts: bool = _serve("--log-prompts", help="Log the prompts of requests, too.", default=False)
+    open_page: bool = _serve("--open", help="Open the server's page in the browser.", default=False)
+    deterministic: bool = _serve(
+        "--deterministic",
+        help="Compute each request exactly as gen run does, to the last bit; slower.",
+        default=False,
+    )
+    sampling: FullSamplingOptions
+    grammar: ConstraintOptions
+    length: LengthOptions
+    escapes: EscapeOptions
+    template: TemplateOptions
+    model: ModelOptions
+    log: LogOptions
+
+
+@takes_options(ServeOptions)
+def serve(options: ServeOptions) -> None:
+    """Serve a model to other programs over HTTP: OpenAI's API and others, several requests at a time.
+
+    The flags of gen run are the defaults of requests that do not set the value themselves.
+    """
+    try:
+        from ...serve.engine_thread import EngineThread
+        from ...serve.request_log import RequestLog
+        from ...serve.security import read_access
+        from ...serve.server import HttpServer, open_socket
+        from ...serve.state import ServerState
+    except ModuleNotFoundError as error:
+        raise UsageError(f"gen serve needs {error.name}: pip install 'logitsmith[serve]'") from None
+
+    access = read_access(
+        options.host,
+        api_keys=options.api_key or (),
+        api_key_file=options.api_key_file,
+        has_no_auth=options.no_auth,
+        origins=options.cors or (),
+        host_names=options.allow_host or (),
+    )
+    show_llama_cpp_messages(options.log)
+    defaults = _defaults(options)
+    engine = EngineThread(
+        options.slots,
+        max_waiting=options.queue,
+        deterministic=options.deterministic,
+        max_idle_tokens=None if options.cache_tokens == -1 else options.cache_tokens,
+        max_seconds=options.timeout or None,
+        note=print_note,
+    )
+    log = RequestLog(options.log_format, options.log_prompts, write=print_message)
+    state = ServerState(engine, defaults, print_note, access=access, log=log)
+    server = HttpServer(state, open_socket(options.host, options.port))
+    address = _address(options.host, server.port)
+    with interruptible() as interrupt, _closed_at_end(server, state):
+        loop = server.start()
+        print_message(f"gen: loading the model; {address}/health answers 503 until then")
+        with load_model(options.model, interrupt) as model:
+            try:
+                engine.start(model, loop)
+                state.set_model(model)
+                print_message(f"gen: {model.name} is served at {address}; Ctrl-C stops it")
+                if options.open_page:
+                    import webbrowser
+
+                    webbrowser.open(f"{address}/")
+                _wait(interrupt, engine)
+                if not engine.is_idle:
+                    print_message(
+                        f"gen: running requests get {options.grace:g} s to end; Ctrl-C again ends them now"
+                    )
+                server.finish_requests(options.grace)
+            finally:
+                engine.stop()  # before the model is closed, which the thread may be using
+    raise typer.Exit(0)
+
+
+def _address(host: str, port: int) -> str:
+    """Return the address of the server for this machine's programs."""
+    names = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - a name that is replaced
+    name = names.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}"
+
+
+@contextmanager
+def _closed_at_end(server: HttpServer, state: ServerState) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        server.stop()
+        state.close()
+
+
+def _wait(interrupt: Interrupt, engine: EngineThread) -> None:
+    """Wait for a signal. Raises the error of the engine if it has failed."""
+    import time
+
+    while not interrupt.requested:
+        if engine.failure is not None:
+            raise engine.failure
+        time.sleep(0.1)
+
+
+def _defaults(options: ServeOptions) -> BatchDefaults:
+    """Return the settings of requests that do not set them, checked as far as possible without the model."""
+    from ...jobs.resolve import BatchDefaults
+    from ...presets.overrides import parse_set
+    from ...presets.settings import resolve_settings
+
+    sampling = options.sampling
+    overrides = (*map(parse_set, sampling.set or ()), *flag_overrides(options), *sampling_overrides(sampling))
+    rearrangements = tuple(chain_rearrangements(options, sampling))
+    name = preset_name(sampling.preset)
+    resolve_settings(
+        None if name == "model" else open_chosen_preset(name, sampling.preset),
+        chain=sampling.chain,
+        flags=overrides,
+        rearrangements=rearrangements,
+    )
+    template = ChatTemplateFlags(options.template, options.typed_flags)
+    return BatchDefaults(
+        name,
+        sampling.chain,
+        overrides,
+        base_seed=0,
+        uses_chat_template=False,
+        top_logprob_count=None,
+        chat_template=template.source,
+        chat_template_kwargs=template.variables,
+        rearrangements=rearrangements,
+    )

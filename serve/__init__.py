@@ -1,0 +1,1 @@
+"""An HTTP server for one model, which answers many requests at a time."""

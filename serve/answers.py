@@ -1,0 +1,273 @@
+"""Answers: the events of requests become the body of a response, whole or as a stream.
+
+A client that leaves ends its requests. A client that reads slowly delays no other client: the events of its
+requests wait in memory, at most those of a full context. `http_protocol` disconnects a client that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from ..common.strict_json import encode_json
+from ..engine.batch import BatchFailure
+from ..engine.request import GenerationRequest
+from ..grammars.errors import GrammarError
+from ..logprobs.events import EXACT, Done, Event, Start
+from ..models.errors import ModelError
+from ..samplers.errors import SamplingError
+from .engine_thread import EngineStoppedError, EngineThread, EventStream, QueueFullError, TimeOverError
+from .errors import EngineError, InvalidRequestError, RequestError, TimedOutError, UnavailableError
+from .limits import without_paths
+from .request_log import CLIENT_LEFT, RequestRecord, record_of
+from .resolution import Asked, x_gen
+
+Json = dict[str, Any]
+_Result = TypeVar("_Result")
+
+
+class ClientLeftError(Exception):
+    """The client has closed the connection."""
+
+
+class StreamWriter(Protocol):
+    """Writes the events of one answer as parts of a stream."""
+
+    def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
+        """Return the parts for an event of the choice ``index``. ``facts``: the field ``x_gen``, if it is due."""
+
+    def end(self) -> Iterable[str]:
+        """Return the last parts."""
+
+
+class AnswerFormat(Protocol):
+    """The format of an answer in one API."""
+
+    media_type: str
+
+    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
+        """Return the answer, given the events of each choice."""
+
+    def stream(self, asked: Asked) -> StreamWriter:
+        """Return a writer for the answer."""
+
+
+async def answer(
+    request: Request,
+    engine: EngineThread,
+    asked: Asked,
+    form: AnswerFormat,
+    on_submit: Callable[[EventStream], object] | None = None,
+) -> Response:
+    """Answer a request.
+
+    Args:
+        request: the request.
+        engine: the thread of the model.
+        asked: what the request asks for.
+        form: the format of the answer.
+        on_submit: called with the events of the answer before there are any; None: nothing is called.
+
+    Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
+    """
+    record = record_of(request.scope)
+    record.ignored = asked.ignored
+    stream = _submit(engine, [choice.request for choice in asked.choices])
+    if on_submit is not None:
+        on_submit(stream)
+    if asked.is_stream:
+        return await _start_stream(request, engine, asked, form, stream)
+    try:
+        runs = await until_client_leaves(request, _collect(stream, len(asked.choices), record))
+    finally:
+        engine.cancel(stream)
+    return JSONResponse(form.whole(asked, runs, _facts(asked, runs)), headers=_headers(asked))
+
+
+async def run_requests(
+    request: Request, engine: EngineThread, requests: Sequence[GenerationRequest]
+) -> list[list[Event]]:
+    """Return the events of each request. Raises ``RequestError``, or ``ClientLeftError`` if the client leaves."""
+    stream = _submit(engine, requests)
+    try:
+        return await until_client_leaves(request, _collect(stream, len(requests), record_of(request.scope)))
+    finally:
+        engine.cancel(stream)
+
+
+def _submit(engine: EngineThread, requests: Sequence[GenerationRequest]) -> EventStream:
+    try:
+        return engine.submit(requests)
+    except QueueFullError:
+        raise UnavailableError("too many requests are waiting; try again later") from None
+    except EngineStoppedError:
+        raise UnavailableError("the server is stopping") from None
+
+
+def _headers(asked: Asked) -> dict[str, str]:
+    return {"x-gen-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
+
+
+async def until_client_leaves(request: Request, work: Awaitable[_Result]) -> _Result:
+    """Return the result of ``work``, unless the client leaves first. Raises ``ClientLeftError``."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientLeftError
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _collect(stream: EventStream, count: int, record: RequestRecord) -> list[list[Event]]:
+    runs: list[list[Event]] = [[] for _ in range(count)]
+    while taken := await stream.take():
+        for index, event in taken:
+            record.push(event)
+            if isinstance(event, BatchFailure):
+                raise _as_request_error(event)
+            runs[index].append(event)
+    return runs
+
+
+def _as_request_error(failure: BatchFailure) -> RequestError:
+    error = failure.error
+    if isinstance(error, EngineStoppedError):
+        return UnavailableError("the server is stopping")
+    if isinstance(error, TimeOverError):
+        return TimedOutError("the request took longer than this server allows; lower max_tokens")
+    if isinstance(error, (ModelError, SamplingError, GrammarError)):
+        message = without_paths(str(error))
+        return InvalidRequestError(message) if failure.id is not None else EngineError(message)
+    return EngineError(f"{type(error).__name__}: {without_paths(str(error))}")
+
+
+def _facts(asked: Asked, runs: Sequence[Sequence[Event]]) -> Json:
+    starts = [run[0] for run in runs]
+    levels = [_exactness(run[0], run[-1]) for run in runs]
+    first = starts[0]
+    assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
+    return x_gen(asked, first, max(levels, key=len))
+
+
+def _exactness(start: Event, done: Event) -> str:
+    if not isinstance(start, Start) or not isinstance(done, Done):
+        return str(EXACT)
+    exactness = start.batch_exactness or EXACT
+    return str(exactness.for_answer(done.prompt_tokens + done.completion_tokens))
+
+
+async def _start_stream(
+    request: Request, engine: EngineThread, asked: Asked, form: AnswerFormat, stream: EventStream
+) -> Response:
+    """Return the response of a stream. Failures before the first token have a status of their own."""
+    try:
+        first = await until_client_leaves(request, stream.take())
+        begun = {index for index, event in first if isinstance(event, Start)}
+        for index, event in first:
+            if isinstance(event, BatchFailure) and index not in begun:
+                raise _as_request_error(event)
+    except BaseException:
+        engine.cancel(stream)
+        raise
+    parts = _stream_parts(asked, form.stream(asked), stream, first, record_of(request.scope))
+    return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type, _headers(asked))
+
+
+async def _stream_parts(
+    asked: Asked,
+    writer: StreamWriter,
+    stream: EventStream,
+    first: list[tuple[int, Event | BatchFailure]],
+    record: RequestRecord,
+) -> AsyncIterator[str]:
+    """Yield the parts of a stream.
+
+    Args:
+        asked: the request.
+        writer: writes the parts.
+        stream: the events.
+        first: the events that have already been taken from the stream.
+        record: the record of the request.
+    """
+    starts: dict[int, Start] = {}
+    taken = first
+    while taken:
+        parts: list[str] = []
+        for index, event in taken:
+            record.push(event)
+            if isinstance(event, BatchFailure):
+                parts.append(f"data: {encode_json(_as_request_error(event).as_json())}\n\n")
+                yield "".join(parts)
+                return
+            facts = None
+            if isinstance(event, Start):
+                starts[index] = event
+            elif isinstance(event, Done):
+                start = starts[index]
+                facts = x_gen(asked, start, _exactness(start, event))
+            parts += writer.write(index, event, facts)
+        if parts:
+            yield "".join(parts)
+        taken = await stream.take()
+    yield "".join(writer.end())
+
+
+class StreamResponse(Response):
+    """A response whose parts are sent as they are made.
+
+    Args:
+        parts: the parts.
+        on_end: called at the end, also if the client leaves.
+        media_type: the media type.
+        headers: more headers.
+    """
+
+    def __init__(
+        self,
+        parts: AsyncIterator[str],
+        on_end: Callable[[], object],
+        media_type: str,
+        headers: dict[str, str],
+    ) -> None:
+        self._parts, self._on_end = parts, on_end
+        self.status_code, self.media_type, self.background = 200, media_type, None
+        self.init_headers({**headers, "cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response, until it ends or the client leaves."""
+        sending = asyncio.ensure_future(self._send_parts(send))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+            else:
+                record_of(scope).status = CLIENT_LEFT
+        finally:
+            self._on_end()
+            for task in (sending, leaving):
+                task.cancel()
+                with suppress(asyncio.CancelledError, OSError, TimeoutError):
+                    await task
+
+    async def _send_parts(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,322 @@
+"""The bodies of requests, and what they ask for, whichever client wrote them.
+
+Clients say one thing under several names. Every name is accepted on every route. Fields that some client sends and
+that have no effect here are listed in `IGNORED_FIELDS`; the answer names them. Other unknown fields are errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+
+from ..common.text import nearest_name, short_repr
+from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
+from ..presets.overrides import Override
+from .errors import InvalidRequestError
+from .sampler_fields import SamplerFields, read_strings
+
+Json = dict[str, Any]
+
+_ANYTHING = object()
+"""In `IGNORED_FIELDS`: no value of the field has an effect that a client could miss."""
+
+IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
+    # labels of the sender and hints about storage, which never change an answer
+    **dict.fromkeys(
+        ("api_type", "api_server", "user", "metadata", "store", "service_tier", "safety_identifier"), (_ANYTHING,)
+    ),
+    **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "request_id", "priority"), (_ANYTHING,)),
+    **dict.fromkeys(("cache_prompt", "id_slot", "quiet", "verbose"), (_ANYTHING,)),
+    **dict.fromkeys(("backend_sampling", "guided_decoding_backend", "detokenize"), (_ANYTHING,)),
+    # settings of other engines; the values listed here are those that change nothing
+    **dict.fromkeys(("sse_ping_interval", "return_progress", "n_indent", "n_keep", "n_discard"), (0, False)),
+    "timings_per_token": (False,),
+    **dict.fromkeys(("n_cache_reuse", "t_max_predict_ms", "max_tokens_second"), (0, -1)),
+    **dict.fromkeys(("lora", "preserved_tokens", "grammar_triggers", "images", "audio", "tools"), ([],)),
+    **dict.fromkeys(("functions", "control_vectors"), ([],)),
+    **dict.fromkeys(("grammar_lazy", "speculative_ngram", "grammar_retain_state", "use_beam_search"), (False,)),
+    **dict.fromkeys(("early_stopping", "include_reasoning", "include_stop_str_in_output"), (False,)),
+    **dict.fromkeys(("render_special", "auto_max_new_tokens", "static_cache", "flat_logprobs"), (False,)),
+    **dict.fromkeys(("add_bos_token", "skip_special_tokens", "spaces_between_special_tokens"), (True,)),
+    **dict.fromkeys(
+        ("use_default_badwordsids", "trim_stop", "ignore_eos_token", "bypass_eos_token"), (_ANYTHING,)
+    ),
+    **dict.fromkeys(
+        ("truncation_length", "num_ctx", "n_ctx", "max_context_length", "truncate_prompt_tokens"), (-1, 0)
+    ),
+    "penalty_alpha": (0,),
+    **dict.fromkeys(("guidance_scale", "length_penalty", "num_beams", "beam_width"), (1,)),
+    **dict.fromkeys(("negative_prompt", "suffix", "guided_whitespace_pattern"), ("",)),
+    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
+    **dict.fromkeys(("reasoning_effort", "verbosity"), ("", "none")),
+    **dict.fromkeys(("reasoning_format", "reasoning_budget_tokens", "thinking_token_budget"), (-1, "", "none")),
+    **dict.fromkeys(("enable_thinking", "thinking_forced_open", "repetition_detection", "prediction"), (False,)),
+    **dict.fromkeys(("parallel_tool_calls", "parse_tool_calls"), (True, False)),
+    # KoboldAI's texts of its own interface, and its changes of the text
+    **dict.fromkeys(("use_story", "use_memory", "use_authors_note", "use_world_info"), (False,)),
+    **dict.fromkeys(("frmttriminc", "frmtrmblln", "frmtrmspch", "frmtadsnsp"), (False,)),
+    **dict.fromkeys(("use_userscripts", "singleline"), (False,)),
+    **dict.fromkeys(("disable_input_formatting", "disable_output_formatting", "gui_settings"), (_ANYTHING,)),
+    **dict.fromkeys(("sampler_full_determinism", "robo_mode"), (_ANYTHING,)),
+    **dict.fromkeys(("soft_prompt", "memory", "genkey"), ("",)),
+    **dict.fromkeys(("replace_instruct_placeholders", "using_openai_tools", "smartcontext"), (_ANYTHING,)),
+    "modalities": (["text"],),
+    "response_fields": ([],),
+    "adapter": ("",),
+    "legacy_api": (False,),
+    "send_banned_tokens": (True, False),
+    "prompt_lookup_num_tokens": (0,),
+}
+"""The fields that are accepted without an effect, each with the values that need not be reported."""
+
+
+class StructuredOutputs(StrictModel):
+    """vLLM's ``structured_outputs``: one of these."""
+
+    json_: Json | str | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: list[str] | None = Field(default=None, min_length=1)
+    grammar: str | None = None
+    json_object: bool | None = None
+
+    def as_grammar(self) -> str | Json | None:
+        """Return the grammar, as a preset writes it; None if no field is given."""
+        if self.json_ is not None:
+            return {"json_schema": _parsed_schema("structured_outputs.json", self.json_)}
+        if self.regex is not None:
+            return {"regex": self.regex}
+        if self.choice is not None:
+            return _choice_grammar(self.choice)
+        if self.grammar is not None:
+            return text_grammar(self.grammar)
+        return "json_object" if self.json_object else None
+
+
+class StreamOptions(StrictModel):
+    """OpenAI's ``stream_options``."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class GenerationFields(SamplerFields):
+    """The fields that every route for text has."""
+
+    model: str | None = None
+    preset: str | None = None
+    chain: str | None = None
+    set_: list[str] | Json | None = Field(default=None, alias="set")
+    seed: int | None = None
+    sampler_seed: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    max_new_tokens: int | None = None
+    max_length: int | None = None
+    n_predict: int | None = None
+    num_predict: int | None = None
+    stop: str | list[str] | None = None
+    stop_sequence: str | list[str] | None = None
+    stopping_strings: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    grammar: str | Json | None = None
+    grammar_string: str | None = None
+    json_schema: Json | bool | str | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Json | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = Field(default=None, min_length=1)
+    guided_grammar: str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    n_cmpl: Annotated[int, Field(ge=1, le=128)] | None = None
+    best_of: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: Annotated[int, Field(ge=0)] | bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    n_probs: Annotated[int, Field(ge=0)] | None = None
+    post_sampling_probs: bool | None = None
+    logprobs_from: Literal["model", "chain", "both"] | None = None
+    logprob_token_ids: list[int] | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0)] | bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    return_tokens: bool | None = None
+    trace: Annotated[int, Field(ge=1)] | None = None
+    echo: bool | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
+
+
+class PromptFields(GenerationFields):
+    """A text to be continued, or several."""
+
+    prompt: str | list[int] | list[str] | list[list[int]]
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _check_prompt(cls, prompt: Any) -> Any:
+        if isinstance(prompt, list) and not prompt:
+            raise ValueError("the list is empty")
+        return prompt
+
+    def logged(self) -> list[str | list[int]]:
+        """Return what a log of prompts contains."""
+        return self.prompts()
+
+    def prompts(self) -> list[str | list[int]]:
+        """Return the prompts, each a text or token ids."""
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if all(isinstance(item, int) for item in prompt):
+            return [prompt]  # type: ignore[list-item]
+        return list(prompt)  # type: ignore[arg-type]
+
+
+class ChatFields(GenerationFields):
+    """The messages of a chat."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    def logged(self) -> list[Json]:
+        """Return what a log of prompts contains."""
+        return [message.template_message() for message in self.messages]
+
+
+_Fields = TypeVar("_Fields", bound=StrictModel)
+
+
+def read_body(fields_type: type[_Fields], record: object) -> tuple[_Fields, list[str]]:
+    """Return the fields of a request, and the names of those without effect.
+
+    Raises ``InvalidRequestError`` for an unknown field or a value that is not allowed.
+    """
+    if not isinstance(record, dict):
+        raise InvalidRequestError(f"the body is {short_repr(record)}, not a JSON object")
+    known = {field.alias or name for name, field in fields_type.model_fields.items()}
+    ignored = [
+        name
+        for name, value in record.items()
+        if name not in known and name in IGNORED_FIELDS and value is not None and _is_reported(name, value)
+    ]
+    used = {name: value for name, value in record.items() if name in known or name not in IGNORED_FIELDS}
+    try:
+        return fields_type.model_validate(used), ignored
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        name = str(errors[0]["loc"][0]) if errors[0]["loc"] else None
+        if errors[0]["type"] == "extra_forbidden" and name is not None and len(errors[0]["loc"]) == 1:
+            near = nearest_name(name, sorted(known))
+            hint = f"; did you mean {near}?" if near else ""
+            raise InvalidRequestError(f"{short_repr(name)}: there is no such field{hint}", name) from None
+        raise InvalidRequestError(first_problem(error, fields_type), name) from None
+
+
+def _is_reported(name: str, value: Any) -> bool:
+    neutral = IGNORED_FIELDS[name]
+    return neutral[0] is not _ANYTHING and value not in neutral
+
+
+def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) -> tuple[str, Any]:
+    """Return the name and the value of the first field that is given; ``("", None)`` if there is none.
+
+    Args:
+        fields: the fields of a request.
+        names: names of one setting, the most important first.
+        unused: the names of other fields with another value are appended.
+    """
+    given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
+    unused += [name for name, value in given[1:] if value != given[0][1]]
+    return given[0] if given else ("", None)
+
+
+_LENGTHS = (*("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict"),)
+
+
+def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
+    """Return the settings of a request other than those of the chain.
+
+    Args:
+        fields: the fields of the request.
+        unused: the names of fields without effect are appended.
+
+    Raises ``InvalidRequestError``.
+    """
+    overrides: list[Override] = []
+    name, seed = first_given(fields, ("seed", "sampler_seed"), unused)
+    if seed is not None and seed >= 0:
+        overrides.append(Override(name, "seed", seed))
+    name, length = first_given(fields, _LENGTHS, unused)
+    if length is not None:
+        overrides.append(Override(name, "max_tokens", length))
+    name, stop = first_given(fields, ("stop", "stop_sequence", "stopping_strings"), unused)
+    if stop is not None:
+        texts = [stop] if isinstance(stop, str) else stop
+        overrides.append(Override(name, "stop", [text for text in texts if text]))
+    grammars = list(_grammars(fields))
+    if len(grammars) > 1 and any(grammar != grammars[0][1] for _, grammar in grammars):
+        names = " and ".join(name for name, _ in grammars)
+        raise InvalidRequestError(f"{names} both set a grammar; use one of them", grammars[1][0])
+    if grammars:
+        overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
+    return overrides
+
+
+def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:
+    """Yield the grammars of a request, as a preset writes them, each with the name of its field."""
+    for name in ("grammar", "grammar_string", "ebnf", "guided_grammar"):
+        value = getattr(fields, name)
+        if value and not (isinstance(value, str) and value.isspace()):
+            yield name, text_grammar(value) if isinstance(value, str) else value
+    for name in ("json_schema", "guided_json"):
+        value = getattr(fields, name)
+        if value not in (None, {}, ""):
+            yield name, {"json_schema": _parsed_schema(name, value)}
+    for name in ("regex", "guided_regex"):
+        if value := getattr(fields, name):
+            yield name, {"regex": value}
+    if fields.guided_choice:
+        yield "guided_choice", _choice_grammar(fields.guided_choice)
+    if fields.response_format is not None and (value := fields.response_format.grammar()) is not None:
+        yield "response_format", value
+    if fields.structured_outputs is not None and (value := fields.structured_outputs.as_grammar()) is not None:
+        yield "structured_outputs", value
+
+
+def _parsed_schema(name: str, value: Json | bool | str) -> Json | bool:
+    """Return a JSON Schema, which some clients send as a text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed: Json | bool = json.loads(value)
+    except ValueError:
+        raise InvalidRequestError(f"{name}: this text is not JSON", name) from None
+    return parsed
+
+
+def text_grammar(text: str) -> str | Json:
+    """Return a grammar by its text: a name, GBNF, llguidance's Lark, or a JSON Schema."""
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        return {"json_schema": _parsed_schema("grammar", stripped)}
+    if "::=" in stripped:
+        return {"gbnf": text}
+    if stripped.startswith("%llguidance") or "start:" in stripped.replace(" ", ""):
+        return {"lark": text}
+    return stripped
+
+
+def _choice_grammar(choices: list[str]) -> Json:
+    """Return the grammar that matches exactly one of the texts."""
+    return {"gbnf": "root ::= " + " | ".join(json.dumps(choice, ensure_ascii=True) for choice in choices)}
+
+
+__all__ = ["ChatFields", "GenerationFields", "PromptFields", "read_body", "read_settings", "read_strings"]

@@ -1,0 +1,135 @@
+"""The description of all routes, as OpenAPI and as a page that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.metadata import version
+from inspect import getdoc
+from typing import Any
+
+from pydantic import BaseModel
+
+from .state import RouteSpec
+
+Json = dict[str, Any]
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str]) -> Json:
+    """Return the OpenAPI description of the routes.
+
+    Args:
+        routes: the routes.
+        ignored_fields: names of fields that are accepted without an effect.
+    """
+    schemas: Json = {"Error": _ERROR}
+    paths: dict[str, Json] = {}
+    for route in routes:
+        operation: Json = {
+            "summary": (getdoc(route.handler) or "").partition("\n")[0],
+            "responses": {
+                "200": {"description": "the answer"},
+                "4XX": {
+                    "description": "the request cannot be answered",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                },
+            },
+        }
+        if route.body is not None:
+            schema = _schema(route.body, ignored_fields, schemas)
+            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        paths.setdefault(route.path.replace("{name:path}", "{name}"), {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "gen serve", "version": version("logitsmith")},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json) -> Json:
+    """Return a reference to the schema of a body, which is added to ``schemas``."""
+    if body.__name__ not in schemas:
+        schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(schema.pop("$defs", {}))
+        for name in ignored_fields:
+            schema["properties"].setdefault(name, {"description": "accepted; named in x_gen.ignored"})
+        schemas[body.__name__] = schema
+    return {"$ref": f"#/components/schemas/{body.__name__}"}
+
+
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code { font-family: ui-monospace, monospace; }
+summary { cursor: pointer; padding: .25rem 0; }
+table { border-collapse: collapse; } td { padding: .1rem 1rem .1rem 0; vertical-align: top; }
+.method { display: inline-block; width: 4rem; opacity: .7; }
+"""
+
+
+def page(title: str, body: str) -> str:
+    """Return a page. ``body``: its HTML; texts in it must be escaped."""
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style><body>{body}</body></html>'
+    )
+
+
+def docs_page(description: Mapping[str, Any]) -> str:
+    """Return the page of an OpenAPI description."""
+    parts = ["<h1>gen serve</h1><p>Every route for text takes these fields. ", _OPENAPI_LINK, "</p>"]
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            heading = (
+                f'<code class="method">{escape(method.upper())}</code><code>{escape(path)}</code> '
+                f"{escape(operation['summary'])}"
+            )
+            fields = _fields_table(operation, description["components"]["schemas"])
+            parts.append(
+                f"<details><summary>{heading}</summary>{fields}</details>" if fields else f"<p>{heading}</p>"
+            )
+    return page("gen serve: the routes", "".join(parts))
+
+
+_OPENAPI_LINK = '<a href="openapi.json">The same as OpenAPI</a>.'
+
+
+def _fields_table(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return the table of the fields of an operation's body; empty without a body."""
+    if "requestBody" not in operation:
+        return ""
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    schema = schemas[reference.rpartition("/")[2]]
+    required = schema.get("required", ())
+    rows = (
+        f"<tr><td><code>{escape(name)}</code>{' (required)' if name in required else ''}</td>"
+        f"<td>{escape(_type_text(field))}</td></tr>"
+        for name, field in schema["properties"].items()
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _type_text(field: Mapping[str, Any]) -> str:
+    if "description" in field and "type" not in field and "anyOf" not in field:
+        return str(field["description"])
+    kinds = field.get("anyOf", [field])
+    names = (kind.get("type") or str(kind.get("$ref", "any value")).rpartition("/")[2] for kind in kinds)
+    return " or ".join(dict.fromkeys(str(name) for name in names if name != "null"))

@@ -1,0 +1,307 @@
+"""The thread that owns the model: it takes requests from a queue, and hands out the events of each of them.
+
+A batch may be used by one thread only. The event loop of the server adds and cancels requests here, and never
+waits for the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import TypeVar, cast
+
+from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
+from ..engine.model import Model
+from ..engine.request import GenerationRequest
+from ..logprobs.events import BatchExactness, Done, Event
+from ..models.errors import ModelError
+
+_Result = TypeVar("_Result")
+
+
+class QueueFullError(Exception):
+    """Too many requests wait for a slot."""
+
+
+class EngineStoppedError(Exception):
+    """The server stops, and takes no more requests."""
+
+
+class TimeOverError(Exception):
+    """A request took longer than the limit."""
+
+
+class EventStream:
+    """The events of the choices of one answer, as they arrive.
+
+    It belongs to one event loop. A stream that is left before its end must be canceled with `EngineThread.cancel`.
+
+    Attributes:
+        ids: the ids of the requests that have not ended, with the index of each choice.
+        listener: called with the index of a choice and its new events; None: there is no listener.
+        timer: ends the answer when its time is over; None without a limit.
+    """
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self.ids = {request_id: index for index, request_id in enumerate(ids)}
+        self._events: list[tuple[int, Event | BatchFailure]] = []
+        self._has_news = asyncio.Event()
+        self.listener: Callable[[int, Sequence[Event | BatchFailure]], object] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def push(self, request_id: int, events: Sequence[Event | BatchFailure]) -> None:
+        """Append events of one choice. Only the thread of the event loop may call this."""
+        index = self.ids[request_id]
+        self._events += ((index, event) for event in events)
+        if self.listener is not None:
+            self.listener(index, events)
+        if isinstance(events[-1], (Done, BatchFailure)):
+            del self.ids[request_id]
+        self._has_news.set()
+
+    async def take(self) -> list[tuple[int, Event | BatchFailure]]:
+        """Wait for events; return all that have arrived, each with the index of its choice; none at the end."""
+        if not self.ids and not self._events:
+            return []
+        await self._has_news.wait()
+        self._has_news.clear()
+        taken, self._events = self._events, []
+        return taken
+
+
+@dataclass(frozen=True)
+class EngineCounts:
+    """The numbers of requests at one moment.
+
+    Attributes:
+        slots: number of requests that can run at a time.
+        running: number of requests that run.
+        waiting: number of requests that wait for a slot.
+    """
+
+    slots: int
+    running: int
+    waiting: int
+
+
+class EngineThread:
+    """Runs requests on one model in a thread, several at a time.
+
+    Args:
+        slots: number of requests that run at a time; None: as many as `Model.default_parallel` says.
+        max_waiting: number of requests that may wait for a slot.
+        deterministic: see `BatchEngine`.
+        max_idle_tokens: maximum number of tokens that slots keep for later requests; None: no limit.
+        max_seconds: maximum time of an answer, including the time in the queue; None: no limit.
+        note: called with a sentence if the messages of a chat had to be changed for the template.
+
+    Attributes:
+        exactness: the promise about answers; None before `start`.
+        context_length: maximum number of tokens of one request; 0 before `start`.
+        failure: the error that ended the thread; None if there is none.
+    """
+
+    def __init__(  # noqa: PLR0913 - a parameter for each flag
+        self,
+        slots: int | None,
+        *,
+        max_waiting: int,
+        deterministic: bool = False,
+        max_idle_tokens: int | None = None,
+        max_seconds: float | None = None,
+        note: Callable[[str], object] | None = None,
+    ) -> None:
+        self._max_seconds = max_seconds
+        self._takes_requests = True
+        self._slots = slots or 0
+        self._max_waiting, self._deterministic = max_waiting, deterministic
+        self._max_idle_tokens = max_idle_tokens
+        self._note = note
+        self._ids = count()
+        self._streams: dict[int, EventStream] = {}
+        self._commands: deque[Callable[[BatchEngine], object]] = deque()
+        self._wakes = threading.Condition()
+        self._is_stopping = False
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.exactness: BatchExactness | None = None
+        self.context_length = 0
+        self.failure: BaseException | None = None
+
+    def start(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread, which makes the slots; return when they are made. Raises ``ModelError``."""
+        self._loop = loop
+        self._slots = self._slots or model.default_parallel
+        is_ready: Future[BatchExactness] = Future()
+        self._thread = threading.Thread(target=self._run, args=(model, is_ready), name="engine", daemon=True)
+        self._thread.start()
+        self.exactness = is_ready.result()
+
+    def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
+        """Add the requests of one answer; return their events.
+
+        Raises ``QueueFullError`` if too many requests wait, and ``EngineStoppedError`` after `stop`.
+        """
+        if not self._takes_requests or self._is_stopping or self.failure is not None:
+            raise EngineStoppedError
+        # An idle server takes any number of choices at once. Otherwise a large n could never be answered.
+        if self._streams and len(self._streams) + len(requests) > self._slots + self._max_waiting:
+            raise QueueFullError
+        numbered = [replace(request, id=next(self._ids)) for request in requests]
+        ids = [cast("int", request.id) for request in numbered]
+        stream = EventStream(ids)
+        self._streams.update(dict.fromkeys(ids, stream))
+        if self._max_seconds is not None and self._loop is not None:
+            stream.timer = self._loop.call_later(self._max_seconds, self._fail, stream, TimeOverError())
+        for request in numbered:
+            self._send(partial(BatchEngine.add, request=request))
+        return stream
+
+    def cancel(self, stream: EventStream) -> None:
+        """End the requests of an answer that no client reads any more."""
+        if stream.timer is not None:
+            stream.timer.cancel()
+        ids = list(stream.ids)
+        stream.ids.clear()
+        for request_id in ids:
+            self._streams.pop(request_id, None)
+            self._send(partial(BatchEngine.cancel, request_id=request_id))
+
+    def interrupt_all(self) -> None:
+        """End all answers: those that have begun with the text so far, and those that wait with an error."""
+        for stream in set(self._streams.values()):
+            self.interrupt(stream)
+
+    def interrupt(self, stream: EventStream) -> None:
+        """End the requests of an answer early. Each gets a last event with the text that it has so far."""
+        for request_id in list(stream.ids):
+            self._send(partial(self._interrupt, request_id=request_id))
+
+    def _fail(self, stream: EventStream, error: Exception) -> None:
+        """End the requests of an answer by an error, which its client gets."""
+        ids = list(stream.ids)
+        for request_id in ids:
+            stream.push(request_id, [BatchFailure(request_id, error)])
+            self._streams.pop(request_id, None)
+            self._send(partial(BatchEngine.cancel, request_id=request_id))
+
+    def end_requests(self) -> None:
+        """End all answers by an error, and take no more requests. Only the thread of the loop may call this."""
+        self._takes_requests = False
+        for stream in set(self._streams.values()):
+            self._fail(stream, EngineStoppedError())
+
+    @property
+    def is_full(self) -> bool:
+        """True if no request can wait for a slot."""
+        return len(self._streams) >= self._slots + self._max_waiting
+
+    async def call(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function in the thread of the model, between two steps; return its result or raise its error."""
+        if self._is_stopping:
+            raise EngineStoppedError
+        future: Future[_Result] = Future()
+
+        def run(_: BatchEngine) -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except Exception as error:
+                    future.set_exception(error)
+
+        self._send(run)
+        return await asyncio.wrap_future(future)
+
+    @property
+    def counts(self) -> EngineCounts:
+        """The numbers of requests now."""
+        total = len(self._streams)
+        running = min(total, self._slots)
+        return EngineCounts(self._slots, running, total - running)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request runs or waits."""
+        return not self._streams
+
+    def stop(self) -> None:
+        """End all requests, and the thread."""
+        with self._wakes:
+            self._is_stopping = True
+            self._wakes.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _interrupt(self, engine: BatchEngine, request_id: int) -> None:
+        progress = engine.interrupt(request_id)
+        if progress is not None:
+            self._deliver([progress])
+
+    def _send(self, command: Callable[[BatchEngine], object]) -> None:
+        with self._wakes:
+            self._commands.append(command)
+            self._wakes.notify()
+
+    def _run(self, model: Model, is_ready: Future[BatchExactness]) -> None:
+        try:
+            engine = BatchEngine(
+                model,
+                self._slots,
+                deterministic=self._deterministic,
+                max_idle_tokens=self._max_idle_tokens,
+                note=self._note,
+            )
+        except Exception as error:
+            is_ready.set_exception(error)
+            return
+        with engine:
+            self.context_length = engine.context_length
+            is_ready.set_result(engine.exactness)
+            try:
+                while self._execute_commands(engine):
+                    self._step(engine)
+            except Exception as error:  # an error that no request caused ends the server, not only the thread
+                self.failure = error
+                self._deliver_all(BatchFailure(None, ModelError(f"the engine failed: {error}")))
+
+    def _execute_commands(self, engine: BatchEngine) -> bool:
+        """Execute the commands that have arrived; wait for one if nothing runs. Returns False to stop."""
+        with self._wakes:
+            while engine.is_idle and not self._commands and not self._is_stopping:
+                self._wakes.wait()
+            commands, self._commands = self._commands, deque()
+        for command in commands:
+            command(engine)
+        return not self._is_stopping
+
+    def _step(self, engine: BatchEngine) -> None:
+        # Events of a prompt that was read are delivered before the next prompt is read.
+        for progress in engine.begin_waiting():
+            self._deliver([progress])
+        self._deliver(list(engine.advance_running()))
+
+    def _deliver(self, steps: list[RequestProgress]) -> None:
+        if steps and self._loop is not None:
+            self._loop.call_soon_threadsafe(
+                self._push, [(cast("int", step.request.id), step.events) for step in steps]
+            )
+
+    def _push(self, events_by_id: list[tuple[int, list[Event | BatchFailure]]]) -> None:
+        for request_id, events in events_by_id:
+            stream = self._streams.get(request_id)
+            if stream is None or not events:
+                continue
+            stream.push(request_id, events)
+            if request_id not in stream.ids:
+                del self._streams[request_id]
+
+    def _deliver_all(self, failure: BatchFailure) -> None:
+        events: list[Event | BatchFailure] = [failure]
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._push, [(request_id, events) for request_id in self._streams])

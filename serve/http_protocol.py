@@ -1,0 +1,131 @@
+"""One connection of a client, with limits of time.
+
+uvicorn closes a connection that is idle after a response. It waits without limit for the rest of a request, and
+for a client that does not read. Here such a client is disconnected. Times are long enough for slow networks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .errors import InvalidRequestError, RequestError, RequestTimeoutError, UnavailableError
+
+MAX_CONNECTIONS = 512
+SECONDS_FOR_REQUEST = 20.0
+"""Time for the headers and the body of a request; more for long bodies."""
+MIN_BYTES_PER_SECOND = 8_192
+"""A client that has sent this many bytes gets a second more for the rest of the request."""
+SECONDS_WITHOUT_READING = 60.0
+"""A client that takes too few bytes of a response for this long is disconnected."""
+_MIN_BYTES_READ = 16_384
+"""Bytes that a client must take in this time if more are left."""
+_MAX_DISCARDED_BYTES = 64_000_000
+"""Bytes of a body that are read although the request is already answered. Clients read the response only later."""
+_MAX_PIPELINED_BYTES = 65_536
+
+
+class LimitedProtocol(H11Protocol):
+    """A connection that ends if its client sends or reads too slowly."""
+
+    _receiving: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
+    _began = 0.0
+    _received_bytes = 0
+    _unsent_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        # Without buffered bytes, a closed transport never waits for a client that does not read.
+        transport.set_write_buffer_limits(high=0)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._reject(UnavailableError("too many connections are open; try again later"))
+            return
+        self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all timers."""
+        for timer in (self._receiving, self._writing):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes of a request."""
+        self._received_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        is_received = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if is_received and self._receiving is not None:
+            self._receiving.cancel()
+            self._receiving = None
+        elif not is_received and self._receiving is None:
+            self._wait_for_request()
+        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state not in (
+            h11.SEND_RESPONSE,
+            h11.SEND_BODY,
+        ):
+            self._limit_discarded_bytes()
+        # A paused transport does not notice that the client has left.
+        if is_received and len(self.conn.trailing_data[0]) <= _MAX_PIPELINED_BYTES:
+            self.flow.resume_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not a request, in the format of all errors."""
+        self._reject(InvalidRequestError(f"this is not a request of HTTP: {msg}"))
+
+    def pause_writing(self) -> None:
+        """Limit the time in which the client must read."""
+        super().pause_writing()
+        self._limit_writing()
+
+    def resume_writing(self) -> None:
+        """End the limit: the client has read all bytes."""
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _wait_for_request(self) -> None:
+        self._began, self._received_bytes = self.loop.time(), 0
+        self._receiving = self.loop.call_later(SECONDS_FOR_REQUEST, self._check_request)
+
+    def _check_request(self) -> None:
+        allowed = self._began + SECONDS_FOR_REQUEST + self._received_bytes / MIN_BYTES_PER_SECOND
+        left = allowed - self.loop.time()
+        if left > 0:
+            self._receiving = self.loop.call_later(left, self._check_request)
+            return
+        self._receiving = None
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            self.transport.close()  # the client has not begun a request
+        else:
+            self._reject(RequestTimeoutError("the request arrives too slowly"))
+
+    def _limit_discarded_bytes(self) -> None:
+        if self._received_bytes > _MAX_DISCARDED_BYTES:
+            self.transport.abort()
+
+    def _limit_writing(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._writing = self.loop.call_later(SECONDS_WITHOUT_READING, self._check_writing)
+
+    def _check_writing(self) -> None:
+        if self.transport.get_write_buffer_size() > self._unsent_bytes - _MIN_BYTES_READ:
+            self.transport.abort()
+        else:
+            self._limit_writing()
+
+    def _reject(self, error: RequestError) -> None:
+        """Send an error, if no response has begun, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = error.response()
+            head = [f"HTTP/1.1 {error.status} {error.phrase}", "connection: close"]
+            head += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
+            self.transport.write("\r\n".join([*head, "", ""]).encode("latin-1") + bytes(response.body))
+        self.transport.close()

@@ -1,0 +1,389 @@
+"""KoboldAI's routes, as KoboldCpp has them: `/api/v1/…` and `/api/extra/…`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..engine.model import Model
+from ..jobs.bodies import StrictModel
+from ..logprobs.events import Event
+from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
+from ..logprobs.text_tokens import tokens_of_text
+from ..models.errors import ModelError
+from .answers import answer
+from .bodies import PromptFields, read_body
+from .engine_thread import EngineThread
+from .errors import InvalidRequestError, RequestError
+from .resolution import Asked, Choice, RequestMaker
+from .state import RouteSpec, ServerState, read_fields, read_json
+from .tracked_answers import TrackedAnswer
+
+Json = dict[str, Any]
+
+API_VERSION = "1.2.5"
+"""The version of KoboldAI's API. SillyTavern sends stop strings only from 1.2.2 on."""
+KOBOLDCPP_VERSION = "1.117"
+"""The version of KoboldCpp whose fields and routes are supported. Clients derive from it what they may send."""
+_TOP_COUNT = 5
+"""Number of most likely tokens if a request says only ``"logprobs": true``."""
+
+
+_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens_as_token_ids")
+"""The fields of other APIs that KoboldCpp's answers have no place for."""
+
+
+class KoboldFields(PromptFields):
+    """KoboldCpp's fields, and all others.
+
+    ``memory`` precedes the prompt, and stays if the prompt's beginning is left out because the context is short.
+    """
+
+    prompt: str | list[int] | list[str] | list[list[int]] = ""
+    memory: str | None = None
+    max_context_length: int | None = None
+    genkey: str | None = None
+    trim_stop: bool | None = None
+    use_default_badwordsids: bool | None = None
+    singleline: bool | None = None
+
+    def normalized(self) -> KoboldFields:
+        """Return the fields with values under the names that all routes have."""
+        changes: Json = dict.fromkeys(_NOT_ANSWERED)
+        if self.memory and isinstance(self.prompt, str):
+            changes["prompt"] = self.memory + self.prompt
+        elif self.memory:
+            raise InvalidRequestError("memory: it needs a prompt that is a text", "memory")
+        if self.logprobs is True:
+            changes["logprobs"] = _TOP_COUNT
+        if self.use_default_badwordsids and self.ban_eos_token is None:
+            changes["ban_eos_token"] = True
+        if self.singleline:
+            stop = self.stop_sequence or []
+            changes["stop_sequence"] = [*([stop] if isinstance(stop, str) else stop), "\n"]
+        return self.model_copy(update=changes)
+
+
+class KoboldFormat:
+    """KoboldCpp's answers.
+
+    Args:
+        keeps_stop: whether the stop string that ended a text is returned, too.
+        dropped_count: number of tokens at the beginning of the prompt that were left out.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, keeps_stop: bool, dropped_count: int) -> None:
+        self._keeps_stop, self._dropped_count = keeps_stop, dropped_count
+
+    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
+        """Return the answer with a result for each choice."""
+        results = [kobold_result(run, keeps_stop=self._keeps_stop) for run in runs]
+        return {"results": results, "x_gen": self.facts(facts)}
+
+    def stream(self, asked: Asked) -> KoboldStream:
+        """Return a writer of messages."""
+        return KoboldStream(self, KoboldMessages(keeps_stop=self._keeps_stop))
+
+    def facts(self, facts: Json) -> Json:
+        """Return the facts about an answer, with the number of tokens that were left out."""
+        return facts | {"dropped_prompt_tokens": self._dropped_count} if self._dropped_count else facts
+
+
+class KoboldStream:
+    """Writes the messages of the first choice as server-sent events."""
+
+    def __init__(self, form: KoboldFormat, messages: KoboldMessages) -> None:
+        self._form, self._messages = form, messages
+
+    def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
+        """Yield the messages of an event."""
+        for message in self._messages.push(event):
+            if facts is not None and message["finish_reason"] is not None:
+                message["x_gen"] = self._form.facts(facts)
+            yield kobold_server_sent(message)
+
+    def end(self) -> Iterable[str]:
+        """Return nothing: the message with the finish reason is the last one."""
+        return ()
+
+
+async def generate(request: Request, state: ServerState) -> Response:
+    """Answer `/api/v1/generate`."""
+    return await _generate(request, state, is_stream=False)
+
+
+async def generate_stream(request: Request, state: ServerState) -> Response:
+    """Answer `/api/extra/generate/stream`."""
+    return await _generate(request, state, is_stream=True)
+
+
+async def _generate(request: Request, state: ServerState, *, is_stream: bool) -> Response:
+    model, maker = state.loaded()
+    fields, ignored = read_body(KoboldFields, await read_json(request, state))
+    asked, dropped_count = await state.run(partial(_prepare, model, maker, state.engine, fields, ignored))
+    asked = replace(asked, is_stream=is_stream)
+    if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
+        asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, "n"))
+    form = KoboldFormat(fields.trim_stop is False, dropped_count)
+    key = _answer_key(request, fields.genkey)
+    return await answer(request, state.engine, asked, form, partial(state.answers.track, key))
+
+
+def _prepare(
+    model: Model, maker: RequestMaker, engine: EngineThread, fields: KoboldFields, ignored: Sequence[str]
+) -> tuple[Asked, int]:
+    """Return what a request asks for, and the number of tokens at the beginning of the prompt that do not fit.
+
+    Args:
+        model: the model.
+        maker: makes the engine's requests.
+        engine: the thread of the model.
+        fields: the fields of the request.
+        ignored: the names of fields without effect.
+    """
+    unused = [name for name in _NOT_ANSWERED if getattr(fields, name)]
+    asked = maker.make(fields.normalized(), [*ignored, *unused])
+    length = fields.max_context_length
+    length = engine.context_length if length is None or length < 1 else min(length, engine.context_length)
+    fitted = [_fit(model, choice, fields.memory or "", length) for choice in asked.choices]
+    return replace(asked, choices=tuple(choice for choice, _ in fitted)), max(count for _, count in fitted)
+
+
+_MIN_PROMPT_SHARE = 5
+"""At least a fifth of the context is left for the prompt, as in KoboldCpp, whatever length is requested."""
+
+
+def _fit(model: Model, choice: Choice, memory: str, length: int) -> tuple[Choice, int]:
+    """Return a choice whose prompt and answer fit into the context, and the number of tokens left out.
+
+    Tokens are left out after the memory, which stays at the beginning, as KoboldCpp does.
+
+    Args:
+        model: the model.
+        choice: the choice, whose prompt is token ids.
+        memory: the text at the beginning of the prompt that stays.
+        length: length of the context, tokens.
+    """
+    request, vocabulary = choice.request, model.vocabulary
+    ids = tuple(request.prompt) if isinstance(request.prompt, tuple) else ()
+    answer_limit = length - length // _MIN_PROMPT_SHARE
+    if request.max_tokens is None:  # an answer without a limit gets half of the context, if the prompt is too long
+        answer_count, is_fitting = length // 2, len(ids) < length
+    else:
+        answer_count = min(request.max_tokens, answer_limit)
+        is_fitting = len(ids) + answer_count <= length
+    if is_fitting:
+        return choice, 0
+    room = length - answer_count
+    kept = tuple(vocabulary.tokenize_prompt(memory.encode()))[:room]
+    kept_end = ids[len(ids) - (room - len(kept)) :] if room > len(kept) else ()
+    request = replace(request, prompt=(*kept, *kept_end), max_tokens=answer_count)
+    text = b"".join(map(vocabulary.piece, (*kept, *kept_end))).decode("utf-8", "replace")
+    return replace(choice, request=request, prompt=text), len(ids) - room
+
+
+def _answer_key(request: Request, genkey: str | None) -> Hashable:
+    """Return the key of an answer: the client's word for it, or else the client's address.
+
+    So a client without a word for its answers does not read or end those of other machines.
+    """
+    if genkey:
+        return ("kobold", genkey)
+    return ("kobold", None, None if request.client is None else request.client.host)
+
+
+async def _requested_key(request: Request, state: ServerState) -> Hashable:
+    """Return the key that a request names. Clients send no body, or one of another type; both name no key."""
+    try:
+        body = await read_json(request, state)
+    except RequestError:
+        body = None
+    genkey = body.get("genkey") if isinstance(body, dict) else None
+    return _answer_key(request, genkey if isinstance(genkey, str) else None)
+
+
+async def abort(request: Request, state: ServerState) -> Response:
+    """End the answers of a client, which get their text so far."""
+    running = state.answers.running(await _requested_key(request, state))
+    for tracked in running:
+        state.engine.interrupt(tracked.stream)
+    word = "true" if running else "false"
+    return JSONResponse({"success": word, "done": word})
+
+
+async def generate_check(request: Request, state: ServerState) -> Response:
+    """Return the text so far of a client's last answer."""
+    tracked = state.answers.latest(await _requested_key(request, state))
+    return JSONResponse({"results": [{"text": "" if tracked is None else tracked.text}]})
+
+
+async def last_logprobs(request: Request, state: ServerState) -> Response:
+    """Return the logprobs of a client's last answer; null if it has none."""
+    tracked = state.answers.latest(await _requested_key(request, state))
+    return JSONResponse({"logprobs": None if tracked is None else _logprobs(tracked)})
+
+
+def _logprobs(tracked: TrackedAnswer) -> Json | None:
+    if tracked.start is None:
+        return None
+    stop = None if tracked.done is None else tracked.done.stop
+    return kobold_logprobs(tracked.start, tokens_of_text(tracked.tokens, tracked.text, stop))
+
+
+async def perf(_: Request, state: ServerState) -> Response:
+    """Return the times of the last answer, and numbers of requests."""
+    counts, answers, now = state.engine.counts, state.answers, time.monotonic()
+    return JSONResponse(
+        {
+            **_last_answer(answers.last_ended()),
+            "total_gens": answers.total,
+            "queue": counts.waiting,
+            "idle": int(state.engine.is_idle),
+            "uptime": now - answers.started,
+            "idletime": now - answers.last_used,
+            "quiet": True,
+        }
+    )
+
+
+_STOP_REASONS = {"length": 0, "context": 0, "stop": 1, "grammar": 1}
+"""KoboldCpp's number for a finish reason; 2 is a stop string, and -1 any other reason."""
+
+
+def _last_answer(tracked: TrackedAnswer | None) -> Json:
+    """Return KoboldCpp's fields about the last answer, in seconds, and milliseconds per token."""
+    done = None if tracked is None else tracked.done
+    start = None if tracked is None else tracked.start
+    prompt_count, count = (0, 0) if done is None else (done.prompt_tokens, done.completion_tokens)
+    prompt_time, time_ = (0.0, 0.0) if done is None else (done.timings.prompt, done.timings.generation)
+    reason = -1
+    if done is not None:
+        reason = 2 if done.stop is not None else _STOP_REASONS.get(done.finish_reason, -1)
+    return {
+        "last_process": prompt_time * 1e3 / prompt_count if prompt_count else 0.0,
+        "last_eval": time_ * 1e3 / count if count else 0.0,
+        "last_token_count": count,
+        "last_input_count": prompt_count,
+        "last_process_time": prompt_time,
+        "last_eval_time": time_,
+        "last_process_speed": prompt_count / prompt_time if prompt_time else 0.0,
+        "last_eval_speed": count / time_ if time_ else 0.0,
+        "last_seed": -1 if start is None else start.seed,
+        "last_draft_success": 0,
+        "last_draft_failed": 0,
+        "stop_reason": reason,
+    }
+
+
+async def model_name(_: Request, state: ServerState) -> Response:
+    """Return the name of the model."""
+    model, _maker = state.loaded()
+    return JSONResponse({"result": model.name})
+
+
+async def api_version(_: Request, _state: ServerState) -> Response:
+    """Return the version of KoboldAI's API."""
+    return JSONResponse({"result": API_VERSION})
+
+
+async def koboldcpp_version(_: Request, _state: ServerState) -> Response:
+    """Return the version of KoboldCpp, and the features that KoboldCpp has beyond texts."""
+    features = ("protected", "llm", "txt2img", "vision", "audio", "transcribe", "multiplayer", "websearch")
+    more_features = ("tts", "embeddings", "music", "savedata", "guidance", "jinja", "mcp")
+    flags = dict.fromkeys((*features, *more_features), False)
+    return JSONResponse({"result": "KoboldCpp", "version": KOBOLDCPP_VERSION, **flags, "llm": True, "admin": 0})
+
+
+async def max_length(_: Request, state: ServerState) -> Response:
+    """Return the number of tokens of an answer whose request says none."""
+    _model, maker = state.loaded()
+    limit = maker.default_settings().token_limit
+    return JSONResponse({"value": state.engine.context_length if limit is None or limit < 0 else limit})
+
+
+async def max_context_length(_: Request, state: ServerState) -> Response:
+    """Return the length of the context of a request."""
+    state.loaded()
+    return JSONResponse({"value": state.engine.context_length})
+
+
+class TokenCountFields(StrictModel):
+    """A text to be tokenized.
+
+    ``special``: whether the tokens begin with BOS, which KoboldCpp puts there even if the model does not.
+    """
+
+    prompt: str = ""
+    special: bool | None = None
+
+
+async def token_count(request: Request, state: ServerState) -> Response:
+    """Return the tokens of a text, and their number."""
+    model, _maker = state.loaded()
+    fields = await read_fields(request, state, TokenCountFields)
+    try:
+        ids = await state.run(lambda: model.vocabulary.tokenize(fields.prompt.encode(), special=True))
+    except (ModelError, UnicodeEncodeError):
+        raise InvalidRequestError("prompt: the text is not UTF-8", "prompt") from None
+    bos = model.vocabulary.bos
+    if fields.special is not False and bos is not None and ids[:1] != [bos]:
+        ids = [bos, *ids]
+    return JSONResponse({"value": len(ids), "ids": ids})
+
+
+class DetokenizeFields(StrictModel):
+    """Token ids. ``special``: whether control tokens are written by their names."""
+
+    ids: list[int] = Field(default_factory=list)
+    special: bool | None = None
+
+
+async def detokenize(request: Request, state: ServerState) -> Response:
+    """Return the text of tokens."""
+    model, _maker = state.loaded()
+    fields = await read_fields(request, state, DetokenizeFields)
+    vocabulary = model.vocabulary
+    try:
+        if fields.special is False:
+            data = vocabulary.detokenize(fields.ids)
+        else:
+            data = b"".join(map(vocabulary.piece, fields.ids))
+    except ModelError as error:
+        raise InvalidRequestError(f"ids: {error}", "ids") from None
+    return JSONResponse({"result": data.decode("utf-8", "replace"), "success": True})
+
+
+ROUTES = (
+    *(
+        RouteSpec(f"/api/{version}/{path}", handler, method, body)
+        for version in ("v1", "latest")
+        for path, handler, method, body in (
+            ("generate", generate, "POST", KoboldFields),
+            ("model", model_name, "GET", None),
+            ("info/version", api_version, "GET", None),
+            ("config/max_length", max_length, "GET", None),
+            ("config/max_context_length", max_context_length, "GET", None),
+        )
+    ),
+    RouteSpec("/api/extra/version", koboldcpp_version, "GET"),
+    RouteSpec("/api/extra/true_max_context_length", max_context_length, "GET"),
+    RouteSpec("/api/extra/tokencount", token_count, body=TokenCountFields),
+    RouteSpec("/api/extra/tokenize", token_count, body=TokenCountFields),
+    RouteSpec("/api/extra/detokenize", detokenize, body=DetokenizeFields),
+    RouteSpec("/api/extra/generate/stream", generate_stream, body=KoboldFields),
+    RouteSpec("/api/extra/generate/check", generate_check, "GET"),
+    RouteSpec("/api/extra/generate/check", generate_check),
+    RouteSpec("/api/extra/last_logprobs", last_logprobs, "GET"),
+    RouteSpec("/api/extra/last_logprobs", last_logprobs),
+    RouteSpec("/api/extra/abort", abort),
+    RouteSpec("/api/extra/perf", perf, "GET"),
+)

@@ -1,0 +1,146 @@
+"""Limits on what one request may ask for. Each error names the field.
+
+Without these limits, a small body could fill the memory or keep the server busy for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import environ
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from ..common.text import count_noun
+from ..engine.request import ChatMessages, GenerationRequest
+from .bodies import ChatFields, GenerationFields, PromptFields
+from .errors import InvalidRequestError
+
+MAX_JSON_VALUES = 1_000_000
+"""Maximum number of commas in a body. Values take much more memory than their text."""
+MAX_PROMPTS = 1_024
+MAX_CHOICES = 1_024
+"""Maximum number of prompts multiplied by the choices of each."""
+MAX_MESSAGES = 4_096
+MAX_ITEMS = 1_024
+"""Maximum number of stop strings, of banned strings, and of other entries of a list."""
+MAX_STRING_CHARACTERS = 4_096
+"""Maximum length of a stop string and of a banned string."""
+MAX_TEMPLATE_CHARACTERS = 100_000
+MAX_LOGPROB_ENTRIES = 2_000_000
+"""Maximum number of logprobs in an answer: those of each token, multiplied by the tokens and choices."""
+
+_LISTS = (
+    *("stop", "stop_sequence", "stopping_strings", "stop_token_ids", "guided_choice", "logprob_token_ids"),
+    *("banned_strings", "bad_words", "banned_tokens", "custom_token_bans", "dry_sequence_breakers", "samplers"),
+    *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
+)
+_LONG_LISTS = ("allowed_token_ids",)
+"""Lists that may name each token of a vocabulary."""
+
+
+def check_fields(fields: GenerationFields) -> None:
+    """Raise ``InvalidRequestError`` for a request that is too large, before anything is computed for it."""
+    if isinstance(fields, PromptFields) and isinstance(fields.prompt, list):
+        prompts = fields.prompts()
+        _check_count("prompt", len(prompts), MAX_PROMPTS, "prompt")
+        _check_count("n", len(prompts) * (fields.n or fields.n_cmpl or 1), MAX_CHOICES, "choice")
+    if isinstance(fields, ChatFields):
+        _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
+    for name in _LISTS:
+        value = getattr(fields, name, None)
+        if isinstance(value, (list, dict)):
+            _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
+    for name, text in _strings(fields):
+        _check_count(name, len(text), MAX_STRING_CHARACTERS, "character")
+    if fields.chat_template is not None:
+        _check_count("chat_template", len(fields.chat_template), MAX_TEMPLATE_CHARACTERS, "character")
+
+
+def _strings(fields: GenerationFields) -> Iterator[tuple[str, str]]:
+    """Yield the strings that are searched in the text after each token."""
+    for name in ("stop", "stop_sequence", "stopping_strings", "bad_words", "banned_strings", "chain", "preset"):
+        value = getattr(fields, name, None)
+        for text in [value] if isinstance(value, str) else value or ():
+            if isinstance(text, str):
+                yield name, text
+
+
+def _check_count(name: str, count: int, limit: int, noun: str) -> None:
+    if count > limit:
+        raise InvalidRequestError(f"{name}: {count_noun(count, noun)}; the limit is {limit:,}", name)
+
+
+def check_prompt_bytes(
+    prompt: str | bytes | Sequence[int], context: int, max_token_bytes: int, field: str
+) -> None:
+    """Raise ``InvalidRequestError`` for a text that cannot fit into the context, before it is tokenized.
+
+    Args:
+        prompt: the prompt.
+        context: length of the context, tokens.
+        max_token_bytes: length of the longest token.
+        field: name of the field with the prompt.
+    """
+    if isinstance(prompt, str) and len(prompt) > context * max_token_bytes:
+        raise InvalidRequestError(
+            f"{field}: {len(prompt):,} characters are more than {context:,} tokens, the context of this server",
+            field,
+        )
+
+
+def check_prompt_tokens(count: int, context: int, field: str) -> None:
+    """Raise ``InvalidRequestError`` for a prompt that does not leave one token of the context free."""
+    if count >= context:
+        raise InvalidRequestError(
+            f"{field}: {count:,} tokens do not fit into the context of {context:,} tokens; shorten the prompt",
+            field,
+        )
+
+
+def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
+    """Raise ``InvalidRequestError`` if the logprobs of an answer would take too much memory.
+
+    Args:
+        requests: the request of each choice. Its prompt consists of tokens.
+        context: length of the context, tokens.
+    """
+    total = 0
+    for request in requests:
+        prompt_count = 0 if isinstance(request.prompt, ChatMessages) else len(request.prompt)
+        generated = context - prompt_count if request.max_tokens is None else request.max_tokens
+        tokens = min(max(generated, 0), context) + (prompt_count if request.echo else 0)
+        total += tokens * max(request.logprobs.top_count or 0, 0) + tokens * (request.trace or 0)
+    if total > MAX_LOGPROB_ENTRIES:
+        raise InvalidRequestError(
+            f"logprobs: the answer may have {total:,} logprobs; the limit is {MAX_LOGPROB_ENTRIES:,}; lower "
+            "logprobs, max_tokens or n",
+            "logprobs",
+        )
+
+
+def without_paths(message: str, *files: Path) -> str:
+    """Return a message without the names of this machine's folders.
+
+    Args:
+        message: a message, which may name files of presets or of the model.
+        files: more files whose folders are removed.
+    """
+    folders = {str(Path.home()), str(Path.cwd()), gettempdir(), str(Path(__file__).parent.parent)}
+    folders |= {environ[name] for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME") if environ.get(name)}
+    folders |= {str(file.parent) for file in files}
+    for folder in sorted(folders, key=len, reverse=True):
+        if len(folder) > 1:
+            message = message.replace(f"{folder.rstrip('/')}/", "…/").replace(folder, "…")
+    return message
+
+
+def brings_program(fields: GenerationFields) -> bool:
+    """Return whether a request has a grammar or a template, whose work must not delay other requests."""
+    names = (
+        *("grammar", "grammar_string", "ebnf", "guided_grammar", "json_schema", "guided_json", "regex"),
+        *("guided_regex", "guided_choice", "response_format", "structured_outputs", "chat_template", "set_"),
+        *("preset", "chain"),
+    )
+    values: list[Any] = [getattr(fields, name) for name in names]
+    return any(value not in (None, "", {}, []) for value in values)

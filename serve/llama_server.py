@@ -1,0 +1,269 @@
+"""llama-server's routes: `/completion`, `/completions`, `/apply-template`, `/props` and `/slots`.
+
+`docs/serve/llama-server.md` lists the differences from llama-server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..engine.generation import prompt_token_ids, versions
+from ..engine.vocabulary import Vocabulary
+from ..logprobs.events import Event, Start
+from ..logprobs.openai import server_sent
+from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
+from ..models.errors import ModelError
+from .answers import answer
+from .bodies import ChatFields, PromptFields, read_body
+from .errors import InvalidRequestError
+from .resolution import Asked, RequestMaker, x_gen
+from .state import RouteSpec, ServerState, read_fields, read_json
+
+Json = dict[str, Any]
+
+_RANDOM_SEED = 0xFFFFFFFF
+"""llama-server's seed for "a random one"."""
+
+
+class CompletionFields(PromptFields):
+    """A text to be continued, or several; a list may mix texts and token ids."""
+
+    response_fields: list[str] | None = None
+
+
+class LlamaServerFormat:
+    """llama-server's answers.
+
+    Args:
+        fields: the fields of the request.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, fields: CompletionFields) -> None:
+        self._fields = fields
+
+    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
+        """Return the answer, or a list of several answers."""
+        records = []
+        for choice, run in zip(asked.choices, runs, strict=True):
+            record = llama_server_completion(
+                run, prompt=choice.prompt, index=choice.index, has_token_ids=bool(self._fields.return_tokens)
+            )
+            assert isinstance(run[0], Start)  # noqa: S101 - a run without a failure begins so
+            own_facts = x_gen(replace(asked, choices=(choice,)), run[0], facts["exactness"])
+            records.append(self.complete(record, asked, own_facts))
+        return records if len(records) > 1 else records[0]
+
+    def stream(self, asked: Asked) -> LlamaServerStream:
+        """Return a writer of chunks."""
+        return LlamaServerStream(asked, self)
+
+    def complete(self, record: Json, asked: Asked, facts: Json | None) -> Json:
+        """Return an answer with the fields that only a server knows, reduced to ``response_fields``."""
+        settings = record["generation_settings"] | {"stream": asked.is_stream}
+        record = record | {"generation_settings": settings, "x_gen": facts}
+        paths = self._fields.response_fields
+        return _select_fields(record, paths) if paths else record
+
+
+class LlamaServerStream:
+    """Writes the chunks of all answers as server-sent events. As in llama-server, no event marks the end."""
+
+    def __init__(self, asked: Asked, form: LlamaServerFormat) -> None:
+        self._asked, self._form = asked, form
+        self._chunks = [LlamaServerChunks(prompt=choice.prompt, index=choice.index) for choice in asked.choices]
+
+    def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
+        """Yield the chunks of an event."""
+        for chunk in self._chunks[index].push(event):
+            yield server_sent(self._form.complete(chunk, self._asked, facts) if chunk["stop"] else chunk)
+
+    def end(self) -> Iterable[str]:
+        """Return nothing, because the last chunk of each answer says that it is the last one."""
+        return ()
+
+
+def _select_fields(record: Json, paths: Sequence[str]) -> Json:
+    """Return the fields at these paths, such as ``timings/predicted_n``, by path. Unknown paths are left out."""
+    selected: Json = {}
+    for path in paths:
+        value: Any = record
+        for name in path.split("/"):
+            if not isinstance(value, Mapping) or name not in value:
+                break
+            value = value[name]
+        else:
+            selected[path] = value
+    return selected
+
+
+async def completion(request: Request, state: ServerState) -> Response:
+    """Answer `/completion`."""
+    model, maker = state.loaded()
+    record = await read_json(request, state)
+    fields, asked = await state.run(lambda: _ask(record, model.vocabulary, maker))
+    return await answer(request, state.engine, asked, LlamaServerFormat(fields))
+
+
+_NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "trace")
+"""The fields of other routes for which llama-server's answers have no place."""
+
+
+def _ask(record: object, vocabulary: Vocabulary, maker: RequestMaker) -> tuple[CompletionFields, Asked]:
+    """Return the fields of a request, and what it asks for. Raises ``InvalidRequestError``."""
+    if isinstance(record, dict):
+        record = record | {
+            name: read(record[name], vocabulary)
+            for name, read in (("prompt", _read_prompts), ("logit_bias", _read_biases))
+            if record.get(name) is not None
+        }
+    fields, ignored = read_body(CompletionFields, record)
+    unused = [name for name in _NOT_IN_THIS_FORMAT if getattr(fields, name)]
+    fields = fields.model_copy(update=dict.fromkeys(unused))
+    return fields, maker.make(fields, [*ignored, *unused])
+
+
+def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
+    """Return llama-server's prompts as OpenAI writes prompts. Values of a wrong type remain as they are.
+
+    llama-server also knows a list that mixes texts and ids, which is one prompt, and objects with
+    ``prompt_string``.
+    """
+    if isinstance(value, dict) and isinstance(value.get("prompt_string"), str):
+        if value.get("multimodal_data"):
+            raise InvalidRequestError(
+                "prompt: multimodal_data is not supported; the model reads text only", "prompt"
+            )
+        return value["prompt_string"]
+    if not isinstance(value, list):
+        return value
+    if any(type(item) is int for item in value):
+        return _joined_ids(value, vocabulary)
+    prompts = [
+        _joined_ids(item, vocabulary) if isinstance(item, list) else _read_prompts(item, vocabulary)
+        for item in value
+    ]
+    if any(isinstance(prompt, list) for prompt in prompts):
+        prompts = [_ids(prompt, vocabulary) if isinstance(prompt, str) else prompt for prompt in prompts]
+    return prompts
+
+
+def _joined_ids(parts: list[Any], vocabulary: Vocabulary) -> list[Any]:
+    """Return the token ids of a list of texts and ids. Only a text at its beginning gets a BOS token."""
+    ids: list[Any] = []
+    for number, part in enumerate(parts):
+        if not isinstance(part, str):
+            ids.append(part)
+        elif number == 0:
+            ids += _ids(part, vocabulary)
+        elif part:
+            ids += _ids_of_text(part, vocabulary)
+    return ids
+
+
+def _ids_of_text(text: str, vocabulary: Vocabulary) -> list[int]:
+    """Return the tokens of a text that is not the beginning of a prompt."""
+    return vocabulary.tokenize(text.encode(errors="replace"), special=True)
+
+
+def _ids(text: str, vocabulary: Vocabulary) -> list[int]:
+    try:
+        return prompt_token_ids(vocabulary, text)
+    except ModelError as error:
+        raise InvalidRequestError(f"prompt: {error}", "prompt") from None
+
+
+def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
+    """Return biases as pairs of id and bias. As in llama-server, the bias of a text is that of each of its tokens.
+
+    Biases of one token are added. Values of a wrong type remain as they are.
+    """
+    if isinstance(value, Mapping):
+        pairs = [(int(key) if key.isascii() and key.isdecimal() else key, bias) for key, bias in value.items()]
+    elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        pairs = [(key, bias) for key, bias in value]
+    else:
+        return value
+    biases: dict[Any, Any] = {}
+    for key, bias in pairs:
+        if not isinstance(key, (int, str)) or not isinstance(bias, (int, float)):
+            return value
+        for token in _ids_of_text(key, vocabulary) if isinstance(key, str) else (key,):
+            is_banned = bias is False or biases.get(token) is False
+            biases[token] = False if is_banned else biases.get(token, 0) + bias
+    return [[token, bias] for token, bias in biases.items()]
+
+
+async def apply_template(request: Request, state: ServerState) -> Response:
+    """Return the prompt that the chat template makes of messages."""
+    _, maker = state.loaded()
+    fields = await read_fields(request, state, ChatFields)
+    asked = await state.run(lambda: maker.make(fields, []))
+    return JSONResponse({"prompt": asked.choices[0].prompt})
+
+
+async def props(_: Request, state: ServerState) -> Response:
+    """Describe the model, and the settings of requests that set nothing."""
+    model, maker = state.loaded()
+    settings = maker.default_settings()
+    limit = -1 if settings.token_limit is None else settings.token_limit
+    chain = [{step.name: step.sampler.model_dump()} for step in settings.steps if not step.is_off]
+    params = {
+        "seed": _RANDOM_SEED if settings.seed.value is None else settings.seed.value,
+        **llama_server_samplers(chain),
+        "max_tokens": limit,
+        "n_predict": limit,
+        "stop": settings.stop.value,
+        "stream": False,
+        "n_probs": 0,
+        "post_sampling_probs": False,
+    }
+    return JSONResponse(
+        {
+            "default_generation_settings": {"params": params, "n_ctx": model.context_length},
+            "total_slots": state.engine.counts.slots,
+            "model_alias": model.name,
+            "model_path": model.path.name,  # only the name: a client must not learn the folders of this machine
+            "modalities": {"vision": False, "video": False, "audio": False},
+            "endpoint_slots": True,
+            "endpoint_props": False,
+            "endpoint_metrics": True,
+            "chat_template": model.chat_template or "",
+            "bos_token": model.special_text("bos"),
+            "eos_token": model.special_text("eos"),
+            "build_info": f"logitsmith-{versions()['logitsmith']}",
+            "is_sleeping": False,
+        }
+    )
+
+
+async def slots(_: Request, state: ServerState) -> Response:
+    """List the slots. Which of the running requests is in which slot is not known, so the first slots are busy."""
+    model, _maker = state.loaded()
+    counts = state.engine.counts
+    return JSONResponse(
+        [
+            {
+                "id": number,
+                "n_ctx": model.context_length,
+                "speculative": False,
+                "is_processing": number < counts.running,
+            }
+            for number in range(counts.slots)
+        ]
+    )
+
+
+ROUTES = (
+    RouteSpec("/completion", completion, body=CompletionFields),
+    RouteSpec("/completions", completion, body=CompletionFields),
+    RouteSpec("/apply-template", apply_template, body=ChatFields),
+    RouteSpec("/props", props, "GET"),
+    RouteSpec("/slots", slots, "GET"),
+)

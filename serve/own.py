@@ -1,0 +1,365 @@
+"""Logitsmith's own routes, below `/gen/`: the next token, samplers, presets and grammars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from ..common.errors import LogitsmithError
+from ..common.text import short_repr
+from ..engine.model import Model
+from ..engine.next_token import NextToken, RowReader, next_token_json, trace_row
+from ..engine.request import GenerationRequest
+from ..grammars.errors import GrammarError
+from ..grammars.mismatch import Mismatch, find_mismatch
+from ..grammars.search import list_grammars
+from ..grammars.spec import GRAMMAR_KEYS, GrammarSpec, resolve_grammar
+from ..jobs.bodies import StrictModel
+from ..jobs.sources import grammar_folders
+from ..logprobs.events import Start
+from ..presets.errors import PresetError
+from ..presets.foreign.conversion import MissingSectionError
+from ..presets.foreign.formats import import_metadata, import_text, is_foreign
+from ..presets.preset import Preset, load_preset
+from ..presets.search import PresetEntry, list_presets
+from ..presets.settings import resolve_settings
+from ..presets.yaml_reader import MAX_FILE_BYTES, check_table, parse_yaml
+from ..samplers.base import Sampler
+from ..samplers.building import build, chain_notation
+from ..samplers.chain import Chain
+from ..samplers.errors import SamplingError
+from ..samplers.kernels import Floats
+from ..samplers.registry import catalogue
+from .answers import run_requests
+from .bodies import ChatFields, GenerationFields, PromptFields, read_body, text_grammar
+from .errors import InvalidRequestError, NotFoundError
+from .resolution import SETTING_ERRORS, check_grammar_source, find_listed_preset, is_preset_name
+from .state import RouteSpec, ServerState, read_json
+
+Json = dict[str, Any]
+
+
+class NextTokenFields(GenerationFields):
+    """The fields of `/gen/next` in addition to the prompt.
+
+    ``top``: number of most likely tokens of each stage; ``against``: presets or chains to compare with.
+    """
+
+    top: Annotated[int, Field(ge=1, le=1000)] | None = None
+    against: Annotated[list[str], Field(max_length=16)] | None = None
+
+
+class NextTokenOfPrompt(NextTokenFields, PromptFields):
+    """The next token of a prompt."""
+
+
+class NextTokenOfChat(NextTokenFields, ChatFields):
+    """The first token of the answer to messages."""
+
+
+_DEFAULT_TOP = 10
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The request for a next token, with the other chains.
+
+    Attributes:
+        request: the request, with the tokens of the prompt, the chain and the constraint.
+        against: the names and chains to compare with.
+        ignored: the names of fields without effect.
+    """
+
+    request: GenerationRequest
+    against: Sequence[tuple[str, Chain]]
+    ignored: tuple[str, ...]
+
+
+async def next_token(request: Request, state: ServerState) -> Response:
+    """Return the distribution of the next token after each step of a chain. No token is drawn."""
+    model, _maker = state.loaded()
+    record = await read_json(request, state)
+    has_messages = isinstance(record, dict) and record.get("messages") is not None
+    fields_type: type[NextTokenOfPrompt | NextTokenOfChat] = NextTokenOfChat if has_messages else NextTokenOfPrompt
+    fields, ignored = read_body(fields_type, record)
+    comparison = await state.run(lambda: _prepare(state, fields, ignored))
+    row, decoded_count = await _logits(request, state, model, comparison.request)
+    result = await state.run(lambda: _trace(model, row, comparison, fields.top or _DEFAULT_TOP))
+    chain = cast("Chain", comparison.request.chain)
+    answer = next_token_json(model, chain, result, comparison.against)
+    facts = {
+        "chain": chain_notation(chain.config),
+        "ignored": list(comparison.ignored),
+        "decoded_tokens": decoded_count,
+    }
+    return JSONResponse(answer | {"x_gen": facts})
+
+
+def _prepare(
+    state: ServerState, fields: NextTokenOfPrompt | NextTokenOfChat, ignored: Sequence[str]
+) -> _Comparison:
+    """Return the request, and the other chains. Raises ``InvalidRequestError``."""
+    model, maker = state.loaded()
+    asked = maker.make(fields, ignored)
+    if len(asked.choices) > 1:
+        raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
+    request = asked.choices[0].request
+    seed, vocabulary = cast("Chain", request.chain).seed, model.vocabulary
+    against = []
+    for text in fields.against or ():
+        try:
+            steps = (
+                resolve_settings(load_preset(text)).steps
+                if is_preset_name(text)
+                else resolve_settings(None, chain=text).steps
+            )
+            against.append((text, build(steps, seed=seed, vocab=vocabulary)))
+        except (PresetError, SamplingError) as error:
+            message = str(error).removeprefix("--chain: ")
+            raise InvalidRequestError(
+                f"against: {short_repr(text)} is not a preset or a chain: {message}", "against"
+            ) from None
+    return _Comparison(request, against, asked.ignored)
+
+
+async def _logits(
+    request: Request, state: ServerState, model: Model, generation: GenerationRequest
+) -> tuple[Floats, int]:
+    """Return the logits after the prompt, and the number of tokens that were decoded for them."""
+    ids = cast("tuple[int, ...]", generation.prompt)
+    row = state.rows.get(ids)
+    if row is not None:
+        return row, 0
+    reader = RowReader(model.vocabulary)
+    (events,) = await run_requests(request, state.engine, [GenerationRequest(ids, reader, max_tokens=1)])
+    start = cast("Start", events[0])
+    if reader.row is None:
+        raise InvalidRequestError("the prompt fills the whole context; no token can follow", "prompt")
+    state.rows.put(ids, reader.row)
+    return reader.row, start.prompt_tokens - start.cached_tokens
+
+
+def _trace(model: Model, row: Floats, comparison: _Comparison, top: int) -> NextToken:
+    try:
+        return trace_row(
+            model.vocabulary,
+            row,
+            comparison.request,
+            top=min(top, model.vocabulary.size),
+            against=[chain for _, chain in comparison.against],
+        )
+    except SETTING_ERRORS as error:
+        raise InvalidRequestError(str(error)) from None
+
+
+async def samplers(_: Request, _state: ServerState) -> Response:
+    """List the samplers with their parameters."""
+    return JSONResponse({"samplers": [sampler_json(cls) for cls in catalogue().values()]})
+
+
+def sampler_json(cls: type[Sampler]) -> Json:
+    """Return the description of a sampler. The parameters are those of its JSON Schema, with their names."""
+    about = cls.about
+    schema = cls.model_json_schema()
+    parameters = [{"name": name, **values} for name, values in schema.get("properties", {}).items()]
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return {
+        "name": about.name,
+        "summary": about.summary,
+        "formula": about.formula,
+        "reference": about.reference,
+        "llama_cpp": about.llama_cpp,
+        "aliases": list(about.aliases),
+        "main_parameter": about.main_parameter,
+        "example": about.example,
+        "off_values": dict(about.off_values),
+        "stage": about.stage,
+        "is_selector": about.is_selector,
+        "parameters": parameters,
+        **definitions,
+    }
+
+
+def _origin(origin: str) -> str:
+    """Return where a file comes from. The path of a folder is not told."""
+    return origin if origin == "built-in" else "user"
+
+
+async def presets(_: Request, state: ServerState) -> Response:
+    """List the presets with their chains."""
+    entries = await state.run(lambda: [entry for entry in list_presets() if not entry.is_shadowed])
+    return JSONResponse({"presets": await state.run(lambda: [_preset_json(entry) for entry in entries])})
+
+
+def _preset_json(entry: PresetEntry) -> Json:
+    fields: Json = {"name": entry.name, "origin": _origin(entry.origin)}
+    try:
+        preset = load_preset(entry.name)
+    except PresetError as error:
+        return fields | {"error": str(error).replace(str(entry.path), entry.name)}
+    return fields | {"description": preset.description, **_chain_json(preset)}
+
+
+def _chain_json(preset: Preset) -> Json:
+    config = [{sampler.about.name: sampler.model_dump(mode="json")} for sampler in preset.samplers()]
+    return {"chain": chain_notation(config)}
+
+
+async def preset_text(request: Request, state: ServerState) -> Response:
+    """Return the YAML of a preset."""
+    name = request.path_params["name"]
+    text = await state.run(lambda: _preset_yaml(state, name))
+    return PlainTextResponse(text, media_type="application/yaml")
+
+
+def _preset_yaml(state: ServerState, name: str) -> str:
+    if name == "model":
+        model, _maker = state.loaded()
+        imported = import_metadata(model.metadata)
+        if imported is None:
+            raise NotFoundError("model: this model names no sampling settings", "name")
+        return imported.yaml_text()
+    try:
+        entry = find_listed_preset(name, "name")
+    except InvalidRequestError as error:
+        raise NotFoundError(str(error), "name") from None
+    return entry.path.read_text("utf-8", "replace")
+
+
+class PresetImportFields(StrictModel):
+    """The text of a preset.
+
+    ``name``: the name of its file, which is part of messages; ``format``: the tool that wrote it, recognized by
+    default; ``section``: one of several presets in the text.
+    """
+
+    text: str
+    name: str | None = None
+    format: str | None = None
+    section: str | None = None
+
+
+async def import_preset(request: Request, state: ServerState) -> Response:
+    """Convert a preset of another tool to a preset of logitsmith. Nothing is saved."""
+    fields, _ = read_body(PresetImportFields, await read_json(request, state))
+    try:
+        return JSONResponse(await state.run(lambda: _imported(fields)))
+    except MissingSectionError as error:
+        body = InvalidRequestError(str(error), "section").as_json()
+        return JSONResponse(body | {"sections": list(error.names)}, 400)
+    except (PresetError, SamplingError) as error:
+        raise InvalidRequestError(str(error), "text") from None
+
+
+def _imported(fields: PresetImportFields) -> Json:
+    if len(fields.text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
+        raise InvalidRequestError(f"text: it has more than {MAX_FILE_BYTES:,} bytes", "text")
+    name = (fields.name or "preset").replace("\\", "/").rpartition("/")[2] or "preset"
+    if fields.format is None and not is_foreign(fields.text, name):
+        return _own_preset(fields.text, name)
+    imported = import_text(fields.text, name, fields.format, fields.section)
+    return {
+        "name": imported.preset.name,
+        "format": imported.format,
+        "preset": imported.yaml_text(),
+        **_chain_json(imported.preset),
+        "unsupported": list(imported.unsupported_settings),
+        "notes": list(imported.notes),
+        "sections": imported.sections,
+    }
+
+
+def _own_preset(text: str, name: str) -> Json:
+    """Return the description of a preset of logitsmith, whose text is kept."""
+    stem = name.removesuffix(".yaml").removesuffix(".yml")
+    preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
+    return {
+        "name": stem,
+        "format": "logitsmith",
+        "preset": text,
+        **_chain_json(preset),
+        "unsupported": [],
+        "notes": [],
+        "sections": [],
+    }
+
+
+async def grammars(_: Request, state: ServerState) -> Response:
+    """List the grammars that have a name."""
+    entries = await state.run(lambda: list_grammars(grammar_folders()))
+    return JSONResponse(
+        {
+            "grammars": [
+                {"name": entry.name, "origin": _origin(entry.origin), "description": entry.description}
+                for entry in entries
+            ]
+        }
+    )
+
+
+_MAX_TEXT_CHARACTERS = 100_000
+"""Maximum length of a text to be matched."""
+
+
+class GrammarCheckFields(StrictModel):
+    """A grammar: a name, the text of one, or a table as in presets; and a text to be matched."""
+
+    grammar: str | Json
+    text: Annotated[str, Field(max_length=_MAX_TEXT_CHARACTERS)] | None = None
+
+
+async def check_grammar(request: Request, state: ServerState) -> Response:
+    """Check a grammar, or a text against it. A wrong grammar is an answer, not an error of the request."""
+    model, _maker = state.loaded()
+    fields, _ = read_body(GrammarCheckFields, await read_json(request, state))
+    return JSONResponse(await state.run(lambda: _checked(model, fields)))
+
+
+def _checked(model: Model, fields: GrammarCheckFields) -> Json:
+    value = text_grammar(fields.grammar) if isinstance(fields.grammar, str) else fields.grammar
+    try:
+        if isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys():
+            value = {"json_schema": value}
+        check_grammar_source(value, "grammar")
+        spec = resolve_grammar(value, grammar_folders())
+        mismatch = _find_mismatch(spec, model, fields.text)
+    except GrammarError as error:
+        return {"ok": False, "message": error.message, "line": error.line, "column": error.column}
+    except LogitsmithError as error:
+        return {"ok": False, "message": str(error), "line": None, "column": None}
+    answer: Json = {"ok": True, "kind": spec.kind, "ignored_schema_paths": list(spec.ignored_schema_paths)}
+    if fields.text is not None:
+        answer |= {"matches": mismatch is None, "mismatch": None if mismatch is None else _mismatch(mismatch)}
+    return answer
+
+
+def _find_mismatch(spec: GrammarSpec, model: Model, text: str | None) -> Mismatch | None:
+    grammar = spec.compile(model.vocabulary if spec.has_token_references else None)
+    return None if text is None else find_mismatch(grammar, text)
+
+
+def _mismatch(mismatch: Mismatch) -> Json:
+    character = mismatch.character
+    reason = "the text ends too early" if character is None else f"{character!r} is not allowed here"
+    return {
+        "line": mismatch.line,
+        "column": mismatch.column,
+        "offset": mismatch.offset,
+        "message": f"{reason}; expected {mismatch.expected}",
+    }
+
+
+ROUTES = (
+    RouteSpec("/gen/next", next_token, body=NextTokenOfPrompt),
+    RouteSpec("/gen/samplers", samplers, "GET"),
+    RouteSpec("/gen/presets", presets, "GET"),
+    RouteSpec("/gen/presets/import", import_preset, body=PresetImportFields),
+    RouteSpec("/gen/presets/{name}", preset_text, "GET"),
+    RouteSpec("/gen/grammars", grammars, "GET"),
+    RouteSpec("/gen/grammars/check", check_grammar, body=GrammarCheckFields),
+)

@@ -1,0 +1,218 @@
+"""One line per request for the person who runs the server, and the faults of the program.
+
+Prompts and keys are not logged unless the server is told to log prompts. This includes the messages of unexpected
+exceptions, which may quote a prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from queue import Full, Queue
+from threading import Thread
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..logprobs.events import Start, Token
+from .errors import FaultError
+
+_SCOPE_KEY = "gen.record"
+_MAX_LOGGED_PATH = 200
+_MAX_FRAMES = 6
+_MAX_WAITING_LINES = 10_000
+CLIENT_LEFT = 499
+"""The status of a request whose client has left before the answer, as nginx logs it."""
+
+
+@dataclass
+class RequestRecord:
+    """The facts about one request, completed while it is answered.
+
+    Attributes:
+        method: the HTTP method.
+        path: the path, as the client sent it, without the query.
+        began: the time of the start, seconds since 1970.
+        id: the name of the request in messages about faults.
+        status: the HTTP status of the response; `CLIENT_LEFT` without a response.
+        prompt_tokens: number of tokens of the prompts.
+        completion_tokens: number of generated tokens.
+        first_token_seconds: time to the first token; None without tokens.
+        seconds: time to the end of the response.
+        ignored: the names of fields without effect.
+        prompts: the prompts, if prompts are logged.
+        fault: the exception that ended the request, if it is a fault of this program.
+    """
+
+    method: str
+    path: str
+    began: float = field(default_factory=time.time)
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    status: int = CLIENT_LEFT
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    first_token_seconds: float | None = None
+    seconds: float = 0.0
+    ignored: Sequence[str] = ()
+    prompts: Sequence[Any] = ()
+    fault: Exception | None = None
+    _start: float = field(default_factory=time.perf_counter, repr=False)
+
+    def push(self, event: object) -> None:
+        """Count an event of one of the choices."""
+        if isinstance(event, Start):
+            self.prompt_tokens += event.prompt_tokens
+        elif isinstance(event, Token):
+            self.completion_tokens += 1
+            if self.first_token_seconds is None:
+                self.first_token_seconds = time.perf_counter() - self._start
+
+    def end(self) -> None:
+        """Stop the clock."""
+        self.seconds = time.perf_counter() - self._start
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the facts as JSON."""
+        first = self.first_token_seconds
+        facts = {
+            "time": datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="milliseconds"),
+            "id": self.id,
+            "method": self.method,
+            "path": self.path,
+            "status": self.status,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "first_token_ms": None if first is None else round(first * 1000, 1),
+            "total_ms": round(self.seconds * 1000, 1),
+            "ignored": list(self.ignored),
+        }
+        return facts | ({"prompts": list(self.prompts)} if self.prompts else {})
+
+    def as_text(self) -> str:
+        """Return the facts as one line of text."""
+        facts = self.as_json()
+        words = [facts["time"][11:23], self.method, self.path, str(self.status)]
+        if self.prompt_tokens:
+            words.append(f"{self.prompt_tokens}+{self.completion_tokens} tokens")
+        if self.first_token_seconds is not None:
+            words.append(f"first {facts['first_token_ms']:.0f} ms,")
+        words.append(f"total {facts['total_ms']:.0f} ms")
+        if self.ignored:
+            words.append(f"ignored: {', '.join(self.ignored)}")
+        if self.prompts:
+            words.append(f"prompts: {json.dumps(list(self.prompts))}")
+        return " ".join(words)
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    """Return the record of a request; a new one if requests are not recorded."""
+    record = scope.get(_SCOPE_KEY)
+    return record if isinstance(record, RequestRecord) else RequestRecord("", "")
+
+
+@dataclass
+class RequestLog:
+    """Writes the lines. If they are not read, later ones are lost.
+
+    Attributes:
+        format: ``text``, ``json`` or ``none``.
+        has_prompts: whether prompts, and the messages of unexpected exceptions, are written.
+        write: writes a line.
+    """
+
+    format: str = "none"
+    has_prompts: bool = False
+    write: Callable[[str], object] = lambda line: sys.stderr.write(f"{line}\n")
+    _lines: Queue[str] = field(default_factory=lambda: Queue(_MAX_WAITING_LINES), repr=False)
+    _writer: Thread | None = field(default=None, repr=False)
+
+    def __call__(self, record: RequestRecord) -> None:
+        """Write the line of a request that has ended."""
+        if record.fault is not None:
+            self._write_fault(record, record.fault)
+        if self.format == "none":
+            return
+        line = json.dumps(record.as_json()) if self.format == "json" else printable(record.as_text())
+        self._write_later(line)
+
+    def _write_fault(self, record: RequestRecord, fault: Exception) -> None:
+        """Write the place of an unexpected exception."""
+        frames = "".join(traceback.format_tb(fault.__traceback__, -_MAX_FRAMES))
+        message = f": {fault}" if self.has_prompts else ""
+        text = f"request {record.id} failed: {type(fault).__name__}{message}\n{frames}".rstrip()
+        if self.format == "json":
+            self._write_later(json.dumps({"time": record.as_json()["time"], "id": record.id, "fault": text}))
+        else:
+            self._write_later("\n".join(map(printable, text.splitlines())))
+
+    def _write_later(self, line: str) -> None:
+        """Write a line in another thread: a pipe that nothing reads must not stop the server."""
+        if self._writer is None:
+            self._writer = Thread(target=self._write_lines, name="request log", daemon=True)
+            self._writer.start()
+        with suppress(Full):
+            self._lines.put_nowait(line)
+
+    def _write_lines(self) -> None:
+        while True:
+            self.write(self._lines.get())
+            self._lines.task_done()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until all lines are written, but not longer than ``seconds``."""
+        end = time.monotonic() + seconds
+        while self._lines.unfinished_tasks and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters, which could command a terminal or fake a line, are escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+class RecordMiddleware:
+    """Records each request, and answers 500 with the id of the record after an unexpected exception.
+
+    Args:
+        app: the application.
+        observers: called with each record when its response has ended.
+    """
+
+    def __init__(self, app: ASGIApp, observers: Sequence[Callable[[RequestRecord], object]]) -> None:
+        self._app, self._observers = app, observers
+        self.open_count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(scope["method"], scope["path"][:_MAX_LOGGED_PATH])
+        scope[_SCOPE_KEY] = record
+        has_begun = False
+
+        async def recording_send(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun, record.status = True, message["status"]
+            await send(message)
+
+        self.open_count += 1
+        try:
+            await self._app(scope, receive, recording_send)
+        except Exception as error:
+            record.fault = error
+            if not has_begun:
+                await FaultError(record.id).response()(scope, receive, recording_send)
+        finally:
+            self.open_count -= 1
+            record.end()
+            for observe in self._observers:
+                observe(record)

@@ -1,0 +1,515 @@
+"""The fields with which clients set samplers, under the names of each tool.
+
+A request may use names of several tools, as SillyTavern's requests do. A value that turns a sampler off changes
+the chain only if the chain has the sampler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from ..common.text import short_repr
+from ..jobs.bodies import StrictModel
+from ..presets.errors import PresetError
+from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
+from ..samplers.errors import SamplingError
+from ..samplers.registry import find_sampler
+
+Number = float | int
+Json = dict[str, Any]
+
+
+class SamplerFields(StrictModel):
+    """The fields that set samplers and their order, under the names of all tools."""
+
+    temperature: Number | None = None
+    temp: Number | None = None
+    dynatemp_range: Number | None = None
+    dynatemp_exponent: Number | None = None
+    dynatemp_low: Number | None = None
+    dynatemp_high: Number | None = None
+    dynatemp_min: Number | None = None
+    dynatemp_max: Number | None = None
+    dynamic_temperature: bool | None = None
+    smoothing_factor: Number | None = None
+    smoothing_curve: Number | None = None
+    top_k: Number | None = None
+    top_p: Number | None = None
+    min_p: Number | None = None
+    top_a: Number | None = None
+    top_h: Number | None = None
+    typical: Number | None = None
+    typical_p: Number | None = None
+    typ_p: Number | None = None
+    tfs: Number | None = None
+    tfs_z: Number | None = None
+    top_n_sigma: Number | None = None
+    nsigma: Number | None = None
+    epsilon_cutoff: Number | None = None
+    eta_cutoff: Number | None = None
+    xtc_probability: Number | None = None
+    xtc_threshold: Number | None = None
+    min_keep: Number | None = None
+    skew: Number | None = None
+    repeat_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    rep_pen: Number | None = None
+    repeat_last_n: Number | None = None
+    repetition_penalty_range: Number | None = None
+    rep_pen_range: Number | None = None
+    rep_pen_size: Number | None = None
+    rep_pen_slope: Number | None = None
+    penalty_range: Number | None = None
+    frequency_penalty: Number | None = None
+    presence_penalty: Number | None = None
+    penalize_nl: bool | None = None
+    encoder_repetition_penalty: Number | None = None
+    no_repeat_ngram_size: Number | None = None
+    dry_multiplier: Number | None = None
+    dry_base: Number | None = None
+    dry_allowed_length: Number | None = None
+    dry_penalty_last_n: Number | None = None
+    dry_range: Number | None = None
+    dry_sequence_breakers: list[str] | str | None = None
+    mirostat: Number | bool | None = None
+    mirostat_mode: Number | None = None
+    mirostat_tau: Number | None = None
+    mirostat_eta: Number | None = None
+    adaptive_target: Number | None = None
+    adaptive_decay: Number | None = None
+    do_sample: bool | None = None
+    logit_bias: Json | list[list[Any]] | list[Json] | None = None
+    ignore_eos: bool | None = None
+    ban_eos_token: bool | None = None
+    bypass_eos: bool | None = None
+    min_tokens: Number | None = None
+    min_length: Number | None = None
+    banned_tokens: list[int | str] | str | None = None
+    banned_strings: list[str] | str | None = None
+    bad_words: list[str] | None = None
+    custom_token_bans: str | list[int] | None = None
+    allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
+    samplers: list[str] | str | None = None
+    sampler_order: list[int] | None = None
+    sampler_priority: list[str] | str | None = None
+    samplers_priorities: list[str] | None = None
+    temperature_last: bool | None = None
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of a sampler, as requests set it.
+
+    Attributes:
+        names: the fields that set it. If several are given, the first counts.
+        target: the parameter, as ``--set`` names it.
+        off_values: values that turn the sampler off, or change nothing. They are not inserted into a chain.
+        convert: returns our value of the parameter, given the value of the field.
+    """
+
+    names: tuple[str, ...]
+    target: str
+    off_values: tuple[Any, ...] = ()
+    convert: Callable[[Any], Any] = lambda value: value
+
+
+def _whole(value: Number) -> Number:
+    """Return a whole number as an integer, since clients write 40.0 for 40. Another value is reported later."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _not_negative(value: Number) -> Number:
+    """Return the number of tokens that are kept; tools write -1 for all of them."""
+    return max(_whole(value), 0)
+
+
+def _all_for_zero(value: Number) -> Number:
+    return _whole(value) or -1
+
+
+_CUTOFF_UNITS = 10_000
+"""text-generation-webui and SillyTavern write epsilon_cutoff and eta_cutoff in units of 1e-4; so many are 1."""
+
+_PARAMETERS = (
+    _Parameter(("temperature", "temp"), "temperature.t"),
+    _Parameter(("dynatemp_range",), "dynatemp.range", (0,)),
+    _Parameter(("smoothing_factor",), "quadratic.factor", (0,)),
+    _Parameter(("top_k",), "top_k.k", (0, -1), _not_negative),
+    _Parameter(("top_p",), "top_p.p", (1,)),
+    _Parameter(("min_p",), "min_p.p", (0,)),
+    _Parameter(("top_a",), "top_a.a", (0,)),
+    _Parameter(("top_h",), "top_h.h", (0,)),
+    _Parameter(("typical", "typical_p", "typ_p"), "typical.p", (1,)),
+    _Parameter(("tfs", "tfs_z"), "tfs.z", (1,)),
+    _Parameter(("top_n_sigma", "nsigma"), "top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
+    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), lambda value: value / _CUTOFF_UNITS),
+    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), lambda value: value / _CUTOFF_UNITS),
+    _Parameter(("xtc_probability",), "xtc.probability", (0,)),
+    _Parameter(("skew",), "skew.skew", (0,)),
+    _Parameter(("repeat_penalty", "repetition_penalty", "rep_pen"), "penalties.repeat", (1,)),
+    _Parameter(("frequency_penalty",), "penalties.frequency", (0,)),
+    _Parameter(("presence_penalty",), "penalties.presence", (0,)),
+    _Parameter(("encoder_repetition_penalty",), "encoder_repetition_penalty.penalty", (1,)),
+    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), _whole),
+    _Parameter(("dry_multiplier",), "dry.multiplier", (0,)),
+    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), _whole),
+)
+"""The parameters that put their sampler into the chain."""
+
+_DETAILS = (
+    _Parameter(("dynatemp_exponent",), "dynatemp.exponent"),
+    _Parameter(("smoothing_curve",), "quadratic.curve"),
+    _Parameter(("xtc_threshold",), "xtc.threshold"),
+    _Parameter(
+        ("repeat_last_n", "repetition_penalty_range", "rep_pen_range", "rep_pen_size", "penalty_range"),
+        "penalties.last_n",
+        convert=_whole,
+    ),
+    _Parameter(("penalize_nl",), "penalties.penalize_newline"),
+    _Parameter(("dry_base",), "dry.base"),
+    _Parameter(("dry_allowed_length",), "dry.allowed_length", convert=_whole),
+    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", convert=_whole),
+    _Parameter(("dry_sequence_breakers",), "dry.breakers", convert=lambda value: read_strings(value)),  # noqa: PLW0108 - it is defined below
+)
+"""The parameters that only change a step of the chain, or of the request. They put no sampler into the chain."""
+
+_MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
+
+
+@dataclass(frozen=True)
+class ChainChanges:
+    """What the fields of a request change in the chain.
+
+    Attributes:
+        overrides: the values.
+        rearrangements: the changes of the order and of the selecting step.
+        unused_names: the names of fields without effect.
+    """
+
+    overrides: tuple[Override, ...]
+    rearrangements: tuple[ChainRearrangement, ...]
+    unused_names: tuple[str, ...]
+
+
+def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> ChainChanges:
+    """Return the changes of the chain that a request asks for.
+
+    Args:
+        fields: the fields of the request.
+        step_names: the samplers of the chain before the changes. A value that turns a sampler off is used only if
+            the chain has the sampler.
+
+    Raises ``PresetError`` that begins with the name of the field, for a value that cannot be used.
+    """
+    reader = _Reader(fields, step_names)
+    reader.read()
+    return ChainChanges(tuple(reader.overrides), tuple(reader.rearrangements), tuple(reader.unused_names))
+
+
+def read_strings(value: Any) -> list[str]:
+    """Return a list of strings: a JSON array, the text of one, or lines. Raises ``ValueError``."""
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    text = value.strip()
+    if not text:
+        return []
+    if text.startswith("["):
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, list) or not all(isinstance(item, str) for item in parsed):
+            raise ValueError("this is not a JSON array of strings")
+        return parsed
+    return [line for line in value.split("\n") if line]
+
+
+class _Reader:
+    """Reads the fields of one request, and collects the changes."""
+
+    def __init__(self, fields: SamplerFields, step_names: Sequence[str]) -> None:
+        self._fields = fields
+        self._steps = dict.fromkeys(step_names)
+        self.overrides: list[Override] = []
+        self.rearrangements: list[ChainRearrangement] = []
+        self.unused_names: list[str] = []
+
+    def read(self) -> None:
+        """Read all fields. Later overrides of one parameter replace earlier ones."""
+        self._read_parameters()
+        self._read_temperature_range()
+        self._read_rep_pen_slope()
+        self._read_min_keep()
+        self._read_biases()
+        self._read_selector()
+        self._read_order()
+
+    def _value(self, *names: str) -> tuple[str, Any]:
+        """Return the name and the value of the first field that is given; other values are unused."""
+        given = [(name, getattr(self._fields, name)) for name in names]
+        given = [(name, value) for name, value in given if value is not None]
+        for name, value in given[1:]:
+            if value != given[0][1]:
+                self.unused_names.append(name)
+        return given[0] if given else ("", None)
+
+    def _add(self, name: str, target: str, value: Any) -> None:
+        self.overrides.append(Override(name, target, value))
+        self._steps[target.partition(".")[0]] = None
+
+    def _read_parameters(self) -> None:
+        for parameter in _PARAMETERS:
+            name, value = self._value(*parameter.names)
+            sampler = parameter.target.partition(".")[0]
+            if value is None or (value in parameter.off_values and sampler not in self._steps):
+                continue
+            self._add(name, parameter.target, parameter.convert(value))
+        for parameter in _DETAILS:
+            name, value = self._value(*parameter.names)
+            if value is None:
+                continue
+            if parameter.target.partition(".")[0] in self._steps:
+                try:
+                    self._add(name, parameter.target, parameter.convert(value))
+                except ValueError as error:
+                    raise PresetError(f"{name}: {error}") from None
+
+    def _read_temperature_range(self) -> None:
+        """Read the range of a dynamic temperature that is given by both ends."""
+        low_name, low = self._value("dynatemp_low", "dynatemp_min")
+        high_name, high = self._value("dynatemp_high", "dynatemp_max")
+        if low is None or high is None:
+            self.unused_names += [name for name in (low_name, high_name) if name]
+            return
+        is_on = self._fields.dynamic_temperature
+        if is_on is False or (is_on is None and low == high):
+            return
+        if low > high:
+            raise PresetError(f"{low_name}: {low} is above {high_name} {high}")
+        self._add(low_name, "temperature.t", (low + high) / 2)
+        self._add(high_name, "dynatemp.range", (high - low) / 2)
+        name, exponent = self._value("dynatemp_exponent")
+        if exponent is not None:
+            self._add(name, "dynatemp.exponent", exponent)
+
+    def _read_rep_pen_slope(self) -> None:
+        """Read KoboldCpp's slope: the older half of the range gets a part of the penalty."""
+        name, slope = self._value("rep_pen_slope")
+        if slope is None or not 0 < slope < 1:
+            return
+        penalty_name, penalty = self._value("repeat_penalty", "repetition_penalty", "rep_pen")
+        if penalty is None or penalty <= 1:
+            return
+        range_name, length = self._value("repeat_last_n", "repetition_penalty_range", "rep_pen_range")
+        self._add(penalty_name, "penalties.repeat", 1)
+        self._add(penalty_name, "repetition_penalty.penalty", penalty)
+        self._add(name, "repetition_penalty.slope", slope)
+        self._add(name, "repetition_penalty.shape", "halves")
+        if length is not None:
+            self._add(range_name, "repetition_penalty.range", max(_whole(length), 0))
+
+    def _read_min_keep(self) -> None:
+        name, value = self._value("min_keep")
+        if value is not None and value > 1:
+            for sampler in _MIN_KEEP_SAMPLERS:
+                if sampler in self._steps:
+                    self._add(name, f"{sampler}.min_keep", _whole(value))
+
+    def _read_biases(self) -> None:
+        fields = self._fields
+        name, value = self._value("ignore_eos", "ban_eos_token")
+        if value:
+            self._add(name, "ignore_eos", True)
+        if fields.logit_bias:
+            self._add("logit_bias", "logit_bias.bias", _biases(fields.logit_bias))
+        banned = _banned_tokens(fields.banned_tokens)
+        token_ids = _token_ids("custom_token_bans", fields.custom_token_bans)
+        token_ids += [item for item in banned if isinstance(item, int)]
+        strings = [*_strings("banned_strings", fields.banned_strings), *(fields.bad_words or ())]
+        strings += [item for item in banned if isinstance(item, str)]
+        if token_ids:
+            self._add("custom_token_bans", "ban.tokens", token_ids)
+        if strings:
+            self._add("banned_strings", "ban.strings", strings)
+        if fields.allowed_token_ids:
+            self._add("allowed_token_ids", "allow.tokens", fields.allowed_token_ids)
+
+    def _read_selector(self) -> None:
+        """Read the fields that choose the selecting step."""
+        fields = self._fields
+        name, version = self._value("mirostat", "mirostat_mode")
+        if version is not None and int(version) not in (0, 1, 2):
+            raise PresetError(f"{name}: {version} is not 0, 1 or 2")
+        if version:
+            sampler = ("mirostat", "mirostat_v2")[int(version) - 1]
+            self.rearrangements.append(rearrange_for_mirostat(int(version)))
+            for detail in ("tau", "eta"):
+                if (value := getattr(fields, f"mirostat_{detail}")) is not None:
+                    self._add(f"mirostat_{detail}", f"{sampler}.{detail}", value)
+        elif version is not None:
+            self.rearrangements.append(rearrange_for_mirostat(0))
+        if fields.adaptive_target is not None and fields.adaptive_target >= 0 and not version:
+            self.rearrangements.append(ChainRearrangement("adaptive_target", new_selector="adaptive_p"))
+            self._add("adaptive_target", "adaptive_p.target", fields.adaptive_target)
+            if fields.adaptive_decay is not None:
+                self._add("adaptive_decay", "adaptive_p.decay", fields.adaptive_decay)
+        elif fields.do_sample is False and not version:
+            self._add("do_sample", "temperature.t", 0)  # the most likely token, as greedy would take
+
+    def _read_order(self) -> None:
+        """Read the order of the samplers, in the notation of one of four tools."""
+        name, order = self._value("samplers", "sampler_order", "sampler_priority", "samplers_priorities")
+        if not order:
+            name = ""
+        if self._fields.mirostat or self._fields.mirostat_mode:
+            # Mirostat keeps only the temperature before it, in any order.
+            self.unused_names += [name] if name else []
+            return
+        if name == "samplers":
+            sequence = order if isinstance(order, str) else ";".join(order)
+            self.rearrangements.append(_arrange_as_llama_cpp(sequence, self._steps))
+            return
+        if name == "sampler_order":
+            names = _kobold_names(order)
+        elif name:
+            names = _names_of_slots(name, _strings(name, order))
+        else:
+            names = [step for step in self._steps if not _is_bias_or_selector(step)]
+        if self._fields.temperature_last:
+            names = [*(step for step in names if step not in _TEMPERATURES), *_TEMPERATURES]
+        elif not name:
+            return
+        others = [step for step in self._steps if step not in names and not _is_bias_or_selector(step)]
+        trailing = [step for step in others if name == "sampler_order" and step == "xtc"]
+        ordered = (*(step for step in others if step not in trailing), *names, *trailing)
+        self.rearrangements.append(
+            ChainRearrangement(name or "temperature_last", ordered, skips_missing_steps=True)
+        )
+
+
+_TEMPERATURES = ("temperature", "quadratic")
+
+
+def _is_bias_or_selector(name: str) -> bool:
+    about = find_sampler(name).about
+    return about.is_bias or about.is_selector
+
+
+_ONLY_LISTED_BY_CLIENTS = {"tfs_z": "tfs", "tfs": "tfs", "typical_p": "typical", "top_a": "top_a"}
+"""Names that clients list among llama.cpp's samplers, although llama.cpp does not have them."""
+
+
+def _arrange_as_llama_cpp(sequence: str, present: Mapping[str, None]) -> ChainRearrangement:
+    """Return the order of llama-server's ``samplers``: names, or letters. Samplers that it leaves out are off."""
+    names: list[str] = []
+    for part in (part.strip() for part in sequence.split(";")):
+        known = _ONLY_LISTED_BY_CLIENTS.get(part.lower())
+        if known is None:
+            names += read_sampler_sequence(part, "samplers")
+        elif known in present:
+            names.append(known)
+    selectors = [name for name in names if find_sampler(name).about.is_selector]
+    steps = tuple(dict.fromkeys(name for name in names if name not in selectors))
+    # adaptive_p selects only if its target is given; llama.cpp lists it anyway.
+    return ChainRearrangement("samplers", steps)
+
+
+_KOBOLD_GROUPS: Mapping[int, tuple[str, ...]] = {
+    0: ("top_k",),
+    1: ("top_a",),
+    2: ("top_p", "min_p"),
+    3: ("tfs",),
+    4: ("typical",),
+    5: ("temperature", "quadratic", "top_n_sigma"),
+    6: ("repetition_penalty", "penalties"),
+}
+"""The samplers of each number of KoboldCpp's ``sampler_order``."""
+
+
+def _kobold_names(order: Sequence[int]) -> list[str]:
+    """Return the samplers in the order of KoboldCpp's numbers."""
+    for number in order:
+        if number not in _KOBOLD_GROUPS:
+            raise PresetError(f"sampler_order: {number} is not a number from 0 to 6")
+    return [name for number in dict.fromkeys(order) for name in _KOBOLD_GROUPS[number]]
+
+
+_SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "dynamic_temperature": ("temperature",),
+    "quadratic_sampling": ("quadratic",),
+    "typical_p": ("typical",),
+    "repetition_penalty": ("repetition_penalty", "penalties"),
+    "presence_penalty": ("penalties",),
+    "frequency_penalty": ("penalties",),
+    "top_nsigma": ("top_n_sigma",),
+    "nsigma": ("top_n_sigma",),
+    "top_p_top_k": ("top_p", "top_k"),
+    "mirostat": (),
+    "adaptive_p": (),
+}
+"""The samplers of the names in the lists of text-generation-webui and Aphrodite, where our names differ."""
+
+
+def _names_of_slots(field: str, slots: Sequence[str]) -> list[str]:
+    """Return the samplers that a list of text-generation-webui or Aphrodite names, in its order."""
+    names: dict[str, None] = {}
+    for slot in slots:
+        if slot in _SLOT_NAMES:
+            names.update(dict.fromkeys(_SLOT_NAMES[slot]))
+            continue
+        try:
+            names[find_sampler(slot).about.name] = None
+        except SamplingError as error:
+            raise PresetError(f"{field}: {error}") from None
+    return list(names)
+
+
+def _biases(value: Json | list[Any]) -> dict[int | str, float]:
+    """Return biases by token, from an object, from pairs, or from SillyTavern's objects. Raises ``PresetError``.
+
+    Keys are ids or texts; false bans a token.
+    """
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif all(isinstance(item, list) and len(item) == 2 for item in value):
+        pairs = [tuple(item) for item in value]
+    else:
+        raise PresetError("logit_bias: this is neither an object nor a list of pairs")
+    biases: dict[int | str, float] = {}
+    for key, bias in pairs:
+        if type(key) not in (int, str):  # a boolean is no id, although it is an int
+            raise PresetError(f"logit_bias: {short_repr(key)} is not a token's id or text")
+        if bias is not False and (isinstance(bias, bool) or not isinstance(bias, (int, float))):
+            raise PresetError(f"logit_bias: {short_repr(bias)} is not a number or false")
+        token = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() else key
+        biases[token] = float("-inf") if bias is False else float(bias)
+    return biases
+
+
+def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
+    """Return the ids in a list, or in a text with commas."""
+    if not isinstance(value, str):
+        return list(value or ())
+    try:
+        return [int(part) for part in value.replace("[", "").replace("]", "").split(",") if part.strip()]
+    except ValueError:
+        raise PresetError(f"{field}: {short_repr(value)} is not a list of token ids") from None
+
+
+def _strings(field: str, value: list[str] | str | None) -> list[str]:
+    try:
+        return [] if value is None else [text for text in read_strings(value) if text]
+    except ValueError as error:
+        raise PresetError(f"{field}: {error}") from None
+
+
+def _banned_tokens(value: list[int | str] | str | None) -> list[int | str]:
+    """Return the ids and strings of ``banned_tokens``, which KoboldCpp reads as strings."""
+    if isinstance(value, str):
+        return list(_strings("banned_tokens", value))
+    return [item for item in value or () if item != ""]

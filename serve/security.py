@@ -1,0 +1,294 @@
+"""Who may send requests: the checks of headers before any body is read.
+
+A browser sends requests of every page that its user opens, also to servers of the user's machine. Two headers
+show it. `Host` is the name in the address: after DNS rebinding, it is the name of the attacker's page, while the
+address is this machine. `Origin` is the page that sends the request. Other programs send no `Origin`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..common.errors import UsageError
+from ..common.files import TextFileError, read_text_file
+from ..common.text import short_repr
+from .errors import ForbiddenError, HeadersTooLargeError, RequestError, TooLargeError, UnauthorizedError
+
+OPEN_PATHS = frozenset(("/", "/health", "/v1/health"))
+"""The paths that need no key: the page, which asks for the key, and the state of the server."""
+MAX_HEADER_BYTES = 32_768
+MAX_HEADER_COUNT = 100
+_MAX_KEY_FILE_BYTES = 1_000_000
+_KEY = re.compile(r"[\x21-\x7e]+")
+_ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
+_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,1000}")
+_KEY_HEADERS = ("x-api-key", "x-admin-key", "api-key")
+"""Headers of TabbyAPI and Anthropic, and of Azure, whose value is the key."""
+_LOOPBACK_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
+_READABLE_HEADERS = "retry-after, www-authenticate, x-gen-ignored, x-request-id"
+"""The headers of a response that a page of another origin may read."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Which requests the server answers.
+
+    Attributes:
+        host: the address that the server listens on.
+        keys: the keys, of which a client must send one; none: no key is needed.
+        origins: the origins of pages that may send requests.
+        host_names: names by which clients may call this server, besides its address.
+        max_body_bytes: maximum size of a request's body.
+    """
+
+    host: str = "127.0.0.1"
+    keys: Sequence[str] = ()
+    origins: frozenset[str] = frozenset()
+    host_names: frozenset[str] = frozenset()
+    max_body_bytes: int = 16_000_000
+    _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def has_key(self, headers: Headers) -> bool:
+        """Return whether the headers contain a key. The time of the comparison does not depend on the key."""
+        digests = [self._digest(key.encode()) for key in self.keys]
+        is_found = False
+        for candidate in _sent_keys(headers):
+            digest = self._digest(candidate)
+            for known in digests:
+                is_found |= hmac.compare_digest(digest, known)
+        return is_found
+
+    def _digest(self, key: bytes) -> bytes:
+        return hmac.digest(self._salt, key, "sha256")
+
+    def knows_host(self, header: str) -> bool:
+        """Return whether a `Host` header names this server."""
+        match = _HOST.fullmatch(header)
+        if match is None:
+            return False
+        name = match[1].strip("[]").lower().rstrip(".")
+        own_name = self.host.lower().rstrip(".")
+        if name in _LOOPBACK_NAMES or name in self.host_names or name == own_name:
+            return True
+        # A page whose address is a number was loaded from that machine, so that no name can have been rebound.
+        return is_loopback(name) or (is_any_address(self.host) and _is_address(name))
+
+    def knows_origin(self, origin: str, host: str) -> bool:
+        """Return whether a page of this origin may send requests to the server that it calls ``host``."""
+        return origin in self.origins or origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def read_access(  # noqa: PLR0913 - a parameter for each flag
+    host: str,
+    *,
+    api_keys: Sequence[str],
+    api_key_file: Path | None,
+    has_no_auth: bool,
+    origins: Sequence[str],
+    host_names: Sequence[str],
+) -> Access:
+    """Return the rules of the flags.
+
+    Args:
+        host: the address that the server listens on.
+        api_keys: keys that clients may send.
+        api_key_file: a file with one key per line; None: no file.
+        has_no_auth: whether an address that other machines reach may be open.
+        origins: the origins of pages that may send requests.
+        host_names: names by which clients may call this server.
+
+    Raises ``UsageError``.
+    """
+    keys = [_checked_key("--api-key", key) for key in api_keys]
+    if api_key_file is not None:
+        keys += _read_keys(api_key_file)
+    if keys and has_no_auth:
+        raise UsageError("--no-auth: a key is given as well; leave out one of the two")
+    if not keys and not has_no_auth and not is_loopback(host):
+        raise UsageError(
+            f"--host {host}: other machines can reach this address; choose a key (--api-key-file FILE or "
+            "--api-key KEY), or allow every request with --no-auth"
+        )
+    return Access(
+        host,
+        tuple(dict.fromkeys(keys)),
+        frozenset(map(_checked_origin, origins)),
+        frozenset(map(_checked_host_name, host_names)),
+    )
+
+
+def _read_keys(path: Path) -> list[str]:
+    try:
+        text = read_text_file(path, _MAX_KEY_FILE_BYTES)
+    except TextFileError as error:
+        raise UsageError(f"--api-key-file {path}: {error}") from None
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [
+        _checked_key(f"--api-key-file {path}, line {number}", line) for number, line in enumerate(lines, 1) if line
+    ]
+    if not keys:
+        raise UsageError(f"--api-key-file {path}: the file has no key; write one key per line")
+    return keys
+
+
+def _checked_key(origin: str, key: str) -> str:
+    if not _KEY.fullmatch(key):  # the message does not repeat the key, because terminals are recorded
+        raise UsageError(f"{origin}: a key consists of printable ASCII characters without spaces")
+    return key
+
+
+def _checked_origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise UsageError(
+            f"--cors {origin}: an origin is written like http://localhost:3000, in lowercase and without a path; "
+            "null stands for pages that are opened as files"
+        )
+    return origin
+
+
+def _checked_host_name(name: str) -> str:
+    lowered = name.lower().rstrip(".")
+    if not re.fullmatch(r"[a-z0-9._-]+", lowered):
+        raise UsageError(f"--allow-host {name}: a name is written like server.example.org, without a port")
+    return lowered
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach an address."""
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def is_any_address(host: str) -> bool:
+    """Return whether an address stands for all addresses of this machine."""
+    return _is_address(host) and ip_address(host).is_unspecified
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _sent_keys(headers: Headers) -> Iterable[bytes]:
+    for value in headers.getlist("authorization"):
+        scheme, _, key = value.partition(" ")
+        if scheme.lower() == "bearer":
+            yield key.strip().encode("latin-1")
+    for name in _KEY_HEADERS:
+        for value in headers.getlist(name):
+            yield value.strip().encode("latin-1")
+
+
+class SecurityMiddleware:
+    """Answers requests that may not be sent, and those that ask whether they may; passes on the others.
+
+    Args:
+        app: the application.
+        access: the rules.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        added = {"x-content-type-options": "nosniff", "x-frame-options": "DENY"}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in added.items():
+                    sent.setdefault(name, value)
+            await send(message)
+
+        try:
+            _check_size(scope, headers)
+            self._check_sender(scope, headers)
+            if self._access.origins:
+                added |= self._cors_headers(headers)
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await Response(status_code=204, headers=_preflight_headers(headers))(
+                    scope, receive, send_with_headers
+                )
+                return
+            if self._access.keys and scope["path"] not in OPEN_PATHS and not self._access.has_key(headers):
+                raise UnauthorizedError("this server needs its key, as Authorization: Bearer KEY")
+            _check_length(headers, self._access.max_body_bytes)
+        except RequestError as error:
+            await error.response()(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _check_sender(self, scope: Scope, headers: Headers) -> None:
+        """Raise ``ForbiddenError`` for a request with another server's name, or of a page that may not send it."""
+        host = headers.get("host")
+        if host is None and scope["http_version"] == "1.0":
+            host = ""  # not a browser
+        elif host is None or not self._access.knows_host(host):
+            raise ForbiddenError(
+                f"Host: {short_repr(host or '')} is not a name of this server; allow it with --allow-host NAME"
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self._access.knows_origin(origin, host):
+            raise ForbiddenError(
+                f"Origin: pages of {short_repr(origin)} may not send requests; allow them with --cors ORIGIN"
+            )
+        # A request of a page for an image or a script has no Origin.
+        is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if origin is None and is_foreign and headers.get("sec-fetch-mode") != "navigate":
+            raise ForbiddenError("Sec-Fetch-Site: pages of other servers may not load anything from this one")
+
+    def _cors_headers(self, headers: Headers) -> Mapping[str, str]:
+        origin = headers.get("origin")
+        if origin not in self._access.origins:
+            return {"vary": "Origin"}
+        return {
+            "vary": "Origin",
+            "access-control-allow-origin": str(origin),
+            "access-control-expose-headers": _READABLE_HEADERS,
+        }
+
+
+def _preflight_headers(headers: Headers) -> dict[str, str]:
+    allowed = {"access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS", "access-control-max-age": "600"}
+    requested = headers.get("access-control-request-headers", "")
+    if _TOKENS.fullmatch(requested):
+        allowed["access-control-allow-headers"] = requested
+    for network in ("private", "local"):
+        if headers.get(f"access-control-request-{network}-network") == "true":
+            allowed[f"access-control-allow-{network}-network"] = "true"
+    return allowed
+
+
+def _check_size(scope: Scope, headers: Headers) -> None:
+    """Raise ``HeadersTooLargeError``. h11 limits only headers that arrive in several parts."""
+    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+    size += len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    if size > MAX_HEADER_BYTES:
+        raise HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes")
+    if len(headers.raw) > MAX_HEADER_COUNT:
+        raise HeadersTooLargeError(f"there are more than {MAX_HEADER_COUNT} headers")
+
+
+def _check_length(headers: Headers, max_bytes: int) -> None:
+    """Raise ``TooLargeError`` for a body that is announced to be too large, before it is read."""
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > max_bytes:
+        raise TooLargeError(f"the body has {int(length):,} bytes; the limit is {max_bytes:,}")

@@ -1,0 +1,125 @@
+"""The HTTP server, in a separate thread: the main thread handles signals and loads the model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import uvicorn
+
+from ..common.errors import UsageError
+from .app import make_app
+from .http_protocol import LimitedProtocol
+from .state import ServerState
+
+_BACKLOG = 1024
+_SECONDS_TO_CLOSE = 5
+"""Time for idle connections to be closed, once no request runs any more."""
+_SECONDS_KEPT_ALIVE = 75
+"""Clients that keep a connection must close it first. Otherwise a request may meet a connection that ends."""
+_POLL_SECONDS = 0.05
+_Result = TypeVar("_Result")
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ``UsageError`` if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        reason = error.strerror or str(error)
+        advice = "choose another --host" if isinstance(error, socket.gaierror) else "choose another --port"
+        raise UsageError(f"--host {host} --port {port}: {reason}; {advice}") from None
+    return listening
+
+
+class HttpServer:
+    """Serves the application on a listening socket until it is stopped.
+
+    Args:
+        state: what the routes share.
+        listening: the socket.
+    """
+
+    def __init__(self, state: ServerState, listening: socket.socket) -> None:
+        self._app = make_app(state)
+        config = uvicorn.Config(
+            self._app,
+            http=LimitedProtocol,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=_SECONDS_KEPT_ALIVE,
+            timeout_graceful_shutdown=_SECONDS_TO_CLOSE,
+            h11_max_incomplete_event_size=65_536,
+        )
+        # uvicorn warns of each malformed request. The client is told, and the log would grow without limit.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._server = uvicorn.Server(config)
+        self._state = state
+        self._socket = listening
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port, also if the system chose it."""
+        return int(self._socket.getsockname()[1])
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Serve from now on; return the event loop."""
+        self._thread.start()
+        return self._loop.result()
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._server.serve(sockets=[self._socket])
+
+        asyncio.run(serve())
+
+    def finish_requests(self, grace: float) -> None:
+        """Take no more connections and requests, and wait until the running requests have ended.
+
+        After ``grace`` seconds they are canceled: each answer ends with an error that says why.
+        """
+        self._state.is_stopping = True
+        self._call(self._stop_listening)
+        self._wait_until_idle(grace)
+        self._call(self._state.engine.end_requests)
+        self._wait_until_idle(_SECONDS_TO_CLOSE)
+
+    def _wait_until_idle(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._app.open_count and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+
+    def _stop_listening(self) -> None:
+        for server in self._server.servers:
+            server.close()
+
+    def _call(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function in the thread of the server."""
+
+        async def call() -> _Result:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop.result()).result()
+
+    def stop(self) -> None:
+        """Close all connections, and wait for the end of the thread."""
+        self._server.should_exit = True
+        self._thread.join(_SECONDS_TO_CLOSE + 1)

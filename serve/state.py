@@ -1,0 +1,212 @@
+"""The state that all routes share, and the reading of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..common.strict_json import encode_json, parse_strict_json
+from ..engine.model import Model
+from ..jobs.bodies import StrictModel
+from ..jobs.resolve import BatchDefaults
+from .answers import AnswerFormat, answer, until_client_leaves
+from .bodies import ChatFields, PromptFields, read_body
+from .compile_guard import CompileGuard
+from .engine_thread import EngineThread
+from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError
+from .limits import MAX_JSON_VALUES, brings_program, check_fields
+from .request_log import RequestLog, RequestRecord, record_of
+from .resolution import Asked, RequestMaker
+from .row_cache import RowCache
+from .security import Access
+from .tracked_answers import AnswerTracker
+
+_SECONDS_TO_PREPARE = 60.0
+_SECONDS_TO_WRITE_LOG = 1.0
+_MAX_BYTES_PARSED_AT_ONCE = 100_000
+"""Longer bodies are parsed in another thread, so that other requests do not wait."""
+
+_Fields = TypeVar("_Fields", bound=StrictModel)
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class ServerState:
+    """What the routes share.
+
+    Attributes:
+        engine: the thread of the model.
+        defaults: the settings of requests that do not set them.
+        note: called with sentences for the person who runs the server.
+        model: the model; None while it is loaded.
+        maker: makes requests for the model; None while it is loaded.
+        is_stopping: whether the server takes no more requests.
+        answers: the answers that other requests can find by a key.
+        rows: logits that were computed lately.
+        access: which requests are answered.
+        log: writes a line for each request.
+        observers: called with the record of each request that has ended.
+        workers: threads in which requests are prepared.
+        program_workers: threads for requests with a grammar or a template, which may take longer.
+        guard: compiles the grammars of requests in other processes first; None while the model is loaded.
+    """
+
+    engine: EngineThread
+    defaults: BatchDefaults
+    note: Callable[[str], object]
+    model: Model | None = None
+    maker: RequestMaker | None = None
+    is_stopping: bool = False
+    answers: AnswerTracker = field(default_factory=AnswerTracker)
+    rows: RowCache = field(default_factory=RowCache)
+    access: Access = field(default_factory=Access)
+    log: RequestLog = field(default_factory=RequestLog)
+    observers: list[Callable[[RequestRecord], object]] = field(default_factory=list)
+    workers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="requests")
+    )
+    program_workers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="programs")
+    )
+    guard: CompileGuard | None = None
+
+    def __post_init__(self) -> None:
+        self.observers.append(self.log)
+
+    def set_model(self, model: Model) -> None:
+        """Take requests from now on."""
+        self.guard = CompileGuard(model.vocabulary)
+        self.maker = RequestMaker(self.defaults, model, self.note, self.guard)
+        self.model = model
+
+    def loaded(self) -> tuple[Model, RequestMaker]:
+        """Return the model. Raises ``UnavailableError`` while it is loaded."""
+        if self.model is None or self.maker is None:
+            raise UnavailableError("the model is being loaded; try again soon")
+        if self.is_stopping:
+            raise UnavailableError("the server is stopping")
+        return self.model, self.maker
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function that takes long, such as the compilation of a grammar, in another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.workers, work)
+
+    async def prepare(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
+        """Return what a request asks for. Raises ``RequestError``."""
+        _, maker = self.loaded()
+        workers = self.program_workers if brings_program(fields) else self.workers
+        try:
+            async with asyncio.timeout(_SECONDS_TO_PREPARE):
+                return await asyncio.get_running_loop().run_in_executor(
+                    workers, lambda: maker.make(fields, ignored)
+                )
+        except TimeoutError:
+            raise TimedOutError(
+                f"the request could not be prepared within {_SECONDS_TO_PREPARE:.0f} s; try again later"
+            ) from None
+
+    def close(self) -> None:
+        """End the threads and processes."""
+        for workers in (self.workers, self.program_workers):
+            workers.shutdown(wait=False, cancel_futures=True)
+        if self.guard is not None:
+            self.guard.close()
+        self.log.flush(_SECONDS_TO_WRITE_LOG)
+
+
+Handler = Callable[[Request, ServerState], Awaitable[Response]]
+
+
+class RouteSpec(NamedTuple):
+    """A path of the server.
+
+    Attributes:
+        path: the path.
+        handler: answers a request.
+        method: the HTTP method.
+        body: the fields of the body, for the page of the API; None without a body.
+    """
+
+    path: str
+    handler: Handler
+    method: str = "POST"
+    body: type[StrictModel] | None = None
+
+
+async def read_json(request: Request, state: ServerState) -> object:
+    """Return the JSON of a request's body. Raises ``InvalidRequestError``, ``TooLargeError``."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > state.access.max_body_bytes:
+            raise TooLargeError(f"the body has more than {state.access.max_body_bytes:,} bytes")
+        chunks.append(chunk)
+    body = b"".join(chunks)
+    if body.count(b",") > MAX_JSON_VALUES:
+        raise InvalidRequestError(f"the body has more than {MAX_JSON_VALUES:,} values")
+    try:
+        if len(body) < _MAX_BYTES_PARSED_AT_ONCE:
+            return _parse(body)
+        return await state.run(lambda: _parse(body))
+    except ValueError as error:
+        raise InvalidRequestError(f"the body is not JSON: {_json_problem(error)}") from None
+
+
+_SURROGATE = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
+
+
+def _parse(body: bytes) -> object:
+    """Return the value of a body. Half of a surrogate pair is an error, because no answer could repeat it."""
+    value = parse_strict_json(body.decode())
+    if _SURROGATE.search(body):
+        try:
+            encode_json(value).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is not UTF-8") from None
+    return value
+
+
+def _json_problem(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8"
+    return str(error)
+
+
+async def generate(
+    request: Request, state: ServerState, fields_type: type[PromptFields] | type[ChatFields], form: AnswerFormat
+) -> Response:
+    """Answer a request for text.
+
+    Args:
+        request: the request.
+        state: what the routes share.
+        fields_type: the fields of the body.
+        form: the format of the answer.
+
+    Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
+    """
+    state.loaded()
+    if state.engine.is_full:
+        raise UnavailableError("too many requests are waiting; try again later")
+    fields, ignored = read_body(fields_type, await read_json(request, state))
+    check_fields(fields)
+    if state.log.has_prompts:
+        record_of(request.scope).prompts = fields.logged()
+    asked = await until_client_leaves(request, state.prepare(fields, ignored))
+    return await answer(request, state.engine, asked, form)
+
+
+async def read_fields(request: Request, state: ServerState, fields_type: type[_Fields]) -> _Fields:
+    """Return the fields of a request whose unknown fields are of no interest, such as a model's name."""
+    record = await read_json(request, state)
+    if isinstance(record, dict):
+        record = {name: value for name, value in record.items() if name in fields_type.model_fields}
+    return read_body(fields_type, record)[0]

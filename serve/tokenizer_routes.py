@@ -1,0 +1,213 @@
+"""The tokenizer and the description of the model, under the routes of all families.
+
+llama-server, vLLM, text-generation-webui, TabbyAPI and lm-eval name one thing differently. Every route takes the
+fields of all of them, and every answer has the keys of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..engine.model import Model
+from ..engine.vocabulary import Vocabulary
+from ..jobs.bodies import ChatMessage, StrictModel
+from .bodies import ChatFields
+from .errors import InvalidRequestError
+from .openai import model_entry
+from .resolution import SETTING_ERRORS, RequestMaker
+from .state import RouteSpec, ServerState, read_fields
+
+Json = dict[str, Any]
+_Result = TypeVar("_Result")
+
+
+class EncodeFields(StrictModel):
+    """A text whose tokens are returned: ``content`` (llama-server), ``prompt`` (vLLM) or ``text`` (others)."""
+
+    content: str | list[int | str] | None = None
+    prompt: str | list[int | str] | None = None
+    text: str | list[ChatMessage] | None = None
+    messages: list[ChatMessage] | None = Field(default=None, min_length=1)
+    add_special: bool | None = None
+    add_special_tokens: bool | None = None
+    add_bos_token: bool | None = None
+    parse_special: bool | None = None
+    encode_special_tokens: bool | None = None
+    with_pieces: bool | None = None
+
+    @property
+    def adds_special(self) -> bool:
+        """Whether BOS is added, if the model adds it to prompts. llama-server does not add it by default."""
+        for value in (self.add_special, self.add_special_tokens, self.add_bos_token):
+            if value is not None:
+                return value
+        return self.content is None
+
+    @property
+    def parses_special(self) -> bool:
+        """Whether names of control tokens become these tokens."""
+        return self.parse_special is not False and self.encode_special_tokens is not False
+
+
+class DecodeFields(StrictModel):
+    """Tokens whose text is returned."""
+
+    tokens: list[int] | None = None
+    ids: list[int] | None = None
+    decode_special_tokens: bool | None = None
+    skip_special_tokens: bool | None = None
+
+
+async def encode(request: Request, state: ServerState) -> Response:
+    """Return the tokens of a text, and their number, under the names of all families."""
+    model, maker = state.loaded()
+    fields = await read_fields(request, state, EncodeFields)
+    ids = await _run(state, lambda: _encode(fields, model.vocabulary, maker))
+    tokens = [_piece(model.vocabulary, token) for token in ids] if fields.with_pieces else ids
+    counts = dict.fromkeys(("length", "count", "value"), len(ids))
+    return JSONResponse({"tokens": tokens, "ids": ids, **counts, "max_model_len": model.context_length})
+
+
+def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -> list[int]:
+    """Return the token ids that the fields ask for. Raises one of ``SETTING_ERRORS``."""
+    messages = fields.text if isinstance(fields.text, list) else fields.messages
+    if messages:
+        asked = maker.make(ChatFields(messages=messages), [])
+        return list(asked.choices[0].request.prompt)  # type: ignore[arg-type]  # the maker writes ids
+    given = (fields.content, fields.prompt, fields.text)
+    text = next((value for value in given if value is not None), None)
+    if text is None:
+        raise InvalidRequestError("there is no text; give content, prompt, text or messages", "content")
+    ids: list[int] = []
+    for number, part in enumerate([text] if isinstance(text, str) else text):
+        if isinstance(part, str):
+            ids += _text_ids(part, vocabulary, fields.adds_special and number == 0, fields.parses_special)
+        elif isinstance(part, int):
+            ids.append(part)
+    vocabulary.check(ids)
+    return ids
+
+
+def _text_ids(text: str, vocabulary: Vocabulary, adds_special: bool, parses_special: bool) -> list[int]:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError("the text is not UTF-8: it has half of a surrogate pair") from None
+    if adds_special and parses_special:
+        return vocabulary.tokenize_prompt(data)
+    bos = [vocabulary.bos] if adds_special and vocabulary.adds_bos and vocabulary.bos is not None else []
+    return [*bos, *(vocabulary.tokenize(data, parses_special) if data else ())]
+
+
+def _piece(vocabulary: Vocabulary, token: int) -> Json:
+    """Return llama-server's description of a token. Bytes that are not UTF-8 are a list of numbers."""
+    data = vocabulary.piece(token)
+    try:
+        return {"id": token, "piece": data.decode()}
+    except UnicodeDecodeError:
+        return {"id": token, "piece": list(data)}
+
+
+async def token_count(request: Request, state: ServerState) -> Response:
+    """Return the number of tokens of a text."""
+    return await encode(request, state)
+
+
+async def decode(request: Request, state: ServerState) -> Response:
+    """Return the text of tokens, under the names of all families."""
+    model, _ = state.loaded()
+    fields = await read_fields(request, state, DecodeFields)
+    if fields.tokens is None and fields.ids is None:
+        raise InvalidRequestError("there are no tokens; give tokens, a list of ids", "tokens")
+    ids = (fields.tokens if fields.tokens is not None else fields.ids) or []
+    leaves_out_special = fields.decode_special_tokens is False or fields.skip_special_tokens is True
+    text = await _run(state, lambda: _decode(ids, model.vocabulary, leaves_out_special))
+    return JSONResponse(dict.fromkeys(("content", "prompt", "text", "result"), text))
+
+
+def _decode(ids: Sequence[int], vocabulary: Vocabulary, leaves_out_special: bool) -> str:
+    vocabulary.check(ids)
+    kept = [token for token in ids if not (leaves_out_special and vocabulary.is_control(token))]
+    return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
+
+
+async def _run(state: ServerState, work: Callable[[], _Result]) -> _Result:
+    """Run a function in another thread. Raises ``InvalidRequestError`` for a value that cannot be used."""
+    try:
+        return await state.run(work)
+    except SETTING_ERRORS as error:
+        raise InvalidRequestError(str(error)) from None
+
+
+async def tokenizer_info(_: Request, state: ServerState) -> Response:
+    """Return the special tokens and the chat template, as lm-eval asks for them."""
+    model, _maker = state.loaded()
+    names = ("eos", "bos", "pad")
+    tokens = {f"{name}_token": model.special_text(name) or None for name in names}
+    return JSONResponse({**tokens, "chat_template": model.chat_template})
+
+
+async def webui_model(_: Request, state: ServerState) -> Response:
+    """Name the model, as text-generation-webui does."""
+    model, _maker = state.loaded()
+    return JSONResponse({"model_name": model.name, "lora_names": [], "loader": "logitsmith"})
+
+
+async def webui_models(_: Request, state: ServerState) -> Response:
+    """List the model, as text-generation-webui does."""
+    model, _maker = state.loaded()
+    return JSONResponse({"model_names": [model.name]})
+
+
+async def stop_generation(_: Request, state: ServerState) -> Response:
+    """End all answers with the text so far."""
+    state.loaded()
+    state.engine.interrupt_all()
+    return JSONResponse("OK")
+
+
+async def tabby_model(_: Request, state: ServerState) -> Response:
+    """Describe the model, as TabbyAPI does."""
+    model, _maker = state.loaded()
+    return JSONResponse(_tabby_card(model, state))
+
+
+async def tabby_models(_: Request, state: ServerState) -> Response:
+    """List the model, as TabbyAPI does."""
+    model, _maker = state.loaded()
+    return JSONResponse({"object": "list", "data": [_tabby_card(model, state)]})
+
+
+def _tabby_card(model: Model, state: ServerState) -> Json:
+    slots = state.engine.counts.slots
+    parameters = {
+        "max_seq_len": model.context_length,
+        "cache_size": model.context_length * slots,
+        "max_batch_size": slots,
+        "prompt_template": None if model.chat_template is None else "from_tokenizer_config",
+    }
+    return model_entry(model) | {"logging": None, "parameters": parameters}
+
+
+ROUTES = (
+    RouteSpec("/tokenize", encode, body=EncodeFields),
+    RouteSpec("/v1/tokenize", encode, body=EncodeFields),
+    RouteSpec("/detokenize", decode, body=DecodeFields),
+    RouteSpec("/v1/detokenize", decode, body=DecodeFields),
+    RouteSpec("/tokenizer_info", tokenizer_info, "GET"),
+    RouteSpec("/v1/internal/encode", encode, body=EncodeFields),
+    RouteSpec("/v1/internal/decode", decode, body=DecodeFields),
+    RouteSpec("/v1/internal/token-count", token_count, body=EncodeFields),
+    RouteSpec("/v1/internal/model/info", webui_model, "GET"),
+    RouteSpec("/v1/internal/model/list", webui_models, "GET"),
+    RouteSpec("/v1/internal/stop-generation", stop_generation),
+    RouteSpec("/v1/token/encode", encode, body=EncodeFields),
+    RouteSpec("/v1/token/decode", decode, body=DecodeFields),
+    RouteSpec("/v1/model", tabby_model, "GET"),
+    RouteSpec("/v1/model/list", tabby_models, "GET"),
+)

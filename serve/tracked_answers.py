@@ -1,0 +1,92 @@
+"""Answers that other requests can find by a key: to read their text so far, or to end them early."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+
+from ..engine.batch import BatchFailure
+from ..logprobs.events import Done, Event, Start, Token
+from .engine_thread import EventStream
+
+_MAX_ENDED_ANSWERS = 16
+"""Number of ended answers that are kept, because clients read their last text or logprobs afterwards."""
+
+
+class TrackedAnswer:
+    """The first text of an answer, as far as it is written.
+
+    Attributes:
+        key: identifies the client or its request.
+        stream: the events of the answer.
+        start: the first event; None while the prompt is read.
+        tokens: the tokens so far.
+        done: the last event; None while the text is written, or if the client has left.
+    """
+
+    def __init__(self, key: Hashable, stream: EventStream) -> None:
+        self.key = key
+        self.stream = stream
+        self.start: Start | None = None
+        self.tokens: list[Token] = []
+        self.done: Done | None = None
+
+    def add(self, index: int, events: Sequence[Event | BatchFailure]) -> None:
+        """Add new events of one choice."""
+        if index:
+            return
+        for event in events:
+            if isinstance(event, Start):
+                self.start = event
+            elif isinstance(event, Token):
+                self.tokens.append(event)
+            elif isinstance(event, Done):
+                self.done = event
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(token.text for token in self.tokens) if self.done is None else self.done.text
+
+    @property
+    def is_running(self) -> bool:
+        """True if the answer is not complete, and its client has not left."""
+        return bool(self.stream.ids)
+
+
+class AnswerTracker:
+    """The answers that run, and the last ones that have ended. Only the thread of the event loop may use it.
+
+    Attributes:
+        total: number of answers since the server has started.
+        started: time of the start, seconds of a monotonic clock.
+        last_used: time at which the last answer began, on the same clock.
+    """
+
+    def __init__(self) -> None:
+        self._answers: list[TrackedAnswer] = []
+        self.total = 0
+        self.started = self.last_used = time.monotonic()
+
+    def track(self, key: Hashable, stream: EventStream) -> None:
+        """Record the events of an answer from now on."""
+        answer = TrackedAnswer(key, stream)
+        stream.listener = answer.add
+        ended = [earlier for earlier in self._answers if not earlier.is_running]
+        for earlier in ended[: max(0, len(ended) - _MAX_ENDED_ANSWERS + 1)]:
+            self._answers.remove(earlier)
+        self._answers.append(answer)
+        self.total += 1
+        self.last_used = time.monotonic()
+
+    def running(self, key: Hashable) -> list[TrackedAnswer]:
+        """Return the answers with this key that run."""
+        return [answer for answer in self._answers if answer.key == key and answer.is_running]
+
+    def latest(self, key: Hashable) -> TrackedAnswer | None:
+        """Return the last answer with this key; None if there is none any more."""
+        return next((answer for answer in reversed(self._answers) if answer.key == key), None)
+
+    def last_ended(self) -> TrackedAnswer | None:
+        """Return the last answer that is complete; None if there is none."""
+        return next((answer for answer in reversed(self._answers) if answer.done is not None), None)

@@ -1,0 +1,483 @@
+"""KoboldAI's routes, with the requests that SillyTavern, mikupad and KoboldAI Lite build."""
+
+import json
+import threading
+
+import pytest
+
+CLASSIC = {
+    "prompt": "The sea was",
+    "use_story": False,
+    "use_memory": False,
+    "use_authors_note": False,
+    "use_world_info": False,
+    "max_context_length": 512,
+    "max_length": 12,
+    "rep_pen": 1.1,
+    "rep_pen_range": 600,
+    "rep_pen_slope": 0,
+    "temperature": 0.9,
+    "tfs": 0.95,
+    "top_a": 0.1,
+    "top_k": 50,
+    "top_p": 0.9,
+    "min_p": 0,
+    "typical": 1,
+    "sampler_order": [6, 0, 1, 3, 4, 2, 5],
+    "singleline": False,
+    "use_default_badwordsids": False,
+    "mirostat": 0,
+    "mirostat_eta": 0.1,
+    "mirostat_tau": 5,
+    "grammar": "",
+    "sampler_seed": 11,
+    "stop_sequence": ["\nYou:", "\nUser:"],
+}
+"""SillyTavern's request to the type KoboldAI Classic."""
+
+MIKUPAD = {
+    "prompt": "Once upon a time",
+    "sampler_seed": 3,
+    "temperature": 0.7,
+    "dynatemp_range": 0.2,
+    "dynatemp_exponent": 1,
+    "rep_pen": 1.1,
+    "rep_pen_range": 256,
+    "penalize_nl": False,
+    "use_default_badwordsids": False,
+    "presence_penalty": 0.1,
+    "frequency_penalty": 0,
+    "top_p": 0.95,
+    "top_k": 40,
+    "typical": 1,
+    "min_p": 0.02,
+    "tfs": 1,
+    "xtc_threshold": 0.1,
+    "xtc_probability": 0,
+    "dry_multiplier": 0.8,
+    "dry_base": 1.75,
+    "dry_allowed_length": 2,
+    "dry_penalty_last_n": 1024,
+    "dry_sequence_breakers": ["\n", ":", '"', "*"],
+    "banned_tokens": ["dragon"],
+    "max_length": 10,
+    "logprobs": 10,
+    "stop_sequence": ["</s>"],
+}
+"""mikupad's request to the type KoboldCpp, with every sampler switched on."""
+
+LITE = {
+    "n": 1,
+    "max_context_length": 512,
+    "max_length": 8,
+    "rep_pen": 1.07,
+    "temperature": 0.75,
+    "top_p": 0.92,
+    "top_k": 100,
+    "top_a": 0,
+    "typical": 1,
+    "tfs": 1,
+    "rep_pen_range": 360,
+    "rep_pen_slope": 0.7,
+    "sampler_order": [6, 0, 1, 3, 4, 2, 5],
+    "memory": "",
+    "trim_stop": True,
+    "genkey": "KCPP7881",
+    "min_p": 0,
+    "dynatemp_range": 0,
+    "dynatemp_exponent": 1,
+    "smoothing_factor": 0,
+    "nsigma": 0,
+    "banned_tokens": [],
+    "render_special": False,
+    "logprobs": False,
+    "presence_penalty": 0,
+    "logit_bias": {},
+    "prompt": "The sea was",
+    "quiet": True,
+    "stop_sequence": ["{{[INPUT]}}"],
+    "use_default_badwordsids": False,
+    "bypass_eos": False,
+}
+"""The request of KoboldAI Lite."""
+
+SILLYTAVERN_KOBOLDCPP = {
+    "prompt": "The sea was",
+    "model": "",
+    "stream": False,
+    "api_type": "koboldcpp",
+    "api_server": "http://x",
+    "max_new_tokens": 8,
+    "max_tokens": 8,
+    "n_predict": 8,
+    "num_predict": 8,
+    "num_ctx": 512,
+    "temperature": 1,
+    "top_p": 1,
+    "typical": 1,
+    "typical_p": 1,
+    "top_k": 0,
+    "top_a": 0,
+    "tfs": 1,
+    "min_p": 0.05,
+    "sampler_seed": 5,
+    "seed": 5,
+    "rep_pen": 1.05,
+    "repetition_penalty": 1.05,
+    "repeat_penalty": 1.05,
+    "rep_pen_range": 0,
+    "repetition_penalty_range": 0,
+    "repeat_last_n": 0,
+    "rep_pen_slope": 1,
+    "min_keep": 0,
+    "mirostat": 0,
+    "mirostat_mode": 0,
+    "mirostat_tau": 5,
+    "mirostat_eta": 0.1,
+    "skew": 0,
+    "min_tokens": 0,
+    "nsigma": 0,
+    "top_n_sigma": 0,
+    "adaptive_target": -0.01,
+    "adaptive_decay": 0.9,
+    "max_tokens_second": 0,
+    "ban_eos_token": False,
+    "ignore_eos": False,
+    "stop": ["\nYou:"],
+    "stopping_strings": ["\nYou:"],
+    "dynamic_temperature": False,
+    "dynatemp_low": 1,
+    "dynatemp_high": 1,
+    "dynatemp_range": 0,
+    "dynatemp_exponent": 1,
+    "smoothing_factor": 0,
+    "smoothing_curve": 1,
+    "xtc_threshold": 0.1,
+    "xtc_probability": 0,
+    "dry_allowed_length": 2,
+    "dry_multiplier": 0,
+    "dry_base": 1.75,
+    "dry_sequence_breakers": ["\n", ":"],
+    "dry_penalty_last_n": 0,
+    "guidance_scale": 1,
+    "negative_prompt": "",
+    "custom_token_bans": "",
+    "banned_strings": [],
+    "grammar": "",
+    "trim_stop": True,
+    "truncation_length": 512,
+    "grammar_retain_state": False,
+    "sampler_order": [6, 0, 1, 3, 4, 2, 5],
+    "add_bos_token": True,
+    "skip_special_tokens": True,
+    "include_reasoning": False,
+    "logprobs": 10,
+    "n_probs": 10,
+}
+"""SillyTavern's request to the type KoboldCpp, which goes to OpenAI's route."""
+
+
+def generate(http, **fields):
+    """Return the first result, and the facts about the answer."""
+    response = http.post("/api/v1/generate", json=fields)
+    assert response.status_code == 200, response.text
+    body = response.json()
+    return body["results"][0], body["x_gen"]
+
+
+def stream(http, **fields):
+    """Return the messages of a stream, read as a browser does."""
+    with http.stream("POST", "/api/extra/generate/stream", json=fields) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        text = "".join(response.iter_text())
+    *events, rest = text.split("\n\n")
+    assert rest == ""
+    lines = [event.split("\n") for event in events]
+    assert all(event == "event: message" for event, _ in lines)
+    return [json.loads(data.removeprefix("data: ")) for _, data in lines]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("v1/info/version", {"result": "1.2.5"}),
+        ("latest/info/version", {"result": "1.2.5"}),
+        ("extra/version", {"result": "KoboldCpp", "llm": True, "vision": False}),
+        ("v1/model", {"result": "SmolLM2-135M-Instruct.Q4_1"}),
+        ("v1/config/max_length", {"value": 256}),
+        ("v1/config/max_context_length", {"value": 1024}),
+        ("extra/true_max_context_length", {"value": 1024}),
+    ],
+)
+def test_what_clients_ask_first(http, path, expected):
+    found = http.get(f"/api/{path}").json()
+    assert found.items() >= expected.items()
+    if path == "extra/version":  # SillyTavern's minimum for grammars
+        assert tuple(map(int, found["version"].split("."))) >= (1, 44)
+
+
+@pytest.mark.parametrize("body", [CLASSIC, MIKUPAD, LITE], ids=["classic", "mikupad", "lite"])
+def test_a_stream_says_what_the_whole_answer_says(http, body):
+    body = {"sampler_seed": 1, **body}
+    result, facts = generate(http, **body)
+    messages = stream(http, **body)
+    assert facts["ignored"] == []
+    assert facts["seed"] == body["sampler_seed"]
+    assert "".join(message["token"] for message in messages) == result["text"]
+    assert [message["finish_reason"] for message in messages[:-1]] == [None] * (len(messages) - 1)
+    assert messages[-1]["finish_reason"] == result["finish_reason"]
+    assert messages[-1]["x_gen"] == facts
+    assert result["completion_tokens"] == body["max_length"]
+    assert result["prompt_tokens"] > 0
+
+
+def test_sillytavern_chain_has_its_order(http):
+    _, facts = generate(http, **CLASSIC)
+    chain = facts["chain"]
+    places = [chain.index(name) for name in ("penalties", "top_k", "top_a", "tfs", "top_p", "temperature")]
+    assert places == sorted(places)
+
+
+def test_sillytavern_koboldcpp(http):
+    answer = http.post("/v1/completions", json=SILLYTAVERN_KOBOLDCPP).json()
+    assert answer["x_gen"]["ignored"] == ["num_ctx", "truncation_length"]
+    assert answer["choices"][0]["logprobs"]["top_logprobs"]
+    count = http.post("/api/extra/tokencount", json={"prompt": "The sea was", "special": False}).json()
+    assert count["value"] == len(count["ids"]) == 3
+    assert http.post("/api/extra/abort").status_code == 200
+
+
+def test_mikupad_finds_each_token_among_the_alternatives(http):
+    """mikupad makes the text of the tokens, and an alternative is selected by its text."""
+    result, _ = generate(http, **MIKUPAD)
+    content = result["logprobs"]["content"]
+    assert "".join(token["token"] for token in content) == result["text"]
+    assert len(content) == result["completion_tokens"]
+    messages = stream(http, **MIKUPAD)
+    for token in (*content, *messages[:-1]):
+        assert len(token["top_logprobs"]) >= 10
+        assert token["logprob"] in [
+            other["logprob"] for other in token["top_logprobs"] if other["token"] == token["token"]
+        ]
+
+
+def test_mikupad_drops_the_first_token(http):
+    text = "The sea was calm"
+    for path in ("tokencount", "tokenize"):
+        found = http.post(f"/api/extra/{path}", json={"prompt": text}).json()
+        ids = found["ids"]
+        assert found["value"] == len(ids)
+        detokenized = http.post("/api/extra/detokenize", json={"ids": ids[1:]}).json()
+        assert detokenized == {"result": text, "success": True}
+
+
+def test_control_tokens_are_written_if_special(http):
+    ids = http.post("/api/extra/tokencount", json={"prompt": "<|im_start|>user", "special": False}).json()["ids"]
+    for special, text in ((True, "<|im_start|>user"), (False, "user")):
+        found = http.post("/api/extra/detokenize", json={"ids": ids, "special": special}).json()
+        assert found["result"] == text
+
+
+def test_the_lists_of_logprobs(http):
+    result, _ = generate(http, prompt="The sea was", max_length=5, logprobs=True, sampler_seed=2)
+    logprobs = result["logprobs"]
+    lists = ("content", "tokens", "token_ids", "token_logprobs", "top_logprobs", "text_offset")
+    assert [len(logprobs[name]) for name in lists] == [5] * 6
+    assert all(len(top) >= 5 for top in logprobs["top_logprobs"])
+    assert "".join(logprobs["tokens"]) == result["text"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"rep_pen": 1.2, "rep_pen_slope": 0.5}, "slope=0.5"),
+        ({"rep_pen": 1.2, "rep_pen_range": 99}, "penalties(repeat=1.2, last_n=99)"),
+        ({"dynatemp_range": 0.3, "dynatemp_exponent": 2}, "dynatemp("),
+        ({"nsigma": 1.5}, "top_n_sigma=1.5"),
+        ({"typical": 0.9, "tfs": 0.8, "top_a": 0.2}, "tfs=0.8"),
+        ({"mirostat": 2, "mirostat_tau": 4}, "mirostat_v2=4"),
+        ({"smoothing_factor": 0.2, "smoothing_curve": 2}, "quadratic("),
+        ({"adaptive_target": 0.4}, "adaptive_p=0.4"),
+        ({"xtc_probability": 0.5, "xtc_threshold": 0.2}, "xtc("),
+        ({"banned_strings": ["sea"]}, "ban("),
+        ({"custom_token_bans": "253, 260"}, "ban(tokens=[253, 260])"),
+        ({"logit_bias": {"253": -5}}, "logit_bias"),
+        ({"sampler_order": [5, 6, 0, 1, 2, 3, 4]}, "temperature > top_k"),
+        ({"chain": "min-p0.2 > temp1.5"}, "min_p=0.2 > temperature=1.5"),
+        ({"preset": "min-p"}, "min_p=0.1 > dist"),
+    ],
+)
+def test_fields_set_the_chain(http, fields, part):
+    _, facts = generate(http, prompt="The", max_length=1, **fields)
+    assert part in facts["chain"].replace("1.0", "1"), facts["chain"]
+    assert facts["ignored"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "ignored"),
+    [
+        ({"guidance_scale": 2, "negative_prompt": "no"}, ["guidance_scale", "negative_prompt"]),
+        ({"images": ["aGk="]}, ["images"]),
+        ({"grammar_retain_state": True}, ["grammar_retain_state"]),
+        ({"use_world_info": True}, ["use_world_info"]),
+        ({"echo": True}, ["echo"]),
+        ({"quiet": True, "use_story": False, "guidance_scale": 1, "frmttriminc": False}, []),
+    ],
+)
+def test_fields_without_effect_are_named(http, fields, ignored):
+    response = http.post("/api/v1/generate", json={"prompt": "The", "max_length": 1, **fields})
+    assert sorted(response.json()["x_gen"]["ignored"]) == ignored
+    assert response.headers.get("x-gen-ignored", "") == ", ".join(response.json()["x_gen"]["ignored"])
+
+
+def test_the_server_answers_with_its_own_defaults(http):
+    result, facts = generate(http, prompt="The sea was", sampler_seed=1, max_length=1)
+    assert facts["chain"] == "top_k > top_p > min_p > temperature > dist"
+    assert result["tool_calls"] == []
+
+
+@pytest.mark.parametrize("trims", [None, True, False])
+def test_a_stop_string_is_left_out_unless_asked_for(http, trims):
+    body = {"prompt": "The sea was", "max_length": 20, "sampler_seed": 4, "temperature": 0}
+    text = generate(http, **body)[0]["text"]
+    stop = text[8:11]
+    result, _ = generate(http, **body, stop_sequence=[stop], trim_stop=trims)
+    expected = text[: text.index(stop)] + (stop if trims is False else "")
+    assert result["text"] == expected
+    assert result["finish_reason"] == "stop"
+    messages = stream(http, **body, stop_sequence=[stop], trim_stop=trims)
+    assert "".join(message["token"] for message in messages) == expected
+
+
+CHAT = "<|im_start|>user\nSay hi.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_ends_of_texts(http):
+    """The end is banned, or is passed, or ends the text."""
+    body = {"prompt": CHAT, "max_length": 48, "temperature": 0, "logprobs": 0}
+    ended, _ = generate(http, **body)
+    passed, facts = generate(http, **body, bypass_eos=True)
+    banned, _ = generate(http, **body, use_default_badwordsids=True)
+    also_banned, _ = generate(http, **body, ban_eos_token=True)
+    assert ended["finish_reason"] == "stop"
+    assert ended["completion_tokens"] < 48
+    assert passed["finish_reason"] == "length"
+    assert passed["text"].startswith(ended["text"])
+    assert "ignore_eos" not in facts["chain"]
+    assert banned == also_banned
+    assert banned["completion_tokens"] == 48
+    assert banned["text"] != passed["text"]
+
+
+def test_a_single_line(http):
+    result, _ = generate(http, prompt="A list:", max_length=30, sampler_seed=1, singleline=True)
+    assert "\n" not in result["text"]
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    ['root ::= "yes" | "no"', '{"enum": ["yes", "no"]}', "yes_no"],
+    ids=["GBNF", "JSON Schema", "name"],
+)
+def test_grammars(http, grammar):
+    result, facts = generate(http, prompt="Is the sea wet?", max_length=20, grammar=grammar, sampler_seed=1)
+    assert result["text"].strip('"\n').lower() in ("yes", "no")
+    assert facts["ignored"] == []
+
+
+def test_memory_precedes_the_prompt(http):
+    body = {"max_length": 6, "sampler_seed": 9}
+    together, _ = generate(http, prompt="A man at the sea. He was", **body)
+    apart, _ = generate(http, memory="A man at the sea.", prompt=" He was", **body)
+    assert apart == together
+
+
+def test_a_long_prompt_loses_its_beginning_but_not_the_memory(http):
+    words = " ".join(f"word{number}" for number in range(200))
+    body = {"max_length": 10, "max_context_length": 100, "sampler_seed": 9}
+    result, facts = generate(http, memory="Remember this.", prompt=words, **body)
+    assert result["prompt_tokens"] == 90
+    whole = http.post("/api/extra/tokencount", json={"prompt": "Remember this." + words, "special": False}).json()
+    assert facts["dropped_prompt_tokens"] == whole["value"] - 90
+    assert "Remember this." in facts["command"]
+    assert "word0 " not in facts["command"]
+    assert facts["command"].endswith("word199'")
+    messages = stream(http, memory="Remember this.", prompt=words, **body)
+    assert "".join(message["token"] for message in messages) == result["text"]
+    assert messages[-1]["x_gen"] == facts
+
+
+def test_several_results(http):
+    response = http.post("/api/v1/generate", json={"prompt": "The", "n": 3, "max_length": 4, "sampler_seed": 5})
+    results = response.json()["results"]
+    alone = [generate(http, prompt="The", max_length=4, sampler_seed=seed)[0] for seed in (5, 6, 7)]
+    assert results == alone
+    assert stream(http, prompt="The", max_length=2, n=2)[-1]["x_gen"]["ignored"] == ["n"]
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    ["application/json", "text/plain", "application/x-www-form-urlencoded"],
+    ids=["JSON", "text", "form"],
+)
+def test_an_answer_is_checked_and_aborted_by_its_key(http, media_type):
+    key = {"genkey": f"key {media_type}"}
+    body = {"prompt": "Once upon a time", "max_length": 900, "ban_eos_token": True, "logprobs": 1, **key}
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(generate(http, **body)))
+    thread.start()
+    text = ""
+    while not text:
+        text = http.post("/api/extra/generate/check", json=key).json()["results"][0]["text"]
+    other = {"genkey": "another"}
+    assert http.post("/api/extra/abort", json=other).json()["success"] == "false"
+    assert http.post("/api/extra/generate/check", json=other).json() == {"results": [{"text": ""}]}
+    assert http.get("/api/extra/perf").json()["idle"] == 0
+    response = http.post("/api/extra/abort", content=json.dumps(key), headers={"content-type": media_type})
+    assert response.json() == {"success": "true", "done": "true"}
+    thread.join()
+    result, _ = answers[0]
+    assert result["text"].startswith(text)
+    assert result["completion_tokens"] < 900
+    assert len(result["logprobs"]["content"]) == result["completion_tokens"]
+    assert http.post("/api/extra/last_logprobs", json=key).json()["logprobs"] == result["logprobs"]
+    perf = http.get("/api/extra/perf").json()
+    assert perf["last_token_count"] == result["completion_tokens"]
+    assert perf["stop_reason"] == -1
+
+
+def test_an_abort_without_a_body_ends_a_stream_without_a_key(http):
+    """SillyTavern and mikupad send neither a body nor its type."""
+    body = {"prompt": "Once upon a time", "max_length": 900, "ban_eos_token": True}
+    with http.stream("POST", "/api/extra/generate/stream", json=body) as response:
+        lines = response.iter_lines()
+        first = next(line for line in lines if line.startswith("data: "))
+        assert json.loads(first.removeprefix("data: "))["token"]
+        assert http.get("/api/extra/generate/check").json()["results"][0]["text"]
+        assert http.post("/api/extra/abort").json()["success"] == "true"
+        last = [line for line in lines if line.startswith("data: ")][-1]
+    assert json.loads(last.removeprefix("data: "))["finish_reason"] == "length"
+    assert http.get("/api/extra/last_logprobs").json() == {"logprobs": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "part"),
+    [
+        ("v1/generate", {"prompt": "a", "max_lenght": 4}, "did you mean max_length?"),
+        ("v1/generate", {"prompt": "a", "sampler_order": [9]}, "sampler_order: 9 is not"),
+        ("v1/generate", {"prompt": "a", "preset": "LICENSE"}, "is not the name of a preset"),
+        ("v1/generate", {"prompt": "a", "grammar": "root ::= b"}, "rule 'b' is not defined"),
+        ("v1/generate", {"prompt": [1, 2], "memory": "a"}, "memory"),
+        ("v1/generate", {"prompt": "\ud800"}, "UTF-8"),
+        ("extra/generate/stream", {"prompt": "a", "temperature": "hot"}, "temperature"),
+        ("extra/tokencount", {"prompt": 4}, "prompt"),
+        ("extra/tokencount", {"prompt": "\ud800"}, "UTF-8"),
+        ("extra/detokenize", {"ids": [-1]}, "ids: token id -1"),
+    ],
+)
+def test_errors_have_both_forms(http, path, body, part):
+    response = http.post(f"/api/{path}", content=json.dumps(body))
+    assert response.status_code == 400, response.text
+    answer = response.json()
+    assert part in answer["error"]["message"]
+    assert answer["detail"] == {"msg": answer["error"]["message"], "type": "invalid_request_error"}

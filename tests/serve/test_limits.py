@@ -1,0 +1,355 @@
+"""Hostile requests to `gen serve`: sizes, encodings, work, slow clients, and faults of the program."""
+
+import json
+import re
+import select
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from logitsmith.serve import limits
+from logitsmith.serve.request_log import RequestLog, RequestRecord, printable
+
+from .gen_serve import GenServe, post_bytes, read_all
+
+pytestmark = pytest.mark.slow
+
+ENDLESS_LARK = "start: A\nA: /(.*a.*){10}/ & /(.*b.*){10}/ & ~/(.*c.{20}.*)/"
+"""llguidance computes for minutes before it returns."""
+PROMPT = {"prompt": "Once", "max_tokens": 1}
+
+
+@pytest.fixture(scope="module")
+def strict(pruned_model):
+    """A server whose limits are so low that tests need not wait."""
+    constants = {
+        "http_protocol.SECONDS_FOR_REQUEST": 3.0,
+        "http_protocol.SECONDS_WITHOUT_READING": 1.0,
+        "http_protocol._MAX_DISCARDED_BYTES": 1_000_000,
+        "compile_guard.MAX_CPU_SECONDS": 1,
+        "openai.model_entry": None,  # calling it fails
+    }
+    flags = ("--slots", "2", "--queue", "0", "--log-format", "json")
+    with GenServe(*flags, model=pruned_model, constants=constants) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(b"", "not JSON", id="empty"),
+        pytest.param(b"\x00", "not JSON", id="null-byte"),
+        pytest.param(b'{"prompt": "\xff"}', "is not UTF-8", id="not-utf-8"),
+        pytest.param('{"prompt": "a"}'.encode("utf-16"), "byte 0 is not UTF-8", id="utf-16"),
+        pytest.param(b"[" * 100_000, "nested too deeply", id="nested"),
+        pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply", id="nested-objects"),
+        pytest.param(b'{"prompt": NaN}', "NaN", id="nan"),
+        pytest.param(b'{"prompt": "a", "seed": ' + b"1" * 10_000 + b"}", "digits", id="digits"),
+        pytest.param(b'{"prompt": "a", "temperature": 1e999}', "temperature", id="infinity"),
+        pytest.param(b'{"prompt": "\\ud800"}', "", id="surrogate"),
+        pytest.param(b'{"prompt": "a", "stop": "\\udfff"}', "", id="surrogate-in-stop"),
+        pytest.param(b'{"prompt": "a", "\\ud800": 1}', "", id="surrogate-in-name"),
+        pytest.param(b"[1]", "not a JSON object", id="list"),
+        pytest.param(b'{"prompt": [' + b"1," * 1_000_001 + b"1]}", "values", id="values"),
+        pytest.param(b'{"prompt": ["a", 1]}', "prompt", id="mixed"),
+        pytest.param(b'{"prompt": [-1]}', "", id="negative-id"),
+        pytest.param(b'{"prompt": [99999999999999999999]}', "", id="huge-id"),
+        pytest.param(b'{"prompt": "a", "max_tokens": -99999999999999999999}', "max_tokens", id="huge-length"),
+    ],
+)
+def test_bodies(small_server, body, message):
+    body = body.replace(b'{"prompt"', b'{"max_tokens": 1, "prompt"')
+    status, answer = small_server.post("/v1/completions", body)
+    assert status == 400
+    assert message in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        pytest.param({"prompt": ["a"] * (limits.MAX_PROMPTS + 1)}, "prompt", id="prompts"),
+        pytest.param({"prompt": ["a"] * 100, "n": 100}, "n", id="choices"),
+        pytest.param({"n": 129}, "n", id="n"),
+        pytest.param({"stop": ["a"] * (limits.MAX_ITEMS + 1)}, "stop", id="stops"),
+        pytest.param({"stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}, "stop", id="long-stop"),
+        pytest.param({"logit_bias": {str(token): 1 for token in range(1100)}}, "logit_bias", id="biases"),
+        pytest.param({"prompt": [1] * 5000}, "prompt", id="tokens"),
+        pytest.param({"prompt": "a " * 5000}, "prompt", id="tokens-of-text"),
+        pytest.param({"prompt": "a" * 3_000_000}, "prompt", id="long-text"),
+        pytest.param({"logprobs": 1000, "max_tokens": 4000}, "logprobs", id="logprobs"),
+        pytest.param({"chain": "top_k " * 2000}, "chain", id="chain"),
+    ],
+)
+def test_fields(small_server, fields, field):
+    status, answer = small_server.post("/v1/completions", PROMPT | fields)
+    assert (status, answer["error"]["param"]) == (400, field)
+    assert answer["error"]["message"].startswith(field)
+
+
+def test_messages(small_server):
+    body = {"messages": [{"role": "user", "content": "a"}] * (limits.MAX_MESSAGES + 1)}
+    assert small_server.post("/v1/chat/completions", body)[1]["error"]["param"] == "messages"
+
+
+def test_a_body_that_is_announced_to_be_too_large(small_server):
+    """The answer comes before the body."""
+    with small_server.connect() as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_in_chunks_that_is_too_large(small_server):
+    with small_server.connect() as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(17):
+            client.sendall(b"f4240\r\n" + b" " * 1_000_000 + b"\r\n")
+        client.sendall(b"0\r\n\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 413")
+
+
+def test_an_endless_body_after_the_answer_is_cut_off(strict):
+    def send_endlessly(client):
+        client.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(100):
+            client.sendall(b"f4240\r\n" + b" " * 1_000_000 + b"\r\n")
+
+    with strict.connect() as client, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        send_endlessly(client)
+
+
+def test_a_body_that_is_longer_than_announced(small_server):
+    data = post_bytes(PROMPT, **{"content-length": "10"})
+    answer = small_server.send(data)
+    assert answer.count(b"HTTP/1.1 400") == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="tls"),
+        pytest.param(b"GET\r\n\r\n", id="no-path"),
+        pytest.param(b"GET /health HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n", id="negative-length"),
+        pytest.param(b"GET /health HTTP/1.1\r\nhost : a\r\n\r\n", id="space-in-header"),
+        pytest.param(b"GET /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n", id="path"),
+    ],
+)
+def test_bytes_that_are_not_a_request(small_server, data):
+    answer = small_server.send(data)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"GET /heal", id="half-a-line"),
+        pytest.param(b"GET /health HTTP/1.1\r\nhost: localhost\r\n", id="half-the-headers"),
+        pytest.param(post_bytes(PROMPT)[:-5], id="half-the-body"),
+    ],
+)
+def test_a_client_that_does_not_finish_its_request(strict, sent):
+    answer = strict.send(sent)
+    assert answer[:12] == (b"HTTP/1.1 408" if sent else b"")
+
+
+def test_a_client_that_sends_a_byte_at_a_time(strict):
+    """Each byte restarts uvicorn's clock, but not the server's."""
+    with strict.connect() as client:
+        client.settimeout(0.05)
+        answer = b""
+        while not answer:
+            try:
+                client.sendall(b"G")
+                answer = client.recv(65_536)
+            except TimeoutError:
+                pass
+        assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 400"))
+
+
+def test_a_connection_is_kept_after_an_answer(strict):
+    with strict.connect() as client:
+        for _ in range(2):
+            client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+            time.sleep(4)  # longer than the limit for a request
+
+
+def test_a_client_that_does_not_read_is_disconnected(strict):
+    start = len(strict.lines)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", strict.port))
+    with client:
+        fields = {"max_tokens": 3000, "logprobs": 500, "stream": True, "ignore_eos": True}
+        client.sendall(post_bytes(PROMPT | fields))
+        strict.wait_for('"status": 499', start)
+        assert not read_all(client).endswith(b"0\r\n\r\n")
+    strict.wait_until_idle()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("leave", [socket.SHUT_WR, socket.SHUT_RDWR, None])
+def test_a_client_that_leaves_frees_its_slot(strict, stream, leave):
+    """A client that closes only its sending side has left: clients that still read do not do this."""
+    body = post_bytes(PROMPT | {"max_tokens": 3000, "stream": stream, "ignore_eos": True, "n": 2})
+    client, status = None, 200
+    while status == 200:
+        if client is None or is_rejected(client):
+            client = strict.connect()
+            client.sendall(body)
+        status, headers, answer = strict.request("POST", "/v1/completions", PROMPT)
+    assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "unavailable", "1")
+    start = len(strict.lines)
+    if leave is not None:
+        client.shutdown(leave)
+    client.close()
+    strict.wait_for('"status": 499', start)
+    strict.wait_until_idle()
+
+
+def is_rejected(client):
+    """Return whether the answer is an error, because another request had the slots."""
+    readable, _, _ = select.select([client], [], [], 0)
+    if readable and client.recv(12, socket.MSG_PEEK).endswith(b"503"):
+        client.close()
+        return True
+    return False
+
+
+def test_a_client_that_sends_more_and_leaves_frees_its_slot(strict):
+    client = strict.connect()
+    client.sendall(post_bytes(PROMPT | {"max_tokens": 3000, "ignore_eos": True}) * 2)
+    start = len(strict.lines)
+    time.sleep(0.5)
+    client.close()
+    strict.wait_for('"status": 499', start)
+
+
+def post_until_taken(server, body):
+    """Return the status and the answer of a request, which is sent again while the server is full."""
+    while (answer := server.post("/v1/completions", body))[0] == 503:
+        time.sleep(0.05)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"guided_grammar": ENDLESS_LARK}, id="lark"),
+        pytest.param({"guided_grammar": ENDLESS_LARK, "n": 5}, id="choices"),
+    ],
+)
+def test_a_grammar_that_does_not_compile_holds_up_no_other_request(strict, fields):
+    with ThreadPoolExecutor(2) as pool:
+        evil = pool.submit(post_until_taken, strict, PROMPT | fields)
+        answered = 0
+        while not evil.done():
+            assert strict.post("/v1/completions", PROMPT)[0] == 200
+            answered += 1
+        status, answer = evil.result()
+    assert status == 400
+    assert "processor time" in answer["error"]["message"]
+    assert answered
+    assert strict.post("/v1/completions", PROMPT | {"regex": "a+"})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}", id="loop"),
+        pytest.param("{{ 'a' * 10 ** 9 }}", id="memory"),
+        pytest.param("{{ ''.__class__.__mro__ }}", id="classes"),
+        pytest.param("{% include '/etc/passwd' %}", id="file"),
+        pytest.param("{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", id="nested"),
+        pytest.param("{{ " + "-" * 50_000 + "1 }}", id="operators"),
+        pytest.param("{{" + "a." * 40_000 + "b}}", id="attributes"),
+        pytest.param("{{ cycler.__init__.__globals__ }}", id="globals"),
+    ],
+)
+def test_templates(small_server, template):
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "chat_template": template}
+    status, answer = small_server.post("/v1/chat/completions", body)
+    assert status == 400, answer
+    assert "root:" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"preset": "../../etc/passwd"}, id="preset"),
+        pytest.param({"preset": "missing"}, id="missing-preset"),
+        pytest.param({"grammar": "/etc/passwd"}, id="grammar"),
+        pytest.param({"grammar": {"file": "/etc/passwd"}}, id="grammar-file"),
+        pytest.param({"set": {"grammar": {"file": "/etc/passwd"}}}, id="set-grammar"),
+        pytest.param({"json_schema": {"$ref": "file:///etc/passwd"}}, id="schema"),
+        pytest.param({"chat_template": "/etc/passwd"}, id="template"),
+        pytest.param({"model": "/etc/passwd", "grammar": "missing"}, id="missing-grammar"),
+    ],
+)
+def test_errors_name_no_folder(small_server, fields):
+    status, answer = small_server.post("/v1/completions", PROMPT | fields)
+    assert status == 400
+    for folder in (Path.home(), Path.cwd(), Path(__file__).parents[2]):
+        assert f"{folder}/" not in str(answer)
+    assert "root:" not in str(answer)
+
+
+def test_paths_in_messages(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    message = f"{tmp_path}/.config/x.yaml: line 1; /properties/a; /models/a.gguf"
+    assert (
+        limits.without_paths(message, Path("/models/a.gguf"))
+        == "…/.config/x.yaml: line 1; /properties/a; …/a.gguf"
+    )
+
+
+def test_a_fault_has_an_id(strict):
+    status, answer = strict.post("/v1/models", {})
+    assert status == 405
+    status, _, answer = strict.request("GET", "/v1/models")
+    assert status == 500
+    number = re.search(r"request ([0-9a-f]{12})", answer["error"]["message"])[1]
+    assert "NoneType" not in str(answer)
+    fault = json.loads(strict.wait_for(f'.*"{number}".*"fault".*')[0])["fault"]
+    assert "TypeError" in fault
+    assert "openai.py" in fault
+    assert "not callable" not in fault  # messages of exceptions may quote prompts
+
+
+def test_lines_of_the_log(strict):
+    start = len(strict.lines)
+    strict.post(
+        "/v1/completions", {"prompt": "A secret", "max_tokens": 2, "num_ctx": 5}, authorization="Bearer k3y"
+    )
+    line = json.loads(strict.wait_for('.*"path": "/v1/completions".*', start)[0])
+    assert (line["method"], line["status"], line["completion_tokens"]) == ("POST", 200, 2)
+    assert line["ignored"] == ["num_ctx"]
+    assert 0 < line["first_token_ms"] <= line["total_ms"]
+    assert line["prompt_tokens"] > 0
+    assert not any("secret" in str(line) or "k3y" in str(line) for line in strict.lines)
+
+
+def test_prompts_are_logged_if_asked():
+    lines = []
+    log = RequestLog("text", has_prompts=True, write=lines.append)
+    log(RequestRecord("POST", "/a\x1b[2J\n", prompts=["a\x1bb"], status=200))
+    log.flush(60)
+    assert len(lines) == 1
+    assert 'prompts: ["a\\u001bb"]' in lines[0]
+    assert lines[0] == printable(lines[0])
+
+
+def test_a_log_that_is_not_read_stops_nothing(pruned_model):
+    """The pipe of stderr has space for 64 KiB."""
+    server = GenServe("--slots", "1", model=pruned_model)
+    with server:
+        server.pause_reading()
+        for _ in range(3000):
+            with server.connect() as client:
+                client.sendall(b"GET /health?" + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+        server.process.kill()

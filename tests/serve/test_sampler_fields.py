@@ -1,0 +1,173 @@
+"""The fields that set samplers: each tool's names, values that are off, and the order of the steps."""
+
+import pytest
+from logitsmith.presets.errors import PresetError
+from logitsmith.presets.preset import load_preset
+from logitsmith.presets.settings import resolve_settings
+from logitsmith.samplers.building import chain_notation
+from logitsmith.serve.sampler_fields import SamplerFields, read_chain_changes
+
+
+def resolved(fields, chain=None):
+    """Return the chain that the fields of a request lead to, in notation, and the names of unused fields."""
+    preset = load_preset("default")
+    before = resolve_settings(preset, chain=chain)
+    changes = read_chain_changes(SamplerFields.model_validate(fields), [step.name for step in before.steps])
+    arguments = {"flags": changes.overrides, "rearrangements": changes.rearrangements}
+    settings = resolve_settings(preset, chain=chain, **arguments)
+    steps = [{step.name: step.sampler.model_dump()} for step in settings.steps if not step.is_off]
+    return chain_notation(steps), list(changes.unused_names)
+
+
+DEFAULT = "top_k > top_p > min_p > temperature > dist"
+CHAINS = {
+    "nothing": ({}, DEFAULT),
+    "off values": ({"top_a": 0, "tfs": 1, "typical": 1, "skew": 0, "nsigma": 0, "xtc_probability": 0}, DEFAULT),
+    "top_k -1 is off": ({"top_k": -1}, "top_p > min_p > temperature > dist"),
+    "a whole number as a fraction": ({"top_k": 7.0}, "top_k=7 > top_p > min_p > temperature > dist"),
+    "kobold's penalty": (
+        {"rep_pen": 1.1, "rep_pen_range": 320},
+        "penalties(repeat=1.1, last_n=320) > top_k > top_p > min_p > temperature > dist",
+    ),
+    "kobold's slope": (
+        {"rep_pen": 1.1, "rep_pen_range": 320, "rep_pen_slope": 0.7},
+        'repetition_penalty(penalty=1.1, range=320, slope=0.7, shape="halves") > ' + DEFAULT,
+    ),
+    "a flat slope": (
+        {"rep_pen": 1.1, "rep_pen_slope": 1},
+        "penalties=1.1 > top_k > top_p > min_p > temperature > dist",
+    ),
+    "units of a cutoff": (
+        {"epsilon_cutoff": 3},
+        "top_k > top_p > min_p > epsilon_cutoff=0.0003 > temperature > dist",
+    ),
+    "a range around the temperature": (
+        {"temperature": 1, "dynatemp_range": 0.5, "dynatemp_exponent": 2},
+        "top_k > top_p > min_p > dynatemp(temperature=1.0, range=0.5, exponent=2.0) > dist",
+    ),
+    "both ends of a range": (
+        {"dynamic_temperature": True, "dynatemp_low": 0.5, "dynatemp_high": 1.5},
+        "top_k > top_p > min_p > dynatemp(temperature=1.0, range=0.5) > dist",
+    ),
+    "a range that is not used": (
+        {"dynamic_temperature": False, "dynatemp_low": 0.5, "dynatemp_high": 1.5},
+        DEFAULT,
+    ),
+    "mirostat 1": ({"mirostat": 1, "mirostat_eta": 0.2}, "temperature > mirostat(eta=0.2)"),
+    "mirostat 2 of text-generation-webui": (
+        {"mirostat_mode": 2, "mirostat_tau": 3},
+        "temperature > mirostat_v2=3.0",
+    ),
+    "mirostat, a boolean": ({"mirostat": False}, DEFAULT),
+    "adaptive-p": (
+        {"adaptive_target": 0.4, "adaptive_decay": 0.8},
+        "top_k > top_p > min_p > temperature > adaptive_p(target=0.4, decay=0.8)",
+    ),
+    "adaptive-p is off": ({"adaptive_target": -0.01, "adaptive_decay": 0.9}, DEFAULT),
+    "adaptive-p selects, wherever it is listed": (
+        {"adaptive_target": 0.4, "samplers": ["top_k", "adaptive_p", "temperature"]},
+        "top_k > temperature > adaptive_p=0.4",
+    ),
+    "no sampling": ({"do_sample": False, "temperature": 0.7}, "top_k > top_p > min_p > temperature=0.0 > dist"),
+    "details of samplers that are off": (
+        {"xtc_threshold": 0.2, "dry_base": 2, "smoothing_curve": 2, "mirostat_tau": 3, "rep_pen_range": 9},
+        DEFAULT,
+    ),
+    "ids and texts with biases": (
+        {"logit_bias": [[5, 1.5], ["x", False]]},
+        "logit_bias(5=1.5, x=false) > top_k > top_p > min_p > temperature > dist",
+    ),
+    "bans": (
+        {
+            "custom_token_bans": "3, 4",
+            "banned_strings": ["a b", ""],
+            "banned_tokens": [5, "c"],
+            "bad_words": ["d"],
+        },
+        'ban(tokens=[3, 4, 5], strings=["a b", "d", "c"]) > top_k > top_p > min_p > temperature > dist',
+    ),
+    "no bans": ({"custom_token_bans": [], "banned_strings": "", "banned_tokens": []}, DEFAULT),
+    "SillyTavern's names for llama.cpp": (
+        {
+            "samplers": [
+                "penalties",
+                "dry",
+                "top_k",
+                "tfs_z",
+                "typical_p",
+                "top_p",
+                "min_p",
+                "xtc",
+                "temperature",
+                "adaptive_p",
+            ],
+            "typical_p": 0.9,
+        },
+        "top_k > typical=0.9 > top_p > min_p > temperature > dist",
+    ),
+    "an empty list is no order": ({"samplers": [], "sampler_order": []}, DEFAULT),
+    "KoboldCpp's default order": (
+        {"sampler_order": [6, 0, 1, 3, 4, 2, 5], "top_a": 0.1, "xtc_probability": 0.5, "dry_multiplier": 1},
+        "dry=1.0 > top_k > top_a=0.1 > top_p > min_p > temperature > xtc=0.5 > dist",
+    ),
+    "the temperature last": (
+        {"sampler_priority": ["temperature", "top_k"], "temperature_last": True, "smoothing_factor": 0.2},
+        "top_p > min_p > top_k > temperature > quadratic=0.2 > dist",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "chain"), CHAINS.values(), ids=CHAINS)
+def test_the_chain(fields, chain):
+    assert resolved(fields)[0] == chain
+
+
+UNUSED = {
+    "one value twice": ({"typical": 0.5, "typical_p": 0.5}, []),
+    "two values": ({"typical": 0.5, "typical_p": 0.6, "typ_p": 0.7}, ["typical_p", "typ_p"]),
+    "an order beside mirostat": ({"mirostat": 2, "samplers": ["top_k"]}, ["samplers"]),
+    "two orders": ({"samplers": ["top_k"], "sampler_order": [0]}, ["sampler_order"]),
+    "one end of a range": ({"dynatemp_high": 2}, ["dynatemp_high"]),
+}
+
+
+@pytest.mark.parametrize(("fields", "names"), UNUSED.values(), ids=UNUSED)
+def test_fields_without_effect(fields, names):
+    assert resolved(fields)[1] == names
+
+
+WRONG = {
+    "a number that KoboldCpp does not have": ({"sampler_order": [7]}, "sampler_order: 7 is not a number"),
+    "a name that llama.cpp does not have": ({"samplers": ["top_x"]}, "samplers: 'top_x' is not a sampler"),
+    "a name that nobody has": ({"sampler_priority": ["top_x"]}, "sampler_priority: unknown sampler 'top_x'"),
+    "a version of mirostat": ({"mirostat": 3}, "mirostat: 3 is not 0, 1 or 2"),
+    "a bias without a number": ({"logit_bias": {"5": "x"}}, "logit_bias: 'x' is not a number or false"),
+    "a bias without a token": ({"logit_bias": [[None, 1]]}, "logit_bias: null is not a token's id or text"),
+    "bans that are no ids": ({"custom_token_bans": "a,b"}, "custom_token_bans: 'a,b' is not a list of token ids"),
+    "breakers that are no JSON": (
+        {"dry_multiplier": 1, "dry_sequence_breakers": '["a'}, "dry_sequence_breakers: this is not a JSON array"
+    ),
+    "a range upside down": ({"dynatemp_low": 2, "dynatemp_high": 1}, "dynatemp_low: 2 is above dynatemp_high 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_values(fields, message):
+    with pytest.raises(PresetError) as caught:
+        resolved(fields)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("breakers", "expected"),
+    [
+        pytest.param('["\\n", ":"]', '["\\n", ":"]', id="JSON text"),
+        pytest.param(["\n", ":"], '["\\n", ":"]', id="list"),
+        pytest.param("", "[]", id="empty text"),
+        pytest.param([], "[]", id="empty list"),
+        pytest.param("a\nb", '["a", "b"]', id="lines"),
+    ],
+)
+def test_breakers(breakers, expected):
+    chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
+    assert chain == f"dry(multiplier=2.0, breakers={expected}) > {DEFAULT}"

@@ -1,0 +1,145 @@
+"""The start and the end of `gen serve`: signals, ports, streams that end properly."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from .gen_serve import GenServe, post_bytes, read_all, read_answer
+
+pytestmark = pytest.mark.slow
+
+LONG = {"prompt": "Once", "max_tokens": 3000, "ignore_eos": True}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_immediately(pruned_model, number):
+    with GenServe("--slots", "1", "--grace", "1000", model=pruned_model) as server:
+        kept = server.connect()
+        kept.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert read_answer(kept).startswith(b"HTTP/1.1 200")
+        server.stop(number)
+        assert server.process.wait() == 0
+        assert read_all(kept) == b""
+        kept.close()
+
+
+def connect_until_refused(server):
+    while True:
+        server.connect().close()
+
+
+def test_running_requests_end_and_no_others_begin(pruned_model):
+    with GenServe("--slots", "2", "--grace", "1000", model=pruned_model) as server:
+        kept = server.connect()
+        running = server.start_stream(max_tokens=400)
+        server.stop()
+        server.wait_for("running requests get 1000 s")
+        with pytest.raises(ConnectionRefusedError):
+            connect_until_refused(server)  # the socket is closed a moment after the message
+        for data in (b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", post_bytes(LONG)):
+            kept.sendall(data)
+            answer = read_answer(kept)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"stopping" in answer
+        text = read_all(running)
+        assert text.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+        assert b'"finish_reason":"length"' in text.replace(b": ", b":")
+        kept.close()
+        assert server.process.wait() == 0
+
+
+def test_requests_that_do_not_end_are_canceled(pruned_model):
+    """A stream ends with an error and its last chunk; other answers are errors; the queue, too."""
+    with GenServe("--slots", "2", "--grace", "0.2", model=pruned_model) as server:
+        stream = server.start_stream()
+        whole = [server.connect() for _ in range(2)]
+        for client in whole:
+            client.sendall(post_bytes(LONG))
+        queued = server.connect()
+        queued.sendall(post_bytes(LONG | {"stream": True}))
+        while server.post("/v1/completions", b"{}")[0] != 400:
+            pass
+        server.stop()
+        text = read_all(stream)
+        assert text.endswith(b"\r\n0\r\n\r\n")
+        assert b"the server is stopping" in text
+        for client in (*whole, queued):
+            answer = read_all(client)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"retry-after: 1" in answer
+            client.close()
+        stream.close()
+        assert server.process.wait() == 0
+
+
+def test_the_second_signal_ends_the_server_now(pruned_model):
+    with GenServe("--slots", "1", "--grace", "1000", model=pruned_model) as server:
+        stream = server.start_stream()
+        server.stop()
+        server.wait_for("running requests")
+        server.stop()
+        assert server.process.wait() == 128 + signal.SIGTERM
+        read_all(stream)
+        stream.close()
+
+
+def test_a_request_that_takes_too_long(pruned_model):
+    with GenServe("--slots", "1", "--timeout", "0.3", model=pruned_model) as server:
+        status, answer = server.post("/v1/completions", LONG)
+        assert (status, answer["error"]["code"]) == (503, "timeout")
+        server.wait_until_idle()
+
+
+def test_before_the_model_is_loaded(pruned_model):
+    with GenServe("--slots", "1", model=pruned_model, waits=False) as server:
+        status = server.request("GET", "/health")[0]
+        assert status in (200, 503)
+        server.wait_for("is served at")
+        assert server.request("GET", "/health")[0] == 200
+
+
+def run(*flags):
+    words = [sys.executable, "-m", "logitsmith.cli", "serve", *flags]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_a_port_that_is_taken(pruned_model):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("-m", str(pruned_model), "--port", str(port))
+    assert done.returncode == 2
+    assert re.search(rf"--port {port}: .*in use; choose another --port", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(("--host", "0.0.0.0"), "--api-key-file", id="open"),
+        pytest.param(("--host", "no.such.name.invalid", "--no-auth"), "choose another --host", id="name"),
+        pytest.param(
+            ("--host", "203.0.113.5", "--no-auth"), "--host 203.0.113.5", id="address-of-another-machine"
+        ),
+        pytest.param(("--api-key-file", "/nowhere/keys"), "no such file", id="keys"),
+        pytest.param(("--log-format", "xml"), "--log-format", id="format"),
+    ],
+)
+def test_flags_that_are_wrong(flags, message):
+    done = run("--port", "0", *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_extra_is_missing(monkeypatch):
+    code = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv = ['gen', 'serve']; "
+        "from logitsmith.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'logitsmith[serve]'" in done.stderr
