@@ -70,7 +70,7 @@ class Server:
     """llama-server, and the clients that send requests to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, slots: int) -> None:
-        self._process, self._port, self._slots = process, port, slots
+        self._process, self.port, self._slots = process, port, slots
 
     def answer(self, requests: Sequence[Request]) -> Turn:
         """Send all requests, as many at a time as there are slots."""
@@ -87,7 +87,7 @@ class Server:
 
     def _ask(self, waiting: SimpleQueue[Request], tokens: dict[str, int]) -> None:
         """Send one request after another over one connection."""
-        connection = HTTPConnection("127.0.0.1", self._port)
+        connection = HTTPConnection("127.0.0.1", self.port)
         try:
             while True:
                 request = waiting.get_nowait()
@@ -102,25 +102,32 @@ class Server:
             connection.close()
 
 
+def free_port() -> int:
+    """Return a port that no program listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 @contextmanager
 def running_server(model: str, slots: int) -> Iterator[Server]:
     """Run llama-server while inside."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     sizes = ("-np", slots, "-c", slots * _CONTEXT, "-b", _BATCH, "-ub", _BATCH, "-t", _THREADS)
     command = (program("llama-server"), "-m", model, "--host", "127.0.0.1", "--port", port, "--no-ui", *sizes)
     with subprocess.Popen(
         list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            _wait_for(port, process)
+            wait_for(port, process)
             yield Server(process, port, slots)
         finally:
             process.terminate()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server is ready. Ends the process with a message if the server ends."""
     for _ in range(10 * _START_SECONDS):
         connection = HTTPConnection("127.0.0.1", port)
         try:
@@ -134,7 +141,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
             break
         sleep(0.1)
-    raise SystemExit("llama-server did not start")
+    raise SystemExit("the server did not start")
 
 
 class Batch:

@@ -22,7 +22,7 @@ _SCHEMA = {
 _SCHEMA_TOKENS = 96
 """Maximum tokens of an answer under a schema; most answers end before."""
 CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
-_SERVERS_CHAIN = {
+SERVERS_CHAIN = {
     "samplers": ["top_k", "top_p", "min_p", "temperature"],
     "top_k": 40,
     "top_p": 0.95,
@@ -67,7 +67,7 @@ def server_body(request: Request) -> bytes:
         "seed": request.seed,
         "n_predict": request.max_tokens,
         "ignore_eos": not request.has_schema,
-        **_SERVERS_CHAIN,
+        **SERVERS_CHAIN,
     }
     if request.has_schema:
         body["json_schema"] = _SCHEMA

@@ -1,0 +1,242 @@
+"""`gen serve` compared with llama-server: clients that read streams, with equal slots, chains, seeds and threads.
+
+python -m benchmarks.serve [--rounds 3] [--slots 8] [--variant NAME ...]
+
+Both servers run at the same time, and take turns in each round. As many clients as the variant says send requests
+to `/v1/completions`, each one after the other over one connection, and read the streams. Texts do not end by
+themselves, so both sides generate the same number of tokens. Medians of the rounds' ratios are compared: tokens
+per second, and the time to the first token (median and 99th percentile).
+
+- `1`, `8`, `32`: this many clients with short prompts.
+- `conversation`: eight turns of four conversations, each prompt with all texts before it.
+- `vocabulary`: 32 clients and slots on a model of random weights with 151,936 tokens.
+- `http`: requests per second against `gen batch` for the same requests, which needs no llama-server.
+
+Build the peer with `python -m benchmarks.build_llama_cpp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from logitsmith.engine import locate
+
+from tests.engine.big_model import write_model
+
+from .server import free_port, running_batch, running_server, wait_for
+from .server_requests import SERVERS_CHAIN, Request, make_requests
+from .start import ENVIRONMENT
+
+_CONTEXT, _BATCH, _THREADS = 1024, 512, 2
+_VARIANTS = ("1", "8", "32", "conversation", "vocabulary", "http")
+_TURNS, _CONVERSATIONS = 8, 4
+
+
+class Answer(NamedTuple):
+    """One streamed answer: its text, the number of its tokens, and the seconds to the first one."""
+
+    text: str
+    tokens: int
+    first_seconds: float
+
+
+class Turn(NamedTuple):
+    """The outcome of the requests of one turn."""
+
+    seconds: float
+    answers: list[Answer]
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return sum(answer.tokens for answer in self.answers) / self.seconds
+
+    def first_seconds(self, percent: int) -> float:
+        """Return a percentile of the time to the first token."""
+        ordered = sorted(answer.first_seconds for answer in self.answers)
+        return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+@contextmanager
+def running_serve(model: str, slots: int) -> Iterator[int]:
+    """Run `gen serve` while inside; yield its port."""
+    port = free_port()
+    sizes = ("--slots", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS, "--port", port)
+    command = (sys.executable, "-m", "logitsmith.cli", "serve", "-m", model, *sizes)
+    with subprocess.Popen(list(map(str, command)), env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(port, process)
+            yield port
+        finally:
+            process.terminate()
+
+
+def ask(connection: HTTPConnection, body: dict[str, Any]) -> Answer:
+    """Send a request, and read the stream of its answer."""
+    began = perf_counter()
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}).encode(), headers)
+    response = connection.getresponse()
+    if response.status != 200:
+        raise SystemExit(response.read().decode())
+    first, parts = 0.0, []
+    for line in response:
+        if not line.startswith(b"data: {"):
+            continue
+        chunk = json.loads(line[6:])
+        for choice in chunk.get("choices", ()):
+            if choice.get("text"):
+                first = first or perf_counter() - began
+                parts.append(choice["text"])
+    return Answer("".join(parts), body["max_tokens"], first)
+
+
+def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn:
+    """Send all requests, from as many clients at a time."""
+    waiting: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    for body in bodies:
+        waiting.put(body)
+    answers: list[Answer] = []
+
+    def run() -> None:
+        connection = HTTPConnection("127.0.0.1", port)
+        try:
+            while True:
+                answers.append(ask(connection, waiting.get_nowait()))
+        except Empty:
+            connection.close()
+
+    began = perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        for client in [pool.submit(run) for _ in range(clients)]:
+            client.result()
+    return Turn(perf_counter() - began, answers)
+
+
+def converse(port: int, number: int) -> Turn:
+    """Hold conversations side by side: each prompt has all the texts before it."""
+    answers: list[Answer] = []
+
+    def talk(index: int) -> None:
+        connection = HTTPConnection("127.0.0.1", port)
+        text = f"Conversation {number}.{index} between a keeper of a lighthouse and a guest.\n"
+        for turn in range(_TURNS):
+            text += f"Guest: What about the {('sea', 'ship', 'storm', 'light')[turn % 4]}?\nKeeper:"
+            answer = ask(connection, _body(Request("", text, turn, 24, False)))
+            answers.append(answer)
+            text += answer.text + "\n"
+        connection.close()
+
+    began = perf_counter()
+    with ThreadPoolExecutor(_CONVERSATIONS) as pool:
+        for conversation in [pool.submit(talk, index) for index in range(_CONVERSATIONS)]:
+            conversation.result()
+    return Turn(perf_counter() - began, answers)
+
+
+def _body(request: Request) -> dict[str, Any]:
+    return {
+        "prompt": request.prompt,
+        "seed": request.seed,
+        "max_tokens": request.max_tokens,
+        "ignore_eos": True,
+        **SERVERS_CHAIN,
+    }
+
+
+def _requests(clients: int, number: int, *, has_words: bool) -> list[Request]:
+    requests = make_requests("short", number, max(8, 2 * clients))
+    if has_words:
+        return requests
+    return [
+        request._replace(prompt=[(7919 * number + 31 * index + 977 * place) % 30_000 for place in range(20)])
+        for index, request in enumerate(requests)
+    ]
+
+
+def compare(variant: str, model: str, slots: int, rounds: int) -> None:
+    """Print how a variant compares."""
+    clients = 32 if variant == "vocabulary" else int(variant) if variant.isdecimal() else _CONVERSATIONS
+    pairs: list[tuple[Turn, Turn]] = []
+    with running_server(model, slots) as server, running_serve(model, slots) as port:
+        for number in range(rounds + 1):  # the first round warms up
+            if variant == "conversation":
+                turns = {name: converse(place, number) for name, place in _in_turn(number, server.port, port)}
+            else:
+                requests = _requests(clients, number, has_words=variant != "vocabulary")
+                bodies = [_body(request) for request in requests]
+                turns = {
+                    name: take_turn(place, bodies, clients) for name, place in _in_turn(number, server.port, port)
+                }
+            pairs.append((turns["own"], turns["peer"]))
+    pairs = pairs[1:]
+    speed = statistics.median(own.speed / peer.speed for own, peer in pairs)
+    speeds = [statistics.median(turn.speed for turn in side) for side in zip(*pairs, strict=True)]
+    firsts = [
+        f"{statistics.median(1e3 * own.first_seconds(percent) for own, _ in pairs):5.0f} /"
+        f"{statistics.median(1e3 * peer.first_seconds(percent) for _, peer in pairs):5.0f}"
+        for percent in (50, 99)
+    ]
+    tokens = [sum(answer.tokens for answer in turn.answers) for turn in pairs[0]]
+    print(
+        f"{variant:14} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
+        f"   {tokens[0]} /{tokens[1]}",
+        flush=True,
+    )
+
+
+def _in_turn(number: int, peer: int, own: int) -> list[tuple[str, int]]:
+    return [("peer", peer), ("own", own)][:: 1 if number % 2 else -1]
+
+
+def compare_with_batch(model: str, slots: int, rounds: int) -> None:
+    """Print the requests per second of `gen serve`, divided by those of `gen batch` for the same requests."""
+    ratios = []
+    with running_batch(model, slots) as batch, running_serve(model, slots) as port:
+        for number in range(rounds + 1):
+            requests = make_requests("short", number, 4 * slots)
+            seconds = {}
+            for name in ("batch", "serve")[:: 1 if number % 2 else -1]:
+                if name == "batch":
+                    seconds[name] = batch.answer(requests).seconds
+                else:
+                    seconds[name] = take_turn(port, [_body(request) for request in requests], slots).seconds
+            ratios.append(seconds["batch"] / seconds["serve"])
+    print(f"http: {statistics.median(ratios[1:]):.3f} of gen batch's requests per second", flush=True)
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description="gen serve against llama-server")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--variant", nargs="*", choices=_VARIANTS, default=_VARIANTS)
+    options = parser.parse_args()
+    print(f"{'variant':14} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
+    with tempfile.TemporaryDirectory() as folder:
+        for variant in options.variant:
+            if variant == "http":
+                compare_with_batch(str(locate()[0]), options.slots, options.rounds)
+            elif variant == "vocabulary":
+                path = Path(folder, "random.gguf")
+                write_model(path, 151_936, 32, 2, 2, False, 32**-0.5, 0)
+                compare(variant, str(path), 32, options.rounds)
+            else:
+                compare(variant, str(locate()[0]), options.slots, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
