@@ -55,7 +55,9 @@ class Allow(Sampler):
         self._table: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the tokens that are not listed."""
+        """Drop the tokens that are not listed. An empty list drops none."""
+        if not self._ids:
+            return
         if self._table.size != candidates.vocab_size:
             self._table = self._make_table(candidates.vocab_size)
         allowed = self._table if candidates.is_full_vocabulary else self._table[candidates.ids]

@@ -328,7 +328,6 @@ COMMANDS_ELSEWHERE = {
     "run-batch": "use gen batch FILE",
     "templates": "use gen presets",
     "logs": "use gen chat --list",
-    "serve": "gen has no server",
     "quit": "gen ends after each run, and /quit leaves gen chat",
     "exit": "gen ends after each run, and /quit leaves gen chat",
     "stop": "gen keeps no model in memory after a run",

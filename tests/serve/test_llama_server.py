@@ -205,7 +205,7 @@ ERRORS = {
     "not an id": ({"prompt": [1, 1.5]}, "1.5", "prompt"),
     "an unknown id": ({"prompt": [99_999_999]}, "99999999 is not within 0..49151", None),
     "half a character": ({"prompt": ["\ud83d", "a"]}, "UTF-8", None),
-    "half a character among ids": ({"prompt": ["\ud83d", 1]}, "UTF-8", "prompt"),
+    "half a character among ids": ({"prompt": ["\ud83d", 1]}, "UTF-8", None),
     "two grammars": (
         {"grammar": 'root ::= "a"', "json_schema": {"type": "object"}},
         "use one of them",

@@ -86,7 +86,7 @@ def counted(pruned_model):
         defaults = BatchDefaults("default", None, (), 0, uses_chat_template=False, top_logprob_count=None)
         engine = EngineThread(2, max_waiting=2)
         state = ServerState(engine, defaults, print)
-        with TestClient(make_app(state)) as client:
+        with TestClient(make_app(state), base_url="http://127.0.0.1") as client:
             engine.start(model, client.portal.call(_running_loop))
             state.set_model(model)
             yield Counted(client, counts)
