@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from html import escape
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -19,7 +20,7 @@ from .docs import openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, RecordMiddleware, record_of
 from .security import SecurityMiddleware
-from .state import Handler, RouteSpec, ServerState
+from .state import RouteSpec, ServerState
 
 _LINKS = (
     ("docs", "The routes and their fields"),
@@ -45,10 +46,16 @@ async def show_openapi(_: Request, __: ServerState) -> Response:
     return JSONResponse(describe(ROUTES, IGNORED_FIELDS))
 
 
+async def show_metrics(_: Request, state: ServerState) -> Response:
+    """Show the numbers of requests and tokens for Prometheus."""
+    return Response(state.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
 ROUTES: tuple[RouteSpec, ...] = (
     RouteSpec("/", home, "GET"),
     RouteSpec("/docs", show_docs, "GET"),
     RouteSpec("/openapi.json", show_openapi, "GET"),
+    RouteSpec("/metrics", show_metrics, "GET"),
     *openai.ROUTES,
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,
@@ -60,7 +67,7 @@ ROUTES: tuple[RouteSpec, ...] = (
 def make_app(state: ServerState) -> RecordMiddleware:
     """Return the application."""
     routes = Starlette(
-        routes=[Route(spec.path, _endpoint(spec.handler, state), methods=[spec.method]) for spec in ROUTES],
+        routes=[Route(spec.path, _endpoint(spec, state), methods=[spec.method]) for spec in ROUTES],
         exception_handlers={
             RequestError: _error_response,
             HTTPException: _http_error_response,
@@ -70,10 +77,11 @@ def make_app(state: ServerState) -> RecordMiddleware:
     return RecordMiddleware(SecurityMiddleware(routes, state.access), state.observers)
 
 
-def _endpoint(handler: Handler, state: ServerState) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        record_of(request.scope).route = spec.path
         try:
-            return await handler(request, state)
+            return await spec.handler(request, state)
         except (ClientLeftError, ClientDisconnect):
             return Response(status_code=CLIENT_LEFT)
 

@@ -39,6 +39,7 @@ class RequestRecord:
     Attributes:
         method: the HTTP method.
         path: the path, as the client sent it, without the query.
+        route: the route of the path; empty for unknown paths.
         began: the time of the start, seconds since 1970.
         id: the name of the request in messages about faults.
         status: the HTTP status of the response; `CLIENT_LEFT` without a response.
@@ -53,6 +54,7 @@ class RequestRecord:
 
     method: str
     path: str
+    route: str = ""
     began: float = field(default_factory=time.time)
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     status: int = CLIENT_LEFT

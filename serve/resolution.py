@@ -50,11 +50,14 @@ class Choice:
         request: the request for the engine.
         prompt: the prompt as text, in a chat with the chat template.
         index: number of the choice in the answer, from 0.
+        is_repeatable: whether `gen run` with the text of the prompt gives the same tokens. It has no flag for
+            tokens that end a text, and other token ids than those of the prompt's text cannot be typed.
     """
 
     request: GenerationRequest
     prompt: str
     index: int
+    is_repeatable: bool
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,10 @@ class RequestMaker:
             replace(request, prompt=tuple(ids), constraint=constraint, chain=build_chain(model, request)),
             shown,
             index,
+            is_repeatable=request.ends_at_eog
+            and not request.stop_token_ids
+            and "\0" not in shown
+            and (not isinstance(prompt, list) or prompt_token_ids(model.vocabulary, shown) == list(ids)),
         )
 
     def _compile(self, spec: GrammarSpec, grammars: dict[GrammarSpec, Grammar]) -> Grammar:
@@ -375,13 +382,13 @@ def x_gen(asked: Asked, start: Start, exactness: str) -> dict[str, Any]:
         start: the first event of the first choice.
         exactness: how far other requests can change the answer.
     """
-    notation = chain_notation(start.chain)
+    notation, first = chain_notation(start.chain), asked.choices[0]
     return {
         "seed": start.seed,
         "chain": notation,
         "ignored": list(asked.ignored),
         "exactness": exactness,
-        "command": shlex.join(_command_words(asked.choices[0], start, notation)),
+        "command": shlex.join(_command_words(first, start, notation)) if first.is_repeatable else None,
     }
 
 

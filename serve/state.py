@@ -22,6 +22,7 @@ from .compile_guard import CompileGuard
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
+from .metrics import Metrics
 from .request_log import RequestLog, RequestRecord, record_of
 from .resolution import Asked, RequestMaker
 from .row_cache import RowCache
@@ -52,6 +53,7 @@ class ServerState:
         rows: logits that were computed lately.
         access: which requests are answered.
         log: writes a line for each request.
+        metrics: the numbers for Prometheus.
         observers: called with the record of each request that has ended.
         workers: threads in which requests are prepared.
         program_workers: threads for requests with a grammar or a template, which may take longer.
@@ -68,6 +70,7 @@ class ServerState:
     rows: RowCache = field(default_factory=RowCache)
     access: Access = field(default_factory=Access)
     log: RequestLog = field(default_factory=RequestLog)
+    metrics: Metrics = field(init=False)
     observers: list[Callable[[RequestRecord], object]] = field(default_factory=list)
     workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="requests")
@@ -78,7 +81,8 @@ class ServerState:
     guard: CompileGuard | None = None
 
     def __post_init__(self) -> None:
-        self.observers.append(self.log)
+        self.metrics = Metrics(self.engine)
+        self.observers += (self.log, self.metrics)
 
     def set_model(self, model: Model) -> None:
         """Take requests from now on."""

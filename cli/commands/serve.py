@@ -152,7 +152,7 @@ def serve(options: ServeOptions) -> None:
         from ...serve.server import HttpServer, open_socket
         from ...serve.state import ServerState
     except ModuleNotFoundError as error:
-        advice = "pip install 'starlette>=0.47,<2' 'uvicorn>=0.35,<1'"
+        advice = "pip install 'starlette>=0.47,<2' 'uvicorn>=0.35,<1' 'prometheus-client>=0.22,<1'"
         raise UsageError(f"gen serve needs the Python package {error.name}: {advice}") from None
 
     access = read_access(

@@ -127,6 +127,20 @@ def test_the_command_repeats_the_answer(client, body):
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"prompt": "x", "stop_token_ids": [30]}, id="tokens that end a text"),
+        pytest.param({"prompt": "x", "bypass_eos": True}, id="no token ends a text"),
+        pytest.param({"prompt": [0, 0, 0]}, id="special tokens"),
+        pytest.param({"prompt": "a\0b"}, id="NUL"),
+    ],
+)
+def test_there_is_no_command_where_none_repeats_the_answer(client, body):
+    answer = client.completions.create(model="", prompt=body.pop("prompt"), extra_body={"max_tokens": 1, **body})
+    assert answer.x_gen["command"] is None
+
+
+@pytest.mark.parametrize(
     ("fields", "ignored"),
     [
         pytest.param({"guidance_scale": 1.0, "negative_prompt": ""}, [], id="neutral"),

@@ -1,0 +1,69 @@
+"""The numbers for Prometheus, read with Prometheus' own parser."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def numbers(server):
+    """Return the samples of `/metrics` by name and labels."""
+    status, headers, text = server.request("GET", "/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def difference(server, requests):
+    """Return the numbers that changed while requests were answered, each with its change."""
+    before = numbers(server)
+    for body in requests:
+        server.post("/v1/completions", body)
+    return {key: value - before.get(key, 0) for key, value in numbers(server).items() if value != before.get(key)}
+
+
+def test_requests_and_tokens_are_counted_per_route(small_server):
+    body = {"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True, "n": 2}
+    found = difference(small_server, [body, body, {"prompt": "a", "top_q": 1}])
+    route = ("route", "/v1/completions")
+    assert found["gen_requests_total", route, ("status", "200")] == 2
+    assert found["gen_requests_total", route, ("status", "400")] == 1
+    assert found["gen_prompt_tokens_total", route] == 2 * 2 * 3
+    assert found["gen_completion_tokens_total", route] == 2 * 2 * 4
+    assert found["gen_first_token_seconds_count", route] == 2
+    assert found["gen_request_seconds_count", route] == 3
+    assert found["gen_request_seconds_sum", route] >= found["gen_first_token_seconds_sum", route] > 0
+
+
+def test_unknown_paths_share_one_label(small_server):
+    before = numbers(small_server)
+    for path in ("/nothing", "/v1/nothing", "/x%00"):
+        assert small_server.request("GET", path)[0] in (400, 404)
+    found = numbers(small_server)
+    routes = {value for key in found for name, value in key[1:] if name == "route"}
+    assert "other" in routes
+    assert not any("nothing" in route for route in routes)
+    key = ("gen_requests_total", ("route", "other"), ("status", "404"))
+    assert found[key] - before.get(key, 0) >= 2
+
+
+@pytest.mark.parametrize("path", ["/completion", "/api/v1/generate"])
+def test_each_route_has_numbers_of_its_own(small_server, path):
+    small_server.post(path, {"prompt": "The sea", "n_predict": 2, "max_length": 2})
+    assert numbers(small_server)["gen_first_token_seconds_count", ("route", path)] >= 1
+
+
+def test_slots_and_queue(small_server):
+    assert numbers(small_server)[("gen_slots",)] == 2
+    streams = [small_server.start_stream() for _ in range(3)]
+    try:
+        found = numbers(small_server)
+        assert found[("gen_texts_running",)] == 2
+        assert found[("gen_texts_waiting",)] == 1
+    finally:
+        for stream in streams:
+            stream.close()
+    small_server.wait_until_idle()
+    assert numbers(small_server)[("gen_texts_waiting",)] == 0
