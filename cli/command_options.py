@@ -124,7 +124,7 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
 
 
 def _typer_parameter(flag: Flag) -> Any:
-    """Return Typer's declaration of a flag. Names and parser suffice: Typer reads no values and writes no help."""
+    """Return Typer's declaration of a flag: names and a parser. Values and help are read and written elsewhere."""
     if not flag.names:
         return typer.Argument(metavar=flag.metavar)
     return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.parse)

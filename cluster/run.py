@@ -233,7 +233,7 @@ class _WorkerPool:
             raise no_capacity_error(self._node_resources(), needs)
         self._worker_count = self._fitting_worker_count = worker_count or fitting_count
         self._started_count = self._failed_start_count = self._crashes_without_result = 0
-        self._units_of_removed_workers = self._unplaced_count = 0
+        self._unit_count_of_removed_workers = self._unplaced_count = 0
         self._was_any_ready = False
         self._rejection_messages: list[str] = []
         self._workers: list[Worker] = []
@@ -249,7 +249,7 @@ class _WorkerPool:
     @property
     def unit_count(self) -> int:
         """Number of units, such as tokens, that all workers generated, including lost workers."""
-        return self._units_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
+        return self._unit_count_of_removed_workers + sum(worker.status.unit_count for worker in self._workers)
 
     def start_due_workers(self) -> None:
         """Start the workers whose start time has been reached. Periodically report workers that do not fit."""
@@ -323,7 +323,7 @@ class _WorkerPool:
     def _remove(self, worker: Worker) -> None:
         worker.kill()
         self._workers.remove(worker)
-        self._units_of_removed_workers += worker.status.unit_count
+        self._unit_count_of_removed_workers += worker.status.unit_count
 
     def _report_rejections(self) -> None:
         """Report workers that cannot join. Called once a worker is ready: otherwise the run ends with an error."""

@@ -193,9 +193,9 @@ class Worker:
         self._actor.add_tasks.remote(shard.tasks)
 
     def receive(self, now: float) -> list[TaskResult]:
-        """Fetch the result of the pending call, and return the task results in it. Then begin the next call.
+        """Fetch the result of the actor's pending call, begin the next call, and return the task results fetched.
 
-        The first call returns the worker's host; the caller then calls `start`.
+        The actor's first call returns its host and no task results. The caller of this method then calls `start`.
 
         Raises ``WorkerLostError``, ``ClusterError``, the exception that ended the service, and, after `start`,
         ``MissingFileError``.

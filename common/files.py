@@ -192,10 +192,10 @@ def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[Sea
     place.
     """
     by_real_path: dict[Path, SearchFolder] = {}
-    for folder in folders:
-        real_path = _resolve(folder[1])
+    for origin, path in folders:
+        real_path = _resolve(path)
         if real_path != built_in.resolve():
-            by_real_path.setdefault(real_path, SearchFolder(*folder))
+            by_real_path.setdefault(real_path, SearchFolder(origin, path))
     return [*by_real_path.values(), SearchFolder("built-in", built_in)]
 
 

@@ -52,22 +52,22 @@ class Context:
     Attributes:
         length: length of the context, which is the maximum number of tokens.
         tokens: the tokens in the context, whose keys and values llama.cpp has computed.
-        max_rows: maximum number of tokens in a small batch.
+        max_rows: maximum number of tokens in a batch that computes the logits of each of its tokens.
     """
 
-    def __init__(self, native: NativeContext, batch: int, segment: int | None = None) -> None:
+    def __init__(self, native: NativeContext, batch_size: int, segment_size: int | None = None) -> None:
         """Take over a context of llama.cpp.
 
         Args:
             native: the context, empty.
-            batch: maximum number of tokens of a prompt that one call reads.
-            segment: number of tokens. A batch can be divided at its multiples without changing the logits. None: a
-                batch cannot be divided.
+            batch_size: maximum number of tokens of a prompt that one call reads.
+            segment_size: number of tokens. A batch can be divided at its multiples without changing the logits.
+                None: a batch cannot be divided.
         """
         self._native = native
-        self._batch_tokens = batch
-        self._segments = PromptSegments(batch, min(batch, segment or batch))
-        self.max_rows = small_batch_rows(batch, native.vocab_size)
+        self._batch_tokens = batch_size
+        self._segments = PromptSegments(batch_size, min(batch_size, segment_size or batch_size))
+        self.max_rows = small_batch_rows(batch_size, native.vocab_size)
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False

@@ -228,19 +228,19 @@ def choose_decode_plan(probe_rows: ProbeRows, slot_count: int, tests_every_count
     max_rows = min(slot_count, _MAX_ROWS)
     tested_counts = range(2, max_rows + 1) if tests_every_count else (*_KERNEL_COUNTS, 16, 32)
     row_counts = sorted({count for count in tested_counts if count <= max_rows} | {2, max_rows})
-    counts_like_one_row = probe.agreeing_counts(1, row_counts)
-    if len(counts_like_one_row) > 1 and probe.are_copies_equal(2):
+    counts_like_one_row = probe.agreeing_row_counts(1, row_counts)
+    if len(counts_like_one_row) > 1 and probe.are_repeated_rows_equal(2):
         return DecodePlan(BatchExactness(ExactnessLevel.EXACT), counts_like_one_row[1:], 2)
     difference = probe.max_logit_difference
-    for reference_count in _FALLBACK_ROW_COUNTS:
-        agreeing_counts = probe.agreeing_counts(reference_count, row_counts)
-        if agreeing_counts and probe.are_copies_equal(reference_count):
+    for reference_row_count in _FALLBACK_ROW_COUNTS:
+        agreeing_row_counts = probe.agreeing_row_counts(reference_row_count, row_counts)
+        if agreeing_row_counts and probe.are_repeated_rows_equal(reference_row_count):
             exactness = BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference)
-            return DecodePlan(exactness, agreeing_counts, reference_count)
-    return _rounding_plan(slot_count, probe.max_logit_difference)
+            return DecodePlan(exactness, agreeing_row_counts, reference_row_count)
+    return _inexact_plan(slot_count, probe.max_logit_difference)
 
 
-def _rounding_plan(slot_count: int, max_logit_difference: float, can_truncate: bool = True) -> DecodePlan:
+def _inexact_plan(slot_count: int, max_logit_difference: float, can_truncate: bool = True) -> DecodePlan:
     """Return the plan for logits that depend on the number of rows: each decode has all rows that are due."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, max_logit_difference)
     row_counts, single_row_copies = tuple(range(2, slot_count + 1)), 2 if can_truncate else 1
@@ -257,7 +257,7 @@ def common_plan(first_plan: DecodePlan, second_plan: DecodePlan, slot_count: int
     if levels == {ExactnessLevel.EXACT}:
         return DecodePlan(first_plan.exactness, row_counts, first_plan.single_row_copies)
     difference = max(first_plan.exactness.max_logit_difference, second_plan.exactness.max_logit_difference)
-    return _rounding_plan(slot_count, difference)
+    return _inexact_plan(slot_count, difference)
 
 
 class _Probe:
@@ -269,19 +269,19 @@ class _Probe:
         """The row that all later rows of a sequence must equal, by sequence modulo ``distinct_sequence_count``."""
         self.max_logit_difference = 0.0
 
-    def agreeing_counts(self, reference_count: int, row_counts: Iterable[int]) -> tuple[int, ...]:
-        """Return ``reference_count`` and the larger ``row_counts`` whose rows agree with it.
+    def agreeing_row_counts(self, reference_row_count: int, row_counts: Iterable[int]) -> tuple[int, ...]:
+        """Return ``reference_row_count`` and the larger ``row_counts`` whose rows agree with it.
 
         The result ends before the first number that differs. It is empty if the rows of a decode of
-        ``reference_count`` rows depend on their place in the batch.
+        ``reference_row_count`` rows depend on their place in the batch.
         """
         self._references = {}
-        is_independent_of_place = self._agrees_everywhere(reference_count)
-        if not is_independent_of_place or (reference_count > 1 and not self._agrees(1, reference_count)):
+        is_independent_of_place = self._agrees_everywhere(reference_row_count)
+        if not is_independent_of_place or (reference_row_count > 1 and not self._agrees(1, reference_row_count)):
             return ()
-        agreeing_so_far = [reference_count]
+        agreeing_so_far = [reference_row_count]
         for count in row_counts:
-            if count <= reference_count:
+            if count <= reference_row_count:
                 continue
             if self._agrees_everywhere(count):
                 agreeing_so_far.append(count)
@@ -291,7 +291,7 @@ class _Probe:
             break
         return tuple(agreeing_so_far)
 
-    def are_copies_equal(self, copies: int) -> bool:
+    def are_repeated_rows_equal(self, copies: int) -> bool:
         """Return whether the first of several copies of a token gets the reference row."""
         return self._agrees(0, 1, copies)
 
@@ -376,7 +376,7 @@ def probe_decode_plan(
     if model.uses_gpu or not model.can_truncate:
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
         # a batch together. It cannot discard a second copy of a token, so no token can be one of two equal rows.
-        return _rounding_plan(slot_count, 0.0, model.can_truncate)
+        return _inexact_plan(slot_count, 0.0, model.can_truncate)
     is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
     distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
     try:
@@ -391,7 +391,7 @@ def probe_decode_plan(
     except AbortedError:
         raise
     except ModelError:  # the probe's context does not fit into memory; the batch's context may need less
-        return _rounding_plan(slot_count, 0.0)
+        return _inexact_plan(slot_count, 0.0)
     if plan.exactness.level is ExactnessLevel.EXACT and context.context_length > _CONTEXT_TOKENS:
         # In longer texts `generate`, which decodes each token alone, uses another kernel of flash attention.
         plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)

@@ -138,8 +138,8 @@ class WorkBudget:
         self.check_length(len(value))
         return value
 
-    def scan(self, value: Any) -> Any:
-        """Count the work of comparing or searching a value, and return the value."""
+    def charge_for_scan(self, value: Any) -> Any:
+        """Subtract the work of comparing or searching a value from the budget, and return the value."""
         if isinstance(value, (str, *_CONTAINER_TYPES)):
             size = self.tree_size(value)
             self.spend(size.nodes + size.characters // 64)
@@ -194,7 +194,7 @@ def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
         "tojson": _to_json,
         "gen pass": _count_and_pass,
         "gen concat": _concatenate,
-        "gen scan": lambda value: current_budget.get().scan(value),
+        "gen scan": lambda value: current_budget.get().charge_for_scan(value),
         "gen check": lambda value: current_budget.get().check(value),
     }
 
@@ -208,7 +208,7 @@ def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
             budget = current_budget.get()
             budget.spend(CALL_WORK)
             for arg in args[1:]:
-                budget.scan(arg)
+                budget.charge_for_scan(arg)
             return bool(function(*args))
 
         return run_test

@@ -315,9 +315,9 @@ class _LineTasks:
 
     def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundReader[tuple[int, bytes]]) -> None:
         self._lines = lines
-        self._unfinished_lines: dict[int, bytes] = {}
+        self._unreturned_lines: dict[int, bytes] = {}
         """The lines whose scores have not been yielded yet, by number, in the order of the file."""
-        self._waiting_scores: dict[int, LineScore] = {}
+        self._unreturned_scores: dict[int, LineScore] = {}
         """By line number, the scores that wait for the score of an earlier line."""
 
     def __iter__(self) -> Iterator[Task | None]:
@@ -326,12 +326,12 @@ class _LineTasks:
                 yield None
                 continue
             number, line_text = line
-            self._unfinished_lines[number] = line_text
+            self._unreturned_lines[number] = line_text
             yield Task(str(number), line)
 
     def _is_idle(self) -> bool:
         """Return whether no line is being scored."""
-        return len(self._unfinished_lines) == len(self._waiting_scores)
+        return len(self._unreturned_lines) == len(self._unreturned_scores)
 
     def record_in_order(self, result: TaskResult) -> Iterator[LineScore]:
         """Record a result, and yield all scores that no longer wait for an earlier line."""
@@ -339,12 +339,12 @@ class _LineTasks:
         score = result.content
         if score is None:
             problem = "every worker that scored this line crashed"
-            output = failed_line(self._unfinished_lines[number], number, problem, "scoring_failed")
+            output = failed_line(self._unreturned_lines[number], number, problem, "scoring_failed")
             score = LineScore(number, output, problem)
-        self._waiting_scores[number] = score
-        while (first_number := next(iter(self._unfinished_lines), None)) in self._waiting_scores:
-            del self._unfinished_lines[first_number]
-            yield self._waiting_scores.pop(first_number)
+        self._unreturned_scores[number] = score
+        while (first_number := next(iter(self._unreturned_lines), None)) in self._unreturned_scores:
+            del self._unreturned_lines[first_number]
+            yield self._unreturned_scores.pop(first_number)
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ class TokenRecord:
         index: the token's position in the text, counted from 0.
         id: the token's id.
         data: the token's bytes.
-        text: the text that can be shown after this token; less than the bytes if a character is incomplete or a
-            stop string may have begun.
+        text: the text that becomes complete with this token; shorter than the bytes if a character is incomplete
+            or a stop string may have begun.
         is_control: True for a control token, whose bytes are not part of the text.
         distributions: the distributions that were read, one for each source; empty if none was read.
         added_bytes: number of leading bytes that the tokenizer added. SentencePiece adds a space before a text.

@@ -30,7 +30,7 @@ def tokens_of_text(
     kept_tokens: list[TokenRecord] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     written_bytes = b"".join(token.data for token in tokens if not token.is_control)
-    remaining_byte_count = len(written_bytes) if stop is None else _decoded_length(written_bytes, text)
+    remaining_byte_count = len(written_bytes) if stop is None else _byte_count_of_text(written_bytes, text)
     for token in tokens:
         if token.is_control:
             if keeps_control_tokens:
@@ -46,7 +46,7 @@ def tokens_of_text(
     return tuple(kept_tokens)
 
 
-def _decoded_length(data: bytes, text: str) -> int:
+def _byte_count_of_text(data: bytes, text: str) -> int:
     """Return the number of leading bytes of ``data`` that decode to ``text``.
 
     Bytes that are not UTF-8 decode to U+FFFD.

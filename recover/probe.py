@@ -338,18 +338,18 @@ class _BiasProbe:
         )
 
     def _measure_one_bias(self) -> _MeasuredBiasEffect | None:
-        """Query with one bias, for an endpoint that does not add two.
+        """Query with one bias, for an endpoint that does not add two biases of one query.
 
-        Return None if one bias is not added exactly.
+        Return None if the endpoint does not add a single bias exactly either.
         """
-        pair, max_exact_bias_nats = self._choose_pair(), _max_useful_bias_nats(self._limits)
-        bias = min(max_exact_bias_nats, self._gap_nats(pair))
+        pair, max_bias_nats = self._choose_pair(), _max_useful_bias_nats(self._limits)
+        bias = min(max_bias_nats, self._gap_nats(pair))
         response = self._query_pair(pair, {pair.token: bias})
         if response is None:
             return None
         error_nats = abs(self._pair_shift_nats(pair, response) - bias)
         return (
-            _MeasuredBiasEffect(max_exact_bias_nats, are_biases_additive=False, error_nats=error_nats)
+            _MeasuredBiasEffect(max_bias_nats, are_biases_additive=False, error_nats=error_nats)
             if error_nats <= self._tolerance_nats
             else None
         )

@@ -58,7 +58,7 @@ class RecoveryTask:
     ) -> Iterator[list[EndpointResponse]]:
         """Yield the responses to each query.
 
-        A query is sent as often as the probe found necessary for an average.
+        Each query is repeated as many times as the probe found necessary, and the responses are averaged.
         """
         for responses in self.session.send_queries(biases, self.unbiased_response.calls_per_query, kind=kind):
             yield responses

@@ -61,9 +61,9 @@ class SamplerInfo:
     reference: str
     """The paper or program that the sampler comes from."""
     llama_cpp: str
-    """Equality with llama.cpp's sampler of that name, and the differences."""
+    """Whether the sampler equals llama.cpp's sampler of that name, and where it differs."""
     main_parameter: str | None = None
-    """The parameter that ``name: value`` and ``name0.5`` set; None if every parameter must be named."""
+    """The parameter that ``min_p: 0.05`` and ``min-p0.05`` set; None if every parameter must be named."""
     off_values: Mapping[str, Any] = field(default_factory=dict)
     """Values by parameter that together switch the sampler off; empty if the sampler cannot be switched off."""
     inactive_while_off: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ class SamplingError(ValueError):
 
 
 class StepError(SamplingError):
-    """A step that does not fit the vocabulary or the seed that the chain was built with.
+    """A step that cannot be used with the vocabulary or the seed that the chain was built with.
 
     The error is found only when a model is loaded. The mistake is in the step, so the message gives the place
     where the step is written.

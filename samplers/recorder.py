@@ -92,17 +92,19 @@ class ChainRecorder:
         token = self._recording_chain.sample(logits, mask)
         selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
-            stages: list[StageCandidates] = []
+            snapshots: list[StageCandidates] = []
             for candidates in (*self._input_candidates, drawn_from):
-                stages.append(StageCandidates(candidates, self._workspace, stages[-1] if stages else None))
-            records = [StageRecord(MODEL_STAGE, None, stages[0])]
+                snapshots.append(
+                    StageCandidates(candidates, self._workspace, snapshots[-1] if snapshots else None)
+                )
+            records = [StageRecord(MODEL_STAGE, None, snapshots[0])]
             if mask is not None:
                 records = [
                     StageRecord(MODEL_STAGE, None, StageCandidates(Candidates(logits), self._workspace)),
-                    StageRecord(GRAMMAR_STAGE, None, stages[0], _mask_note(mask)),
+                    StageRecord(GRAMMAR_STAGE, None, snapshots[0], _mask_note(mask)),
                 ]
             for step_index, step in enumerate(self._chain.steps):
-                before, after = stages[step_index], stages[step_index + 1]
+                before, after = snapshots[step_index], snapshots[step_index + 1]
                 note = _describe_effect(step, before, after)
                 records.append(StageRecord(step.about.name, step_index, after, note, step.roll))
             if selection.note is not None:

@@ -80,7 +80,9 @@ def test_every_requirement_has_both_ends(project):
 def test_advice_names_packages_of_an_index_and_the_versions_of_pyproject(project):
     known = {text for texts in project["optional-dependencies"].values() for text in texts}
     files = [
-        path for room in ("cli", "cluster", "docs", "engine", "models", "recover") for path in (ROOT / room).rglob("*.*")
+        path
+        for room in ("cli", "cluster", "docs", "engine", "models", "recover")
+        for path in (ROOT / room).rglob("*.*")
     ]
     texts = [path.read_text() for path in files if path.suffix in (".py", ".md")]
     commands = [text for content in texts for text in re.findall(r"pip install ((?:'[^']+' ?)+)", content)]

@@ -68,7 +68,7 @@ class Chat:
 
     @property
     def has_unsent_message(self) -> bool:
-        """True if a message could not be sent, and will be in the next input line."""
+        """True if a message could not be sent; the next input line then begins with its text."""
         return bool(self._unsent_message)
 
     def send(self, text: str, replaced: StoredMessage | None = None) -> None:

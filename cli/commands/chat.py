@@ -86,7 +86,7 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
     rows = [
         (
             each.id,
-            _when(each.updated),
+            _local_time(each.updated),
             str(each.message_count),
             _safe(each.name or each.title),
             _safe(each.model or "-"),
@@ -109,8 +109,8 @@ def _show_hits(hits: Sequence[SearchHit]) -> None:
     print_table(("chat", "message", "by", "place"), rows)
 
 
-def _when(seconds: float) -> str:
-    """Return a time of the store, in seconds since the epoch, as local time."""
+def _local_time(seconds: float) -> str:
+    """Return a time in seconds since 1970, as the store has it, in words of local time."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 

@@ -454,7 +454,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     )
     render.summary(recovery)
     if recovery.stop_reason is not None:
-        _end_early(
+        _exit_early(
             recovery.stop_reason,
             f"after {count_noun(recovery.new_calls, 'call')}; {_continue_hint(checkpoint)}",
             interrupt,
@@ -466,7 +466,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
         if verification.stop_reason is not None:
-            _end_early(
+            _exit_early(
                 verification.stop_reason, "during the verification; the recovery itself is complete", interrupt
             )
     if not recovery.is_complete:
@@ -575,7 +575,7 @@ def _continue_hint(checkpoint: Path | None) -> str:
     return f"the responses are saved in {checkpoint}; continue with the same command and --resume"
 
 
-def _end_early(stop_reason: str, when: str, interrupt: Interrupt) -> NoReturn:
+def _exit_early(stop_reason: str, when: str, interrupt: Interrupt) -> NoReturn:
     """Print why the run ended early, and exit.
 
     Args:

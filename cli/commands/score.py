@@ -135,7 +135,7 @@ class ScoreOptions(Options):
             raise UsageError("--tokens is for a text; --format json has the tokens of choices")
         if self.stride is not None:
             raise UsageError(
-                "--stride is for texts longer than the context; a prompt with choices loses its beginning instead"
+                "--stride is for texts longer than the context; of a prompt with choices, the beginning is cut off"
             )
 
 

@@ -105,7 +105,7 @@ def _kind(result: CompletionResult) -> str:
 
 def _files(result: CompletionResult, word: TypedWord) -> str:
     """Return the required end of file names, a slash, and the typed part of the path."""
-    return _lines("files", [f"{result.file_suffix}/{word.text[result.file_start :]}"])
+    return _lines("files", [f"{result.file_suffix}/{word.text[result.path_start_index :]}"])
 
 
 def _lines(kind: str, texts: list[str]) -> str:

@@ -36,13 +36,13 @@ class CompletionResult(NamedTuple):
     Attributes:
         items: the completions, each as the whole word.
         file_suffix: end of the names of files that are also completions; empty for all files, None for no files.
-        file_start: index in the word where a path begins, such as after ``--file=``.
+        path_start_index: index in the word where a path begins, such as after ``--file=``.
         adds_space: whether the shell adds a space after a complete item; False if more text may follow the item.
     """
 
     items: list[CompletionItem]
     file_suffix: str | None = None
-    file_start: int = 0
+    path_start_index: int = 0
     adds_space: bool = True
 
 
@@ -62,7 +62,7 @@ def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> CompletionR
     prefix, value = word[:start], word[start:]
     result = _complete_flag_value(flag, value)
     items = [CompletionItem(prefix + text, summary) for text, summary in result.items]
-    return result._replace(items=items, file_start=start)
+    return result._replace(items=items, path_start_index=start)
 
 
 def _complete_flag_value(flag: DeclaredFlag, value: str) -> CompletionResult:

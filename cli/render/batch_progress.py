@@ -78,7 +78,7 @@ class BatchProgress(BatchCounts):
         )
 
     def _exactness(self) -> str:
-        """Return in words how reproducible the answers are. Answers of different lengths may differ in that."""
+        """Return in words how reproducible the answers are. Long answers may be less so than short ones."""
         return f"; answers {', some '.join(sorted(self.exactness))}" if self.exactness else ""
 
 
@@ -221,7 +221,9 @@ class ClusterProgressDisplay:
             self._lines_below[:] = worker_lines(self._run.worker_statuses)
         elif not sys.stderr.isatty():
             report_workers(self._run.worker_statuses)
-        self._shown_at = monotonic()  # set after the display's own time, or the display would skip the next update
+        self._shown_at = (
+            monotonic()
+        )  # read after the display read its own clock; a time before that would skip an update
 
 
 def report_workers(workers: Sequence[WorkerStatus]) -> None:

@@ -67,8 +67,8 @@ def summary(recovery: Recovery) -> None:
     if recovery.new_calls != recovery.total_calls:
         calls += f", {recovery.total_calls - recovery.new_calls:,} of them from the checkpoint"
     error = "" if isnan(recovery.max_error_nats) else f", errors up to about {recovery.max_error_nats:.1e} nats"
-    relative = "" if recovery.is_normalized else ", relative to the most likely token"
-    print_message(f"gen: {recovery.method}: {calls}{error}{relative}")
+    relative_note = "" if recovery.is_normalized else ", relative to the most likely token"
+    print_message(f"gen: {recovery.method}: {calls}{error}{relative_note}")
 
 
 def show_verification(verification: Verification) -> None:

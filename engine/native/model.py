@@ -32,8 +32,8 @@ from .options import (
 from .vocabulary import NativeVocabulary
 
 _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
-"""Architectures that can decode only one sequence per context. llama.cpp (0.3.36) multiplies the place of the
-first sequence in the recurrent state by the number of sequences."""
+"""Architectures that can decode only one sequence per context. llama.cpp, as in llama-cpp-python
+0.3.36, multiplies the offset of the first sequence in the recurrent state by the number of sequences."""
 
 _METADATA_BYTES = 1024
 """Memory for a metadata value when it is first read; longer values are read again."""

@@ -624,8 +624,8 @@ class PresetExporter:
         """Return the settings other than the chain, by the keys of the format. Report settings without a key.
 
         Args:
-            keys: the format's key of each setting.
-            unlimited_value: the format's value of ``max_tokens`` for no limit; None if it has no such value.
+            keys: the key that the format uses for each setting.
+            unlimited_value: the value of ``max_tokens`` that means "no limit" in the format; None if it has none.
         """
         value_by_key: dict[str, Any] = {}
         for name, value in self.other_settings.items():

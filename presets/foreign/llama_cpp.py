@@ -533,7 +533,7 @@ def to_command(exporter: PresetExporter) -> ExportedPreset:
     """
     values = _write_chain_values(exporter)
     values |= exporter.convert_other_settings({**_SETTING_OPTIONS, "system": "system-prompt"}, unlimited_value=-1)
-    values |= _grammar_option(exporter, values.pop("grammar", None), has_files=True)
+    values |= _grammar_option(exporter, values.pop("grammar", None), has_grammar_file_option=True)
     for key in _OPTIONS_WITH_ESCAPES:
         if key in values:
             values[key] = [_escape(text) for text in values[key]]
@@ -564,7 +564,7 @@ def to_body(exporter: PresetExporter) -> ExportedPreset:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
     values |= exporter.convert_other_settings(_SETTING_OPTIONS, unlimited_value=-1)
-    values |= _grammar_option(exporter, values.pop("grammar", None), has_files=False)
+    values |= _grammar_option(exporter, values.pop("grammar", None), has_grammar_file_option=False)
     if "logit-bias" in values:
         bias = values["logit-bias"]
         values["logit-bias"] = [
@@ -652,23 +652,23 @@ def _bias_option_values(exporter: PresetExporter, bias: dict[int | str, float]) 
     return words
 
 
-def _grammar_option(exporter: PresetExporter, grammar: Any, has_files: bool) -> dict[str, Any]:
+def _grammar_option(exporter: PresetExporter, grammar: Any, has_grammar_file_option: bool) -> dict[str, Any]:
     """Return the grammar under its option. A grammar that is neither text, a JSON Schema nor a file is reported.
 
     Args:
         exporter: the exporter.
         grammar: the grammar, as in a preset; None if there is none.
-        has_files: True if the format has options for paths of files.
+        has_grammar_file_option: True if the format has options for paths of files.
     """
     if grammar is None:
         return {}
     table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
     keys = {"gbnf": "grammar", "json_schema": "json-schema"}
-    keys |= {"file": "grammar-file", "json_schema_file": "json-schema-file"} if has_files else {}
+    keys |= {"file": "grammar-file", "json_schema_file": "json-schema-file"} if has_grammar_file_option else {}
     if isinstance(table, dict) and len(table) == 1:
         ((kind, value),) = table.items()
         if kind in keys:
-            is_text = has_files and not isinstance(value, str)
+            is_text = has_grammar_file_option and not isinstance(value, str)
             return {keys[kind]: json.dumps(value) if is_text else value}
     exporter.report_unsupported("grammar", f"{exporter.tool} takes a grammar or a JSON Schema as text")
     return {}

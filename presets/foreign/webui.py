@@ -369,12 +369,12 @@ def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[
 def _merge_penalty_windows(exporter: PresetExporter) -> None:
     """Write one window for penalties and DRY, where 0 means all tokens; also if it is the tool's default."""
     values = exporter.values
-    dry_tokens = values.pop("dry_range", None)
-    shared_tokens = values.get("repetition_penalty_range", dry_tokens)
-    if dry_tokens is not None and dry_tokens != shared_tokens:
+    dry_window = values.pop("dry_range", None)
+    shared_window = values.get("repetition_penalty_range", dry_window)
+    if dry_window is not None and dry_window != shared_window:
         exporter.report_unsupported(
-            f"dry.last_n {dry_tokens}",
-            f"{exporter.tool} has one window for penalties and DRY, {shared_tokens} here",
+            f"dry.last_n {dry_window}",
+            f"{exporter.tool} has one window for penalties and DRY, {shared_window} here",
         )
-    if shared_tokens is not None:
-        values["repetition_penalty_range"] = max(shared_tokens, 0)
+    if shared_window is not None:
+        values["repetition_penalty_range"] = max(shared_window, 0)

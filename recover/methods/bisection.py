@@ -342,12 +342,12 @@ def _compare_with_shown_logprobs(task: RecoveryTask, threshold: _ChoiceThreshold
 def _threshold_shift_nats(
     task: RecoveryTask, threshold: _ChoiceThreshold, width_nats: float, drift_check: int
 ) -> float:
-    """Return the distance by which a threshold has moved since it was found, nats; 0 if within its width.
+    """Return the distance by which a threshold has moved since it was found, nats; 0 if at most ``width_nats``.
 
     Args:
         task: the running recovery.
         threshold: the threshold that was found.
-        width_nats: distance from the threshold up to which choices vary, nats.
+        width_nats: half the width of the range around the threshold in which choices vary, nats.
         drift_check: number of the drift check that sends the queries, counted from 1.
     """
     start_distance_nats = distance_nats = max(2 * task.settings.bisection_error_nats, 2 * width_nats)

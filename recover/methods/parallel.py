@@ -171,7 +171,7 @@ class _ParallelRounds:
         return self.searches.get(token) or _AnchoredBiasSearch(self.first_bias)
 
     def _biases_of_batches(self, batches: Sequence[Sequence[int]], reduction_nats: float = 0.0) -> Iterator[Bias]:
-        """Return the biases of each batch, each token's bias reduced by ``reduction_nats``, nats."""
+        """Yield the biases of each batch, with each token's bias reduced by ``reduction_nats``."""
         anchor_biases = {self.task.anchor: self.anchor_token_bias}
         return (
             self.suppressing_biases

@@ -216,7 +216,8 @@ def select_nucleus(scaled_logits: Floats, highest: Floats, top_p: Floats) -> Ite
     """
     weights = scaled_logits - highest[:, None]
     np.exp(weights, out=weights, dtype=np.float64, casting="same_kind")
-    # llama.cpp sums in float32 from the first token to the last. NumPy adds pairwise, but subtracts sequentially.
+    # llama.cpp sums in float32 from the first token to the last. `np.add.reduce` sums
+    # pairwise, but `np.subtract.reduce` goes from the first to the last.
     total = -np.subtract.reduce(weights, axis=1, initial=np.float32(0))
     candidates = _sort_selected(scaled_logits, weights >= _estimate_floor(weights, total, top_p)[:, None])
     below_p_count = _count_below_p(softmax_weights(candidates.logits), total, top_p)

@@ -92,13 +92,13 @@ class RepetitionPenalty(Sampler):
         if not self.range or not self.slope or self.range == 1:
             return np.full(distances.size, self.penalty, dtype=np.float32)
         if self.shape == "halves":
-            return self._penalty_factors_by_halves(distances)
+            return self._penalty_factors_per_half_range(distances)
         x = 1 - 2 * distances / (self.range - 1)
         y = self.slope * x / (1 - np.abs(x) + np.abs(x) * self.slope)
         factor: NDArray[np.float32] = (1 + (y + 1) / 2 * (self.penalty - 1)).astype(np.float32)
         return factor
 
-    def _penalty_factors_by_halves(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _penalty_factors_per_half_range(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return r of ``shape: halves`` for each distance from the end, in tokens: float32 (n,)."""
         penalty, slope, one = np.float32(self.penalty), np.float32(self.slope), np.float32(1)
         has_slope = penalty > 1 and 0 < slope <= 1

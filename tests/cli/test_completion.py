@@ -110,7 +110,7 @@ def test_candidates(line, expected):
 def test_files(line, suffix, start):
     words = split_line(line)
     result = complete_words([word.text for word in words[1:-1]], words[-1].text)
-    assert (result.items, result.file_suffix, result.file_start) == ([], suffix, start)
+    assert (result.items, result.file_suffix, result.path_start_index) == ([], suffix, start)
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ WRONG = {
     ),
     "a stride for choices": (
         ["score", "a", "--choices", "b", "--stride", "2"],
-        "a prompt with choices loses its beginning instead",
+        "of a prompt with choices, the beginning is cut off",
         2,
     ),
     "strict about a text": (["score", "a b", "--strict"], "--strict is for choices", 2),
