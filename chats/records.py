@@ -132,7 +132,7 @@ class ConversationFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a conversation, which the store writes in one transaction.
+    """Changes to a conversation, which the store writes in one transaction.
 
     Attributes:
         messages: new messages by hash, each after the message that it follows.

@@ -50,7 +50,7 @@ class Preset(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title="logitsmith preset")
 
-    needed: ClassVar[Mapping[str, str]] = {
+    allowed_values: ClassVar[Mapping[str, str]] = {
         "description": "a string",
         "chain": "a list of steps, or a string such as 'top_k40 > temp0.8'",
         "seed": f"an integer within 0..{SEED_MAX}",
@@ -115,7 +115,7 @@ class Preset(BaseModel):
             check_keys(cls, table)
             preset = cls.model_validate(dict(table))
         except ValidationError as error:
-            raise PresetError(f"{origin}: {field_message(error, table, cls.needed)}") from None
+            raise PresetError(f"{origin}: {field_message(error, table, cls.allowed_values)}") from None
         except PresetError as error:
             raise PresetError(f"{origin}: {error}") from None
         preset._name, preset._source, preset._origin = name, source, origin
@@ -135,7 +135,7 @@ class Preset(BaseModel):
     @classmethod
     def _check_chain_type(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
-            raise ValueError(f"chain: {short_repr(value)} is not {cls.needed['chain']}")
+            raise ValueError(f"chain: {short_repr(value)} is not {cls.allowed_values['chain']}")
         return value
 
     @field_validator("stop", mode="before")
@@ -143,7 +143,7 @@ class Preset(BaseModel):
     def _check_stop(cls, value: object) -> object:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list):
-            raise ValueError(f"stop: {short_repr(value)} is not {cls.needed['stop']}")
+            raise ValueError(f"stop: {short_repr(value)} is not {cls.allowed_values['stop']}")
         for number, text in enumerate(texts):
             origin = "stop" if isinstance(value, str) else f"stop[{number}]"
             if not isinstance(text, str):

@@ -52,7 +52,9 @@ def verify(
     token_count: int = 20,
     settings: RecoverySettings | None = None,
 ) -> Verification:
-    """Recover random tokens of a result again, by `single`, or by `forced` if that was the method, and compare.
+    """Recover random tokens of a result again, and compare the logprobs.
+
+    The method is `forced` if the result was recovered by it, and `single` otherwise.
 
     The responses of the probe are not used for the comparison. Raises ``RecoverError`` if neither method
     works: an endpoint that shows no logprobs offers no second way to measure.

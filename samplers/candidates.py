@@ -343,7 +343,7 @@ class _MaskedRows(NamedTuple):
     earlier_rows: _MaskedRows | None = None
     """The rows that earlier steps masked; None if there are none."""
     earlier_count: int = 0
-    """Number of rows in ``earlier_rows`` that llama.cpp would still have before the masking step."""
+    """Number of rows in ``earlier_rows`` that llama.cpp would not have erased before the masking step."""
 
     def ids(self, count: int, vocab_size: int) -> NDArray[np.intp]:
         """Return the token ids of the first ``count`` masked rows, ascending.

@@ -24,7 +24,7 @@ class StageCandidates:
         candidates: a snapshot of the candidates; it must not be changed.
     """
 
-    __slots__ = ("_identical_stage", "_sums", "_workspace", "candidates")
+    __slots__ = ("_stage_with_same_rows", "_sums", "_workspace", "candidates")
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class StageCandidates:
         self.candidates = candidates.snapshot()
         self._workspace = workspace or SoftmaxWorkspace()
         self._sums: SoftmaxSums | None = None
-        self._identical_stage = previous if previous is not None and self.is_same_row(previous) else None
+        self._stage_with_same_rows = previous if previous is not None and self.is_same_row(previous) else None
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -120,8 +120,8 @@ class StageCandidates:
         return None if self.candidates.is_full_vocabulary else self.candidates.ids
 
     def _softmax_sums(self) -> SoftmaxSums:
-        if self._identical_stage is not None:
-            return self._identical_stage._softmax_sums()
+        if self._stage_with_same_rows is not None:
+            return self._stage_with_same_rows._softmax_sums()
         if self._sums is None:
             self._sums = self._workspace.sums(self.candidates.logits, self.candidates.max)
         return self._sums

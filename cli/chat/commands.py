@@ -46,7 +46,7 @@ class ChatCommand:
         name: name of the command, without the slash.
         argument: placeholder of the argument in the help; empty if the command takes no argument.
         summary: description of the command in one line.
-        run: function that runs the command; takes the chat, and the argument without spaces at both ends.
+        run: function that runs the command; takes the chat, and the argument, stripped of spaces.
         complete: function that completes a partly typed argument; None if there is no completion.
         aliases: other names that run the command; the help does not list them.
     """

@@ -222,7 +222,7 @@ class TypedInput(TurnInput):
     def _find_typed_ahead_interrupt(self) -> None:
         """Set ``has_pending_interrupt`` if Ctrl-C was pressed right after Enter.
 
-        The line editor has read such a Ctrl-C, and would keep it as a key of the next text.
+        The line editor has read such a Ctrl-C, and would otherwise take it for a key of the next text.
         """
         source = self._session.app.input
         keys = [*get_typeahead(source), *source.read_keys()]

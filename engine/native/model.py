@@ -232,10 +232,10 @@ class BackgroundLoad:
     """A load of a model, and then of its context, in a separate thread.
 
     A callback in this thread waits for Python's lock. So a mapped file is loaded without a callback: the load
-    reports no progress and cannot be stopped. The load of a file that is read can be stopped; meanwhile Python's
-    lock switches threads more often. llama.cpp's log is lost. If llama.cpp rejects a file, the caller loads the
-    file again to learn the reason. A background load is meant for files that load quickly. A long context is left
-    to the caller.
+    reports no progress and cannot be stopped. If the file is read instead, the load can be stopped; meanwhile
+    Python's lock switches threads more often. llama.cpp's log is lost. If llama.cpp rejects a file, the caller
+    loads the file again to learn the reason. A background load is meant for files that load quickly. If the
+    context is long, the caller makes it.
 
     Attributes:
         plan: the file, and the settings of the load.

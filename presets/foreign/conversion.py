@@ -253,10 +253,10 @@ class ImportedChainBuilder:
 
 
 def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
-    """Merge adjacent ``penalties`` steps of one penalty window where this changes no logit.
+    """Merge adjacent ``penalties`` steps with the same penalty window where this changes no logit.
 
-    The sampler ``penalties`` applies ``repeat`` first. So a repeat penalty after the other two stays a separate
-    step.
+    The sampler ``penalties`` applies ``repeat`` first. So a repeat penalty after a frequency or presence penalty
+    stays a separate step.
     """
     merged: list[ForeignStep] = []
     for step in steps:

@@ -138,7 +138,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
 
 _MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
 _SAMPLER_KEYS = rename_keys({**llama_chain.SAMPLER_KEYS, "tfs": _TFS_KEYS}, {**_NEW_NAMES, **_MIROSTAT_NAMES})
-_PLAIN_FIELDS_OFF: dict[str, Any] = {
+_OFF_VALUES_OF_PLAIN_FIELDS: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
     "stopStrings": [],
@@ -181,7 +181,7 @@ def to_preset(exporter: PresetExporter) -> ExportedPreset:
         exporter.values["temperature"] = 0.0
         exporter.written_slots.append("temperature")
     exporter.report_order(_ORDER)
-    values = {**_PLAIN_FIELDS_OFF, **exporter.values}
+    values = {**_OFF_VALUES_OF_PLAIN_FIELDS, **exporter.values}
     keys = {"max_tokens": _MAX_TOKENS_FIELD, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
     values |= exporter.convert_other_settings({**keys, "grammar": "grammar"}, unlimited_value=-1)
     values |= _grammar_field(exporter, values.pop("grammar", None))

@@ -193,8 +193,8 @@ class LlamaServerEndpoint(HttpEndpoint):
             "logit_bias": [[token, value] for token, value in bias.items()],
             "cache_prompt": True,
             "return_tokens": True,
-            # Without samplers, the probabilities are those of the biased logits.
-            # With top_k 1, the most likely token is chosen.
+            # The probabilities are those of the biased logits only if no sampler runs. Otherwise, top_k 1 makes
+            # the server choose the most likely token.
             "samplers": [] if computes_after_biases else ["top_k"],
             "top_k": 1,
         }

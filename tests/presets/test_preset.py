@@ -131,7 +131,7 @@ def test_frozen_and_checked_when_made_by_hand() -> None:
 
 
 def test_needed_says_what_every_key_takes() -> None:
-    assert set(Preset.needed) == set(Preset.model_fields)
+    assert set(Preset.allowed_values) == set(Preset.model_fields)
 
 
 YAML_KEYS = st.text(max_size=4) | st.integers() | st.sampled_from(["top_k", "temp", "logit_bias", "k", "bias"])
