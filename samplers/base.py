@@ -61,7 +61,7 @@ class SamplerInfo:
     reference: str
     """The paper or program that the sampler comes from."""
     llama_cpp: str
-    """Whether the sampler equals llama.cpp's sampler of that name, and where it differs."""
+    """The comparison with llama.cpp's sampler of that name: ``equal``, or what differs."""
     main_parameter: str | None = None
     """The parameter that ``min_p: 0.05`` and ``min-p0.05`` set; None if every parameter must be named."""
     off_values: Mapping[str, Any] = field(default_factory=dict)

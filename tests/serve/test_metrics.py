@@ -3,6 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from .gen_serve import post_bytes
+
 
 def numbers(server):
     """Return the samples of `/metrics` by name and labels."""
@@ -57,13 +59,22 @@ def test_each_route_has_numbers_of_its_own(small_server, path):
 
 def test_slots_and_queue(small_server):
     assert numbers(small_server)[("gen_slots",)] == 2
-    streams = [small_server.start_stream() for _ in range(3)]
+    connections = [small_server.start_stream(), small_server.start_stream(), small_server.connect()]
     try:
-        found = numbers(small_server)
-        assert found[("gen_texts_running",)] == 2
+        connections[2].sendall(post_bytes({"prompt": "The sea", "max_tokens": 1}))
+        found = next(found for found in polled(small_server) if found[("gen_texts_waiting",)])
         assert found[("gen_texts_waiting",)] == 1
+        assert found[("gen_texts_running",)] == 2
     finally:
-        for stream in streams:
-            stream.close()
+        for connection in connections:
+            connection.close()
     small_server.wait_until_idle()
     assert numbers(small_server)[("gen_texts_waiting",)] == 0
+
+
+def polled(server):
+    """Yield the samples again and again, until two slots are free."""
+    found = numbers(server)
+    while found[("gen_texts_running",)]:
+        yield found
+        found = numbers(server)
