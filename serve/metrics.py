@@ -1,4 +1,7 @@
-"""Numbers about requests for Prometheus, at `/metrics`."""
+"""Numbers about requests for Prometheus, at `/metrics`.
+
+Those that dashboards for llama-server read are also there under llama-server's names.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,9 @@ class Metrics:
         route = ["route"]
         self._requests = Counter("gen_requests", "Ended requests.", [*route, "status"], registry=registry)
         self._prompt = Counter("gen_prompt_tokens", "Tokens of prompts.", route, registry=registry)
+        self._cached = Counter(
+            "gen_cached_prompt_tokens", "Tokens of prompts that were not read again.", route, registry=registry
+        )
         self._completion = Counter("gen_completion_tokens", "Generated tokens.", route, registry=registry)
         self._first = Histogram(
             "gen_first_token_seconds",
@@ -44,9 +50,15 @@ class Metrics:
             "gen_slots": ("Number of texts that can be generated at a time.", lambda: engine.counts.slots),
             "gen_texts_running": ("Texts that are generated now.", lambda: engine.counts.running),
             "gen_texts_waiting": ("Texts that wait for a slot.", lambda: engine.counts.waiting),
+            "llamacpp:requests_processing": ("As in llama-server.", lambda: engine.counts.running),
+            "llamacpp:requests_deferred": ("As in llama-server.", lambda: engine.counts.waiting),
         }
         for name, (description, read) in gauges.items():
             Gauge(name, description, registry=registry).set_function(read)
+        self._llama_server = {
+            name: Counter(f"llamacpp:{name}", "As in llama-server.", registry=registry)
+            for name in ("prompt_tokens", "tokens_predicted")
+        }
 
     def __call__(self, record: RequestRecord) -> None:
         """Count a request that has ended."""
@@ -55,8 +67,11 @@ class Metrics:
         self._total.labels(route).observe(record.seconds)
         if record.prompt_tokens:
             self._prompt.labels(route).inc(record.prompt_tokens)
+            self._cached.labels(route).inc(record.cached_tokens)
+            self._llama_server["prompt_tokens"].inc(record.prompt_tokens - record.cached_tokens)
         if record.first_token_seconds is not None:
             self._completion.labels(route).inc(record.completion_tokens)
+            self._llama_server["tokens_predicted"].inc(record.completion_tokens)
             self._first.labels(route).observe(record.first_token_seconds)
 
     def text(self) -> bytes:

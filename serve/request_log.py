@@ -44,6 +44,7 @@ class RequestRecord:
         id: the name of the request in messages about faults.
         status: the HTTP status of the response; `CLIENT_LEFT` without a response.
         prompt_tokens: number of tokens of the prompts.
+        cached_tokens: number of these tokens that did not have to be read again.
         completion_tokens: number of generated tokens.
         first_token_seconds: time to the first token; None without tokens.
         seconds: time to the end of the response.
@@ -59,6 +60,7 @@ class RequestRecord:
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     status: int = CLIENT_LEFT
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     first_token_seconds: float | None = None
     seconds: float = 0.0
@@ -71,6 +73,7 @@ class RequestRecord:
         """Count an event of one of the choices."""
         if isinstance(event, Start):
             self.prompt_tokens += event.prompt_tokens
+            self.cached_tokens += event.cached_tokens
         elif isinstance(event, Token):
             self.completion_tokens += 1
             if self.first_token_seconds is None:

@@ -34,6 +34,11 @@ def test_requests_and_tokens_are_counted_per_route(small_server):
     assert found["gen_requests_total", route, ("status", "400")] == 1
     assert found["gen_prompt_tokens_total", route] == 2 * 2 * 3
     assert found["gen_completion_tokens_total", route] == 2 * 2 * 4
+    # The second request finds its prompt in the slots of the first.
+    read_count = found["gen_prompt_tokens_total", route] - found["gen_cached_prompt_tokens_total", route]
+    assert 3 <= read_count <= 2 * 3
+    assert found["llamacpp:prompt_tokens_total",] == read_count
+    assert found["llamacpp:tokens_predicted_total",] == 2 * 2 * 4
     assert found["gen_first_token_seconds_count", route] == 2
     assert found["gen_request_seconds_count", route] == 3
     assert found["gen_request_seconds_sum", route] >= found["gen_first_token_seconds_sum", route] > 0
@@ -64,7 +69,8 @@ def test_slots_and_queue(small_server):
         connections[2].sendall(post_bytes({"prompt": "The sea", "max_tokens": 1}))
         found = next(found for found in polled(small_server) if found[("gen_texts_waiting",)])
         assert found[("gen_texts_waiting",)] == 1
-        assert found[("gen_texts_running",)] == 2
+        assert found[("gen_texts_running",)] == found[("llamacpp:requests_processing",)] == 2
+        assert found[("llamacpp:requests_deferred",)] == 1
     finally:
         for connection in connections:
             connection.close()
