@@ -40,7 +40,7 @@ class FakeNative:
 def test_prompt_is_read_in_batches_with_progress():
     native = FakeNative()
     seen = []
-    context = Context(native, batch=3)
+    context = Context(native, batch_size=3)
     assert context.read([1, 2, 3, 4, 5, 6, 7], lambda done, total: seen.append((done, total))) == 0
     assert native.calls == [("truncate", 0), (0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
     assert seen == [(0, 7), (3, 7), (6, 7), (7, 7)]
@@ -61,7 +61,7 @@ PREFIXES = {
 @pytest.mark.parametrize(("first", "second", "kept", "calls"), PREFIXES.values(), ids=PREFIXES)
 def test_common_prefix_is_kept(first, second, kept, calls):
     native = FakeNative()
-    context = Context(native, batch=4)
+    context = Context(native, batch_size=4)
     context.read(first)
     native.calls.clear()
     assert context.read(second) == kept
@@ -71,7 +71,7 @@ def test_common_prefix_is_kept(first, second, kept, calls):
 
 def test_model_that_cannot_truncate_reads_everything_again():
     native = FakeNative(can_go_back=False)
-    context = Context(native, batch=4)
+    context = Context(native, batch_size=4)
     context.read([1, 2, 3])
     native.calls.clear()
     assert context.read([1, 2, 9]) == 0
@@ -80,7 +80,7 @@ def test_model_that_cannot_truncate_reads_everything_again():
 
 def test_interrupted_reading_continues_later():
     native = FakeNative()
-    context = Context(native, batch=2)
+    context = Context(native, batch_size=2)
     answers = iter([False, False, True])
     assert context.read([1, 2, 3, 4, 5, 6], is_interrupted=lambda: next(answers)) == 0
     assert context.tokens == [1, 2, 3, 4]
@@ -103,7 +103,7 @@ def test_one_batch_is_aborted_in_the_middle(model):
 
 
 def test_full_context():
-    context = Context(FakeNative(), batch=4)
+    context = Context(FakeNative(), batch_size=4)
     context.read([1] * 7)
     assert not context.is_full
     context.append(2)

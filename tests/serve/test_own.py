@@ -91,6 +91,7 @@ def counted(pruned_model):
             state.set_model(model)
             yield Counted(client, counts)
             engine.stop()
+            state.close()
 
 
 async def _running_loop():
