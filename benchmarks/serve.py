@@ -3,8 +3,9 @@
 python -m benchmarks.serve [--rounds 3] [--slots 8] [--variant NAME ...]
 
 Both servers run at the same time, and take turns in each round. As many clients as the variant says send requests
-to `/v1/completions`, each one after the other over one connection, and read the streams. Texts do not end by
-themselves, so both sides generate the same number of tokens. Medians of the rounds' ratios are compared: tokens
+to `/v1/completions`, each one after the other, and read the streams. Each request has a connection of its own,
+since llama-server ends the connection with the stream. Texts do not end by themselves, so both sides generate the
+same number of tokens. Medians of the rounds' ratios are compared: tokens
 per second, and the time to the first token (median and 99th percentile).
 
 - `1`, `8`, `32`: this many clients with short prompts.
@@ -25,7 +26,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -84,9 +85,10 @@ def running_serve(model: str, slots: int) -> Iterator[int]:
             process.terminate()
 
 
-def ask(connection: HTTPConnection, body: dict[str, Any]) -> Answer:
+def ask(port: int, body: dict[str, Any]) -> Answer:
     """Send a request, and read the stream of its answer."""
     began = perf_counter()
+    connection = HTTPConnection("127.0.0.1", port)
     headers = {"Content-Type": "application/json"}
     connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}).encode(), headers)
     response = connection.getresponse()
@@ -101,6 +103,7 @@ def ask(connection: HTTPConnection, body: dict[str, Any]) -> Answer:
             if choice.get("text"):
                 first = first or perf_counter() - began
                 parts.append(choice["text"])
+    connection.close()
     return Answer("".join(parts), body["max_tokens"], first)
 
 
@@ -112,12 +115,9 @@ def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn
     answers: list[Answer] = []
 
     def run() -> None:
-        connection = HTTPConnection("127.0.0.1", port)
-        try:
+        with suppress(Empty):
             while True:
-                answers.append(ask(connection, waiting.get_nowait()))
-        except Empty:
-            connection.close()
+                answers.append(ask(port, waiting.get_nowait()))
 
     began = perf_counter()
     with ThreadPoolExecutor(clients) as pool:
@@ -131,14 +131,12 @@ def converse(port: int, number: int) -> Turn:
     answers: list[Answer] = []
 
     def talk(index: int) -> None:
-        connection = HTTPConnection("127.0.0.1", port)
         text = f"Conversation {number}.{index} between a keeper of a lighthouse and a guest.\n"
         for turn in range(_TURNS):
             text += f"Guest: What about the {('sea', 'ship', 'storm', 'light')[turn % 4]}?\nKeeper:"
-            answer = ask(connection, _body(Request("", text, turn, 24, False)))
+            answer = ask(port, _body(Request("", text, turn, 24, False)))
             answers.append(answer)
             text += answer.text + "\n"
-        connection.close()
 
     began = perf_counter()
     with ThreadPoolExecutor(_CONVERSATIONS) as pool:
