@@ -9,7 +9,9 @@ same number of tokens. Medians of the rounds' ratios are compared: tokens
 per second, and the time to the first token (median and 99th percentile).
 
 - `1`, `8`, `32`: this many clients with short prompts.
-- `conversation`: eight turns of four conversations, each prompt with all texts before it.
+- `conversation`: eight turns of four conversations, each prompt with all texts before it. As llama-server does,
+  `gen serve` continues after the answers that its slots hold (`cache_prompt`).
+- `exact conversation`: the same, with the tokens of `gen batch`: answers are read again as parts of the prompt.
 - `vocabulary`: 32 clients and slots on a model of random weights with 151,936 tokens.
 - `http`: requests per second against `gen batch` for the same requests, which needs no llama-server.
 
@@ -42,7 +44,7 @@ from .server_requests import SERVERS_CHAIN, Request, make_requests
 from .start import ENVIRONMENT
 
 _CONTEXT, _BATCH, _THREADS = 1024, 512, 2
-_VARIANTS = ("1", "8", "32", "conversation", "vocabulary", "http")
+_VARIANTS = ("1", "8", "32", "conversation", "exact conversation", "vocabulary", "http")
 _TURNS, _CONVERSATIONS = 8, 4
 
 
@@ -126,7 +128,7 @@ def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn
     return Turn(perf_counter() - began, answers)
 
 
-def converse(port: int, number: int) -> Turn:
+def converse(port: int, number: int, reuses_answers: bool) -> Turn:
     """Hold conversations side by side: each prompt has all the texts before it."""
     answers: list[Answer] = []
 
@@ -134,7 +136,8 @@ def converse(port: int, number: int) -> Turn:
         text = f"Conversation {number}.{index} between a keeper of a lighthouse and a guest.\n"
         for turn in range(_TURNS):
             text += f"Guest: What about the {('sea', 'ship', 'storm', 'light')[turn % 4]}?\nKeeper:"
-            answer = ask(port, _body(Request("", text, turn, 24, False)))
+            body = _body(Request("", text, turn, 24, False)) | {"cache_prompt": reuses_answers}
+            answer = ask(port, body)
             answers.append(answer)
             text += answer.text + "\n"
 
@@ -171,8 +174,11 @@ def compare(variant: str, model: str, slots: int, rounds: int) -> None:
     pairs: list[tuple[Turn, Turn]] = []
     with running_server(model, slots) as server, running_serve(model, slots) as port:
         for number in range(rounds + 1):  # the first round warms up
-            if variant == "conversation":
-                turns = {name: converse(place, number) for name, place in _in_turn(number, server.port, port)}
+            if "conversation" in variant:
+                turns = {
+                    name: converse(place, number, name == "peer" or variant == "conversation")
+                    for name, place in _in_turn(number, server.port, port)
+                }
             else:
                 requests = _requests(clients, number, has_words=variant != "vocabulary")
                 bodies = [_body(request) for request in requests]
@@ -190,7 +196,7 @@ def compare(variant: str, model: str, slots: int, rounds: int) -> None:
     ]
     tokens = [sum(answer.tokens for answer in turn.answers) for turn in pairs[0]]
     print(
-        f"{variant:14} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
+        f"{variant:18} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
         f"   {tokens[0]} /{tokens[1]}",
         flush=True,
     )
@@ -223,7 +229,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--variant", nargs="*", choices=_VARIANTS, default=_VARIANTS)
     options = parser.parse_args()
-    print(f"{'variant':14} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
+    print(f"{'variant':18} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
     with tempfile.TemporaryDirectory() as folder:
         for variant in options.variant:
             if variant == "http":

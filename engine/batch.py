@@ -98,7 +98,8 @@ class BatchEngine:
 
     Each request's chain draws its tokens. Whether these are the tokens of the request without the batch depends on
     the tensors of the model and on the processor. This is measured, and ``exactness`` reports it. A slot keeps its
-    tokens until another request needs the slot; then only tokens after the common beginning are read.
+    tokens until another request needs the slot; then only tokens after the common beginning are read. With
+    ``exact_reuse=False``, a request also reuses tokens that were generated, and is exact to rounding only.
 
     Not to be used by several threads at the same time.
     """
@@ -282,7 +283,9 @@ class BatchEngine:
                 self._check_open()  # the note may have closed the batch
         except Exception as error:
             return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
-        running.slot = slot = self._slots.best_slot_for(running.prompt_ids, self._unused_slots)
+        running.slot = slot = self._slots.best_slot_for(
+            running.prompt_ids, self._unused_slots, reuses_answers=request.exact_reuse is False
+        )
         self._unused_slots.remove(slot)
         self._running_by_slot[slot.number] = running
         try:
@@ -469,12 +472,14 @@ class _SlotRequest(RunningRequest):
             echoed_tokens = list(
                 scored_tokens(self.model, prompt_ids, slots.read_each(slot, prompt_ids), logprobs)
             )
-        cached_tokens = 0
+        cached_tokens, exactness = 0, slots.exactness
         if not should_echo or len(prompt_ids) > slot.max_rows:  # otherwise the text would depend on the echo
-            cached_tokens = slots.read(slot, prompt_ids)
+            cached_tokens, exactness = slots.read(
+                slot, prompt_ids, reuses_answers=self.request.exact_reuse is False and not should_echo
+            )
         self._generation_start = perf_counter()
         self._prompt_seconds = self._generation_start - start_seconds
-        yield self.begin(slot, 0 if should_echo else cached_tokens, slot.length, exactness=slots.exactness)
+        yield self.begin(slot, 0 if should_echo else cached_tokens, slot.length, exactness=exactness)
         yield from echoed_tokens
         yield from self.resume()
         yield from self._iterate_tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)

@@ -130,7 +130,7 @@ def generate_request(
     context.check(prompt_ids)
     start_seconds = perf_counter()
     cached_tokens = (
-        0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
+        0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     )
     prompt_seconds = perf_counter() - start_seconds
     yield running.begin(context, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)

@@ -115,7 +115,7 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     running = RunningRequest(model, request, compiles_in_background=True)
     prompt_ids = running.prompt_ids
     context = model.context
-    context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
+    context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     if len(context.tokens) < len(prompt_ids):
         return None
     request = replace(request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)

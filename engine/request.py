@@ -62,8 +62,9 @@ class GenerationRequest:
         stop_token_ids: ids of tokens that end the text, in addition to the model's end-of-generation tokens. The
             text of such a token is part of the answer.
         ends_at_eog: whether an end-of-generation token ends the text. A text under a grammar always ends there.
-        exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same. A
-            batch always does this.
+        exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same.
+            False: all tokens with which the prompt begins are reused, also generated ones, so that a conversation
+            is read quickly, but the logits may differ by rounding. None: False in `generate`, True in a batch.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -81,6 +82,6 @@ class GenerationRequest:
     beginning: str = ""
     echo: bool = False
     keep_on_shift: int | None = None
-    exact_reuse: bool = False
+    exact_reuse: bool | None = None
     stop_token_ids: Sequence[int] = ()
     ends_at_eog: bool = True

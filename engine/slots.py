@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..logprobs.events import EXACT, BatchExactness
+from ..logprobs.events import EXACT, BatchExactness, ExactnessLevel
 from ..models.errors import ModelError
 from .context import SEGMENT_TOKENS, check_prompt, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
@@ -80,6 +80,17 @@ def shared_token_count(
     return shared_count
 
 
+def common_token_count(held_tokens: Sequence[int], prompt: Sequence[int]) -> int:
+    """Return the length of the common beginning of two lists of tokens."""
+    length = min(len(held_tokens), len(prompt))
+    for start in range(0, length, _COMPARED_TOKENS):
+        end = min(start + _COMPARED_TOKENS, length)
+        held_part, part = held_tokens[start:end], prompt[start:end]
+        if held_part != part:
+            return start + next(place for place in range(len(part)) if held_part[place] != part[place])
+    return length
+
+
 def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
     """Return the length of the beginning of a prompt that a slot holds exactly as it would be computed again."""
     length = len(prompt)
@@ -88,6 +99,8 @@ def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[
     return shared_token_count(slot.tokens, slot.chunk_ends, prompt, ends)
 
 
+_COMPARED_TOKENS = 256
+"""Number of tokens in one comparison. Python compares lists faster than their items one by one."""
 _FILLER_TOKENS = (0,)
 """The token that is decoded for a slot without a token of its own, and removed again."""
 _MAX_DIVIDED_TOKENS = 8
@@ -123,6 +136,18 @@ class SequenceSlot:
     def remaining(self) -> int:
         """The number of tokens that still fit."""
         return self.length - len(self.tokens)
+
+
+class ReadPrompt(NamedTuple):
+    """The outcome of reading a prompt.
+
+    Attributes:
+        kept_count: number of tokens that did not have to be read again.
+        exactness: the promise about the answer to this prompt.
+    """
+
+    kept_count: int
+    exactness: BatchExactness
 
 
 class SlotAppend(NamedTuple):
@@ -180,8 +205,14 @@ class SequenceSlots:
             for _, size in divide_rows(slot_numbers, single_row_copies, self._group_sizes, self._plan.times.table)
         )
 
-    def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
-        """Make ``prompt`` the content of a slot; return how many of its tokens did not have to be read again.
+    def read(self, slot: SequenceSlot, prompt: Sequence[int], *, reuses_answers: bool = False) -> ReadPrompt:
+        """Make ``prompt`` the content of a slot.
+
+        Args:
+            slot: the slot.
+            prompt: the tokens of the prompt.
+            reuses_answers: whether to reuse all tokens that a slot has in common with the prompt, also generated
+                ones. Their keys and values differ by rounding from those of a prompt that is read.
 
         Raises ``ModelError`` for a prompt that is empty or does not fit.
         """
@@ -189,10 +220,14 @@ class SequenceSlots:
         prompt = list(prompt)
         chunk_ends = self._chunks.ends(len(prompt))
         kept_count = self._copy_beginning(slot, prompt, chunk_ends) if self._can_truncate else 0
+        if reuses_answers and self._can_reuse_answers:
+            common_count = self._copy_common_tokens(slot, prompt)
+            if common_count > kept_count:
+                return self._read_after_answer(slot, prompt, common_count)
         self._truncate_slot(slot, kept_count)
         if slot.prompt_logits is not None and kept_count == len(prompt):
             self._prompt_rows = [slot.prompt_logits]
-            return kept_count
+            return ReadPrompt(kept_count, self.exactness)
         for start, end in pairwise(
             [kept_count, *(end for end in self._chunks.call_ends(chunk_ends) if end > kept_count)]
         ):
@@ -204,13 +239,39 @@ class SequenceSlots:
         logits.flags.writeable = False  # other requests get the same row
         slot.prompt_length, slot.prompt_logits = len(prompt), logits
         self._prompt_rows = [logits]
-        return kept_count
+        return ReadPrompt(kept_count, self.exactness)
 
-    def best_slot_for(self, prompt: Sequence[int], free_slots: Sequence[SequenceSlot]) -> SequenceSlot:
-        """Return the slot that holds the longest beginning of a prompt; of several such slots, the first."""
+    def _read_after_answer(self, slot: SequenceSlot, prompt: list[int], kept_count: int) -> ReadPrompt:
+        """Read a prompt after the first ``kept_count`` tokens of the slot, which may be generated ones."""
+        self._truncate_slot(slot, kept_count)
+        slot.prompt_length, slot.prompt_logits = 0, None  # no other request may take these logits for exact ones
+        for start in range(kept_count, len(prompt), self._chunks.batch):
+            tokens = prompt[start : start + self._chunks.batch]
+            self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
+            slot.tokens.extend(tokens)
+        self._prompt_rows = [self._native.logits().copy()]
+        return ReadPrompt(kept_count, BatchExactness(ExactnessLevel.ROUNDING, self.exactness.max_logit_difference))
+
+    @property
+    def _can_reuse_answers(self) -> bool:
+        """False if the slots are deterministic, or if single tokens cannot be removed from the model's memory."""
+        return self._plan is not None and self._can_truncate
+
+    def best_slot_for(
+        self, prompt: Sequence[int], free_slots: Sequence[SequenceSlot], *, reuses_answers: bool = False
+    ) -> SequenceSlot:
+        """Return the slot that holds the longest beginning of a prompt; of several such slots, the first.
+
+        Args:
+            prompt: the tokens of the prompt.
+            free_slots: the slots to choose from.
+            reuses_answers: see `read`.
+        """
         if not self._can_truncate:
             return free_slots[0]
         prompt = list(prompt)
+        if reuses_answers and self._can_reuse_answers:
+            return max(free_slots, key=lambda slot: common_token_count(slot.tokens, prompt))
         ends = self._chunks.ends(len(prompt))
         return max(free_slots, key=lambda slot: _reusable_token_count(slot, prompt, ends))
 
@@ -360,11 +421,28 @@ class SequenceSlots:
         }
         best_slot = max(self.slots, key=lambda other_slot: shared_counts[other_slot.number])
         if shared_counts[best_slot.number] > shared_counts[slot.number]:
-            self._native.truncate_sequence(0, slot.number)
-            self._native.copy_sequence(best_slot.number, slot.number)
-            slot.tokens, slot.chunk_ends = best_slot.tokens[:], best_slot.chunk_ends[:]
-            slot.prompt_length, slot.prompt_logits = best_slot.prompt_length, best_slot.prompt_logits
+            self._copy_slot(best_slot, slot)
         return max(shared_counts.values())
+
+    def _copy_common_tokens(self, slot: SequenceSlot, prompt: list[int]) -> int:
+        """Copy the slot that has the most tokens in common with a prompt, unless ``slot`` has as many.
+
+        Returns the number of these tokens. The last token of the prompt is not one of them, because it must be
+        read for its logits.
+        """
+        common_counts = {
+            other_slot.number: common_token_count(other_slot.tokens, prompt[:-1]) for other_slot in self.slots
+        }
+        best_slot = max(self.slots, key=lambda other_slot: common_counts[other_slot.number])
+        if common_counts[best_slot.number] > common_counts[slot.number]:
+            self._copy_slot(best_slot, slot)
+        return common_counts[best_slot.number]
+
+    def _copy_slot(self, source: SequenceSlot, target: SequenceSlot) -> None:
+        self._native.truncate_sequence(0, target.number)
+        self._native.copy_sequence(source.number, target.number)
+        target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
+        target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot."""

@@ -112,10 +112,15 @@ class RequestResolver:
         self._reported_schema_paths = {defaults.ignored_schema_paths, ()}
         self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
 
-    def resolve(self, parsed: ParsedRequest) -> GenerationRequest:
-        """Return the request of a line, with the values of the flags where the line sets nothing."""
+    def resolve(self, parsed: ParsedRequest, settings: Settings | None = None) -> GenerationRequest:
+        """Return the request of a line, with the values of the flags where the line sets nothing.
+
+        Args:
+            parsed: the line.
+            settings: the settings of the line; None: those that `settings` returns.
+        """
         defaults = self._defaults
-        settings = self.settings(parsed)
+        settings = settings or self.settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
         if grammar is not None and grammar.ignored_schema_paths not in self._reported_schema_paths:

@@ -29,7 +29,7 @@ IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
         ("api_type", "api_server", "user", "metadata", "store", "service_tier", "safety_identifier"), (_ANYTHING,)
     ),
     **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "request_id", "priority"), (_ANYTHING,)),
-    **dict.fromkeys(("cache_prompt", "id_slot", "quiet", "verbose"), (_ANYTHING,)),
+    **dict.fromkeys(("id_slot", "quiet", "verbose"), (_ANYTHING,)),
     **dict.fromkeys(("backend_sampling", "guided_decoding_backend", "detokenize"), (_ANYTHING,)),
     # settings of other engines; the values listed here are those that change nothing
     **dict.fromkeys(("sse_ping_interval", "return_progress", "n_indent", "n_keep", "n_discard"), (0, False)),
@@ -134,6 +134,7 @@ class GenerationFields(SamplerFields):
     regex: str | None = None
     ebnf: str | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
+    cache_prompt: bool | None = None
     n_cmpl: Annotated[int, Field(ge=1, le=128)] | None = None
     best_of: int | None = None
     stream: bool | None = None

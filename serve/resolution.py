@@ -126,12 +126,19 @@ class RequestMaker:
         model: the model.
         note: called with a sentence about settings that cannot be used.
         guard: compiles grammars in another process first.
+        reuses_answers: whether prompts may reuse generated tokens, where a request does not say it; None: they
+            never may, because the server is deterministic.
     """
 
     def __init__(
-        self, defaults: BatchDefaults, model: Model, note: Callable[[str], object], guard: CompileGuard
+        self,
+        defaults: BatchDefaults,
+        model: Model,
+        note: Callable[[str], object],
+        guard: CompileGuard,
+        reuses_answers: bool | None = False,
     ) -> None:
-        self._guard = guard
+        self._guard, self._reuses_answers = guard, reuses_answers
         self._resolver = RequestResolver(defaults, model.metadata, note)
         self._context = model.context_length
         self._max_token_bytes = max(map(len, model.vocabulary.pieces))
@@ -156,23 +163,27 @@ class RequestMaker:
             raise InvalidRequestError(without_paths(str(error), self._model.path)) from None
 
     def _make(self, fields: PromptFields | ChatFields, unused: list[str]) -> Asked:
-        parsed = self._parse(fields, unused)
-        seed = self._resolver.settings(parsed).seed.value
+        parsed, settings = self._parse(fields, unused)
+        seed = settings.seed.value
         first_seed = secrets.randbelow(SEED_MAX + 1) if seed is None else seed
         logprobs, echo, prompt_count = _read_logprobs(fields, unused)
         prompts = fields.prompts() if isinstance(fields, PromptFields) else [None]
         count = first_given(fields, ("n", "n_cmpl"), unused)[1] or 1
+        if fields.cache_prompt and self._reuses_answers is None:
+            unused.append("cache_prompt")
         if fields.best_of is not None and fields.best_of != count:
             unused.append("best_of")
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
         for prompt in prompts:
             for number in range(count):
-                seeded = Override("seed", "seed", (first_seed + number) % (SEED_MAX + 1))
-                line = replace(parsed, prompt=prompt, overrides=(*parsed.overrides, seeded))
-                request = self._resolver.resolve(line)
+                request = self._resolver.resolve(replace(parsed, prompt=prompt), settings)
                 request = replace(
                     request,
+                    seed=(first_seed + number) % (SEED_MAX + 1),
+                    exact_reuse=not self._reuses_answers
+                    if fields.cache_prompt is None
+                    else not fields.cache_prompt,
                     logprobs=logprobs,
                     echo=echo or prompt_count is not None,
                     stop_token_ids=tuple(fields.stop_token_ids or ()),
@@ -199,8 +210,8 @@ class RequestMaker:
         if self._model.vocabulary.bos is None:
             raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
 
-    def _parse(self, fields: PromptFields | ChatFields, unused: list[str]) -> ParsedRequest:
-        """Return the request with its settings. Names are checked, so that no file is read for a request."""
+    def _parse(self, fields: PromptFields | ChatFields, unused: list[str]) -> tuple[ParsedRequest, Settings]:
+        """Return the request, and its settings. Names are checked, so that no file is read for a request."""
         if fields.preset is not None and fields.preset != "model":
             find_listed_preset(fields.preset, "preset")
         template = fields.chat_template
@@ -232,12 +243,14 @@ class RequestMaker:
         unused += changes.unused_names
         overrides = _overrides_with_effect(settings, changes, unused)
         parsed = replace(parsed, overrides=(*parsed.overrides, *overrides), rearrangements=changes.rearrangements)
-        final_names = {step.name for step in self._resolver.settings(parsed).steps}
+        if overrides or changes.rearrangements:
+            settings = self._resolver.settings(parsed)
+        final_names = {step.name for step in settings.steps}
         for override in overrides:
             sampler = override.target.partition(".")[0]
             if not _is_in_chain(sampler, final_names):
                 unused.append(override.origin)
-        return parsed
+        return parsed, settings
 
     def _choice(
         self,

@@ -48,6 +48,7 @@ class ServerState:
         note: called with sentences for the person who runs the server.
         model: the model; None while it is loaded.
         maker: makes requests for the model; None while it is loaded.
+        reuses_answers: whether prompts may reuse generated tokens, where a request does not say it; None: never.
         is_stopping: whether the server takes no more requests.
         answers: the answers that other requests can find by a key.
         rows: logits that were computed lately.
@@ -65,6 +66,7 @@ class ServerState:
     note: Callable[[str], object]
     model: Model | None = None
     maker: RequestMaker | None = None
+    reuses_answers: bool | None = False
     is_stopping: bool = False
     answers: AnswerTracker = field(default_factory=AnswerTracker)
     rows: RowCache = field(default_factory=RowCache)
@@ -87,7 +89,7 @@ class ServerState:
     def set_model(self, model: Model) -> None:
         """Take requests from now on."""
         self.guard = CompileGuard(model.vocabulary)
-        self.maker = RequestMaker(self.defaults, model, self.note, self.guard)
+        self.maker = RequestMaker(self.defaults, model, self.note, self.guard, self.reuses_answers)
         self.model = model
 
     def loaded(self) -> tuple[Model, RequestMaker]:

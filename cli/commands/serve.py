@@ -125,6 +125,11 @@ class ServeOptions(Options):
     )
     log_prompts: bool = _serve("--log-prompts", help="Log the prompts of requests, too.", default=False)
     open_page: bool = _serve("--open", help="Open the server's page in the browser.", default=False)
+    cache_prompt: bool = _serve(
+        "--cache-prompt",
+        help="Continue conversations without reading their answers again: quicker, exact to rounding only.",
+        default=False,
+    )
     deterministic: bool = _serve(
         "--deterministic",
         help="Compute each request exactly as gen run does, to the last bit; slower.",
@@ -155,6 +160,10 @@ def serve(options: ServeOptions) -> None:
         advice = "pip install 'starlette>=0.47,<2' 'uvicorn>=0.35,<1' 'prometheus-client>=0.22,<1'"
         raise UsageError(f"gen serve needs the Python package {error.name}: {advice}") from None
 
+    if options.cache_prompt and options.deterministic:
+        raise UsageError(
+            "--cache-prompt and --deterministic exclude each other: reused answers are exact to rounding"
+        )
     access = read_access(
         options.host,
         api_keys=options.api_key or (),
@@ -174,7 +183,8 @@ def serve(options: ServeOptions) -> None:
         note=print_note,
     )
     log = RequestLog(options.log_format, options.log_prompts, write=print_message)
-    state = ServerState(engine, defaults, print_note, access=access, log=log)
+    reuses_answers = None if options.deterministic else options.cache_prompt
+    state = ServerState(engine, defaults, print_note, reuses_answers=reuses_answers, access=access, log=log)
     server = HttpServer(state, open_socket(options.host, options.port))
     address = _address(options.host, server.port)
     with interruptible() as interrupt, _closed_at_end(server, state):

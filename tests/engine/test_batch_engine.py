@@ -26,7 +26,9 @@ from logitsmith.engine import (
 )
 from logitsmith.engine.native.binding import lib
 from logitsmith.engine.native.context import NativeContext
+from logitsmith.engine.slots import common_token_count
 from logitsmith.grammars import GrammarError, resolve_grammar
+from logitsmith.logprobs.events import ExactnessLevel
 from logitsmith.samplers import Sampler, SamplerInfo, build, parse_chain
 from logitsmith.samplers.chain import StepSpec
 
@@ -710,3 +712,74 @@ def test_a_stop_token_that_the_model_does_not_have(model):
     ((_, failure),) = drained(model, request("wrong", stop_token_ids=(10**7,)))
     assert isinstance(failure, BatchFailure)
     assert str(failure.error) == f"token id 10000000 is not within 0..{model.vocabulary.size - 1}"
+
+
+def ids_and_start(engine):
+    """The start and the token ids of the only request."""
+    events = [event for _, event in drain(engine)]
+    return events[0], [event.id for event in events if isinstance(event, Token)]
+
+
+def test_a_conversation_continues_after_its_answer(model):
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("first", list(range(300, 390)), max_tokens=20))
+        _, answer = ids_and_start(engine)
+        prompt = [*range(300, 390), *answer, 301, 302]
+        engine.add(request("next", prompt, exact_reuse=False))
+        quick, quick_ids = ids_and_start(engine)
+        assert quick.cached_tokens == 90 + 19  # the last token of an answer is never read
+        assert quick.batch_exactness.level is ExactnessLevel.ROUNDING
+        # A request that must be exact takes nothing that was generated, and not the logits of the quick one.
+        engine.add(request("exact", prompt))
+        exact, exact_ids = ids_and_start(engine)
+        assert exact.cached_tokens < 90
+        assert exact.batch_exactness == engine.exactness
+        engine.add(request("again", prompt, exact_reuse=False))
+        again, again_ids = ids_and_start(engine)
+        assert again.cached_tokens == len(prompt)  # the logits of the exact request
+        assert again.batch_exactness == engine.exactness
+        assert again_ids == exact_ids
+    assert alone(model, request("alone", prompt))[0].cached_tokens == 0
+    with BatchEngine(model, 2) as cold:
+        cold.add(request("cold", prompt))
+        assert ids_and_start(cold)[1] == exact_ids
+    assert len(quick_ids) == 6
+
+
+def test_a_conversation_is_taken_from_another_slot(model):
+    with BatchEngine(model, 3) as engine:
+        engine.add(request("long", list(range(300, 390)), max_tokens=60, chain="top-k1"))
+        events = [event for _ in range(30) for _, event in engine.step()]
+        answer = [event.id for event in events if isinstance(event, Token)]
+        engine.add(request("branch", [*range(300, 390), *answer, 301], exact_reuse=False, max_tokens=2))
+        (start,) = (event for name, event in engine.step() if name == "branch" and isinstance(event, Start))
+        assert start.cached_tokens == 90 + len(answer) - 1
+        rest = [event.id for name, event in drain(engine) if name == "long" and isinstance(event, Token)]
+    assert len(answer) + len(rest) >= 59  # the donor is not disturbed
+
+
+def test_a_deterministic_batch_reuses_no_answer(model):
+    with BatchEngine(model, 2, deterministic=True) as engine:
+        engine.add(request("first", list(range(300, 390)), max_tokens=20))
+        _, answer = ids_and_start(engine)
+        engine.add(request("next", [*range(300, 390), *answer, 301], exact_reuse=False))
+        start, _ = ids_and_start(engine)
+    assert start.cached_tokens <= 90
+    assert start.batch_exactness.level is ExactnessLevel.EXACT
+
+
+@pytest.mark.parametrize(
+    ("held", "prompt", "count"),
+    [
+        ([], [1], 0),
+        ([1, 2, 3], [1, 2, 3], 3),
+        ([1, 2, 3], [1, 2], 2),
+        ([1, 2], [1, 2, 3], 2),
+        ([1, 2, 4], [1, 2, 3], 2),
+        (list(range(600)), [*range(511), 0, *range(512, 700)], 511),
+        (list(range(600)), [*range(512), 0], 512),
+        (list(range(300)), list(range(700)), 300),
+    ],
+)
+def test_the_common_beginning(held, prompt, count):
+    assert common_token_count(held, prompt) == count

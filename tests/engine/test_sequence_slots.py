@@ -116,9 +116,11 @@ def test_only_chunks_that_both_prompts_would_read_are_shared():
     slots, native, _ = make_slots((2, 4))
     native.copy_sequence = lambda source, target: native.tokens.update({target: native.tokens[source][:]})
     donor = list(range(90))  # one chunk
-    assert slots.read(slots.slots[0], donor[:80]) == 0
+    assert slots.read(slots.slots[0], donor[:80]).kept_count == 0
     native.length = 1000
     slots.length = slots.slots[1].length = slots.slots[2].length = slots.slots[3].length = 1000
-    assert slots.read(slots.slots[1], [*donor, *range(200)]) == 0  # its first chunk has 64 tokens, not 80
-    assert slots.read(slots.slots[2], [*donor, *range(110)]) == 128
-    assert slots.read(slots.slots[3], [*donor, *range(10, 110)]) == 64
+    assert (
+        slots.read(slots.slots[1], [*donor, *range(200)]).kept_count == 0
+    )  # its first chunk has 64 tokens, not 80
+    assert slots.read(slots.slots[2], [*donor, *range(110)]).kept_count == 128
+    assert slots.read(slots.slots[3], [*donor, *range(10, 110)]).kept_count == 64

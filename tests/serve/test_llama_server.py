@@ -8,6 +8,7 @@ import pytest
 from logitsmith.engine import locate
 
 from .clients import MIKUPAD, SILLYTAVERN, SILLYTAVERN_BY_TYPE
+from .gen_serve import GenServe
 
 STORY = {"prompt": "Once upon a time", "n_predict": 4, "seed": 5}
 BESIDES_TEXT = ("content", "tokens", "completion_probabilities", "timings", "tokens_cached", "x_gen")
@@ -398,3 +399,31 @@ def _compare(theirs, ours):
             if name in their:
                 # The wheel of each server has its own build of llama.cpp, whose logits differ a little.
                 assert math.isclose(our[name], their[name], abs_tol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "exactness"),
+    [({}, "exact"), ({"cache_prompt": False}, "exact"), ({"cache_prompt": True}, "to rounding")],
+    ids=["exact", "no", "yes"],
+)
+def test_a_conversation_continues_after_its_answer_if_it_says_so(http, fields, exactness):
+    story = (
+        f"A conversation about {len(fields)} and {fields.get('cache_prompt')} lighthouses, far from any harbor. "
+        * 4
+    )
+    body = {"n_predict": 12, "ignore_eos": True, "seed": 5, "timings_per_token": True}
+    first = http.post("/completion", json={**body, "prompt": story}).json()
+    prompt = f"{story}{first['content']} And then"
+    answer = http.post("/completion", json={**body, "prompt": prompt, **fields}).json()
+    assert answer["x_gen"]["exactness"].partition(" (")[0] == exactness
+    assert (answer["timings"]["prompt_n"] < 12) is (exactness != "exact")
+    cold = http.post("/completion", json={**body, "prompt": prompt, "cache_prompt": False}).json()
+    if exactness == "exact":
+        assert answer["content"] == cold["content"]
+
+
+def test_a_deterministic_server_ignores_the_wish_to_reuse_answers(pruned_model):
+    with GenServe("--deterministic", model=pruned_model) as server:
+        _, answer = server.post("/completion", {"prompt": "a", "n_predict": 1, "cache_prompt": True})
+    assert answer["x_gen"]["ignored"] == ["cache_prompt"]
+    assert answer["x_gen"]["exactness"] == "exact"
