@@ -100,14 +100,22 @@ class RequestResolver:
         defaults: values of the flags.
         metadata: metadata of the model, which the preset ``model`` is read from.
         note: called once with each message about parts of presets or schemas that are ignored.
+        notes_schemas: whether ``note`` is called about schemas. A server reports them to the client, and must not
+            remember those of all requests.
 
     Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for invalid settings.
     """
 
     def __init__(
-        self, defaults: BatchDefaults, metadata: Mapping[str, str], note: Callable[[str], object]
+        self,
+        defaults: BatchDefaults,
+        metadata: Mapping[str, str],
+        note: Callable[[str], object],
+        *,
+        notes_schemas: bool = True,
     ) -> None:
         self._defaults, self._metadata, self._note = defaults, metadata, note
+        self._notes_schemas = notes_schemas
         self._presets: dict[str, Preset] = {}
         self._reported_schema_paths = {defaults.ignored_schema_paths, ()}
         self._load_preset(defaults.preset)  # so that an error in the preset ends the batch before the first line
@@ -123,9 +131,8 @@ class RequestResolver:
         settings = settings or self.settings(parsed)
         seed = settings.seed.value
         grammar = self.grammar(settings)
-        if grammar is not None and grammar.ignored_schema_paths not in self._reported_schema_paths:
-            self._reported_schema_paths.add(grammar.ignored_schema_paths)
-            report_ignored_schema_paths(grammar, self._note)
+        if grammar is not None and self._notes_schemas:
+            self._note_ignored_schema_paths(grammar)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
         top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
@@ -134,6 +141,11 @@ class RequestResolver:
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
         )
+
+    def _note_ignored_schema_paths(self, grammar: GrammarSpec) -> None:
+        if grammar.ignored_schema_paths not in self._reported_schema_paths:
+            self._reported_schema_paths.add(grammar.ignored_schema_paths)
+            report_ignored_schema_paths(grammar, self._note)
 
     def default_settings(self) -> Settings:
         """Return the settings of a line that sets nothing itself."""

@@ -111,7 +111,8 @@ def _submit(engine: EngineThread, requests: Sequence[GenerationRequest]) -> Even
 
 
 def _headers(asked: Asked) -> dict[str, str]:
-    return {"x-gen-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
+    # The keys of a JSON Schema may have any characters.
+    return {"x-gen-ignored": ", ".join(ascii(name)[1:-1] for name in asked.ignored)} if asked.ignored else {}
 
 
 async def until_client_leaves(request: Request, work: Awaitable[_Result]) -> _Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from html import escape
+from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
@@ -20,7 +21,7 @@ from .docs import openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, RecordMiddleware, record_of
 from .security import SecurityMiddleware
-from .state import RouteSpec, ServerState
+from .state import HTML, TEXT, RouteSpec, ServerState
 
 _LINKS = (
     ("docs", "The routes and their fields"),
@@ -36,14 +37,18 @@ async def home(_: Request, state: ServerState) -> Response:
     return HTMLResponse(page("gen serve", f"<h1>gen serve</h1><p>{name}</p><p>{links}</p>"))
 
 
-async def show_docs(_: Request, __: ServerState) -> Response:
+async def show_docs(_: Request, state: ServerState) -> Response:
     """Show the routes and their fields."""
-    return HTMLResponse(docs_page(describe(ROUTES, IGNORED_FIELDS)))
+    return HTMLResponse(docs_page(_description(state)))
 
 
-async def show_openapi(_: Request, __: ServerState) -> Response:
+async def show_openapi(_: Request, state: ServerState) -> Response:
     """Describe the routes as OpenAPI."""
-    return JSONResponse(describe(ROUTES, IGNORED_FIELDS))
+    return JSONResponse(_description(state))
+
+
+def _description(state: ServerState) -> dict[str, Any]:
+    return describe(ROUTES, IGNORED_FIELDS, needs_key=bool(state.access.keys))
 
 
 async def show_metrics(_: Request, state: ServerState) -> Response:
@@ -52,10 +57,10 @@ async def show_metrics(_: Request, state: ServerState) -> Response:
 
 
 ROUTES: tuple[RouteSpec, ...] = (
-    RouteSpec("/", home, "GET"),
-    RouteSpec("/docs", show_docs, "GET"),
-    RouteSpec("/openapi.json", show_openapi, "GET"),
-    RouteSpec("/metrics", show_metrics, "GET"),
+    RouteSpec("/", home, "GET", media_types=(HTML,)),
+    RouteSpec("/docs", show_docs, "GET", media_types=(HTML,)),
+    RouteSpec("/openapi.json", show_openapi, "GET", keys=("openapi", "info", "paths", "components")),
+    RouteSpec("/metrics", show_metrics, "GET", media_types=(TEXT,)),
     *openai.ROUTES,
     *llama_server.ROUTES,
     *tokenizer_routes.ROUTES,

@@ -7,7 +7,7 @@ that have no effect here are listed in `IGNORED_FIELDS`; the answer names them. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
@@ -153,6 +153,10 @@ class GenerationFields(SamplerFields):
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
 
+    def logged(self) -> Sequence[Any]:
+        """Return what a log of prompts contains."""
+        return ()
+
 
 class PromptFields(GenerationFields):
     """A text to be continued, or several."""
@@ -166,7 +170,7 @@ class PromptFields(GenerationFields):
             raise ValueError("the list is empty")
         return prompt
 
-    def logged(self) -> list[str | list[int]]:
+    def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""
         return self.prompts()
 
@@ -187,7 +191,7 @@ class ChatFields(GenerationFields):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
-    def logged(self) -> list[Json]:
+    def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""
         return [message.template_message() for message in self.messages]
 

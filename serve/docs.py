@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
@@ -10,7 +11,21 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from .state import RouteSpec
+from .errors import (
+    EngineError,
+    ForbiddenError,
+    HeadersTooLargeError,
+    InvalidRequestError,
+    NotFoundError,
+    RequestError,
+    RequestTimeoutError,
+    TimedOutError,
+    TooLargeError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from .security import OPEN_PATHS
+from .state import JSON, RouteSpec
 
 Json = dict[str, Any]
 
@@ -32,36 +47,72 @@ _ERROR = {
 }
 
 
-def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str]) -> Json:
+_ERRORS: tuple[type[RequestError], ...] = (
+    *(InvalidRequestError, UnauthorizedError, ForbiddenError, RequestTimeoutError, HeadersTooLargeError),
+    *(EngineError, UnavailableError, TimedOutError),
+)
+"""The errors that every route may answer with."""
+_KEY_SCHEME = "key"
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs_key: bool = False) -> Json:
     """Return the OpenAPI description of the routes.
 
     Args:
         routes: the routes.
         ignored_fields: names of fields that are accepted without an effect.
+        needs_key: whether clients must send a key.
     """
     schemas: Json = {"Error": _ERROR}
     paths: dict[str, Json] = {}
     for route in routes:
-        operation: Json = {
-            "summary": (getdoc(route.handler) or "").partition("\n")[0],
-            "responses": {
-                "200": {"description": "the answer"},
-                "4XX": {
-                    "description": "the request cannot be answered",
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-                },
-            },
-        }
+        operation: Json = {"summary": (getdoc(route.handler) or "").partition("\n")[0]}
+        names = _PATH_PARAMETER.findall(route.path)
+        if names:
+            operation["parameters"] = [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ]
         if route.body is not None:
             schema = _schema(route.body, ignored_fields, schemas)
-            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-        paths.setdefault(route.path.replace("{name:path}", "{name}"), {})[route.method.lower()] = operation
+            operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+        if needs_key and route.path not in OPEN_PATHS:
+            operation["security"] = [{_KEY_SCHEME: []}]
+        operation["responses"] = _responses(route, has_parameters=bool(names))
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "gen serve", "version": version("logitsmith")},
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {_KEY_SCHEME: {"type": "http", "scheme": "bearer"}},
+        },
     }
+
+
+def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
+    """Return the answers of a route by status."""
+    schema: Json = {"type": "object", "required": list(route.keys)} if route.keys else {}
+    content = {kind: {"schema": schema} if kind == JSON else {} for kind in route.media_types}
+    responses: Json = {"200": {"description": "the answer", "content": content}}
+    errors = [*_ERRORS]
+    if route.method != "GET":
+        errors.append(TooLargeError)
+    if has_parameters:
+        errors.append(NotFoundError)
+    for error in sorted(errors, key=lambda error: error.status):
+        response = responses.setdefault(
+            str(error.status), {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+        )
+        descriptions = [*filter(None, [response.get("description")]), getdoc(error) or ""]
+        response["description"] = " ".join(text.partition("\n\n")[0] for text in descriptions)
+        if error.retry_after is not None:
+            response["headers"] = {"retry-after": {"schema": {"type": "integer"}, "description": _RETRY_AFTER}}
+    return responses
+
+
+_RETRY_AFTER = "seconds after which the request may be sent again; absent if it would fail again"
 
 
 def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json) -> Json:

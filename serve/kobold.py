@@ -23,7 +23,7 @@ from .bodies import PromptFields, read_body
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, RequestError
 from .resolution import Asked, Choice, RequestMaker
-from .state import RouteSpec, ServerState, read_fields, read_json
+from .state import EVENTS, RouteSpec, ServerState, read_fields, read_json
 from .tracked_answers import TrackedAnswer
 
 Json = dict[str, Any]
@@ -128,8 +128,10 @@ async def generate_stream(request: Request, state: ServerState) -> Response:
 
 async def _generate(request: Request, state: ServerState, *, is_stream: bool) -> Response:
     model, maker = state.loaded()
+    state.check_queue()
     fields, ignored = read_body(KoboldFields, await read_json(request, state))
-    asked, dropped_count = await state.run(partial(_prepare, model, maker, state.engine, fields, ignored))
+    work = partial(_prepare, model, maker, state.engine, fields, ignored)
+    asked, dropped_count = await state.prepare(request, fields, work)
     asked = replace(asked, is_stream=is_stream)
     if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
         asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, "n"))
@@ -364,26 +366,26 @@ async def detokenize(request: Request, state: ServerState) -> Response:
 
 ROUTES = (
     *(
-        RouteSpec(f"/api/{version}/{path}", handler, method, body)
+        RouteSpec(f"/api/{version}/{path}", handler, method, body, keys=keys)
         for version in ("v1", "latest")
-        for path, handler, method, body in (
-            ("generate", generate, "POST", KoboldFields),
-            ("model", model_name, "GET", None),
-            ("info/version", api_version, "GET", None),
-            ("config/max_length", max_length, "GET", None),
-            ("config/max_context_length", max_context_length, "GET", None),
+        for path, handler, method, body, keys in (
+            ("generate", generate, "POST", KoboldFields, ("results", "x_gen")),
+            ("model", model_name, "GET", None, ("result",)),
+            ("info/version", api_version, "GET", None, ("result",)),
+            ("config/max_length", max_length, "GET", None, ("value",)),
+            ("config/max_context_length", max_context_length, "GET", None, ("value",)),
         )
     ),
-    RouteSpec("/api/extra/version", koboldcpp_version, "GET"),
-    RouteSpec("/api/extra/true_max_context_length", max_context_length, "GET"),
-    RouteSpec("/api/extra/tokencount", token_count, body=TokenCountFields),
-    RouteSpec("/api/extra/tokenize", token_count, body=TokenCountFields),
-    RouteSpec("/api/extra/detokenize", detokenize, body=DetokenizeFields),
-    RouteSpec("/api/extra/generate/stream", generate_stream, body=KoboldFields),
-    RouteSpec("/api/extra/generate/check", generate_check, "GET"),
-    RouteSpec("/api/extra/generate/check", generate_check),
-    RouteSpec("/api/extra/last_logprobs", last_logprobs, "GET"),
-    RouteSpec("/api/extra/last_logprobs", last_logprobs),
-    RouteSpec("/api/extra/abort", abort),
-    RouteSpec("/api/extra/perf", perf, "GET"),
+    RouteSpec("/api/extra/version", koboldcpp_version, "GET", keys=("result", "version")),
+    RouteSpec("/api/extra/true_max_context_length", max_context_length, "GET", keys=("value",)),
+    RouteSpec("/api/extra/tokencount", token_count, body=TokenCountFields, keys=("value", "ids")),
+    RouteSpec("/api/extra/tokenize", token_count, body=TokenCountFields, keys=("value", "ids")),
+    RouteSpec("/api/extra/detokenize", detokenize, body=DetokenizeFields, keys=("result", "success")),
+    RouteSpec("/api/extra/generate/stream", generate_stream, body=KoboldFields, media_types=(EVENTS,)),
+    RouteSpec("/api/extra/generate/check", generate_check, "GET", keys=("results",)),
+    RouteSpec("/api/extra/generate/check", generate_check, keys=("results",)),
+    RouteSpec("/api/extra/last_logprobs", last_logprobs, "GET", keys=("logprobs",)),
+    RouteSpec("/api/extra/last_logprobs", last_logprobs, keys=("logprobs",)),
+    RouteSpec("/api/extra/abort", abort, keys=("success", "done")),
+    RouteSpec("/api/extra/perf", perf, "GET", keys=("last_token_count", "total_gens", "queue", "idle")),
 )

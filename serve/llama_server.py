@@ -21,8 +21,8 @@ from ..models.errors import ModelError
 from .answers import answer
 from .bodies import ChatFields, PromptFields, read_body
 from .errors import InvalidRequestError
-from .resolution import Asked, RequestMaker, x_gen
-from .state import RouteSpec, ServerState, read_fields, read_json
+from .resolution import Asked, x_gen
+from .state import EVENTS, JSON, RouteSpec, ServerState, read_fields, read_json
 
 Json = dict[str, Any]
 
@@ -106,8 +106,10 @@ def _select_fields(record: Json, paths: Sequence[str]) -> Json:
 async def completion(request: Request, state: ServerState) -> Response:
     """Answer `/completion`."""
     model, maker = state.loaded()
+    state.check_queue()
     record = await read_json(request, state)
-    fields, asked = await state.run(lambda: _ask(record, model.vocabulary, maker))
+    fields, ignored = await state.run(lambda: _read_fields(record, model.vocabulary))
+    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
     return await answer(request, state.engine, asked, LlamaServerFormat(fields))
 
 
@@ -115,8 +117,8 @@ _NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", 
 """The fields of other routes for which llama-server's answers have no place."""
 
 
-def _ask(record: object, vocabulary: Vocabulary, maker: RequestMaker) -> tuple[CompletionFields, Asked]:
-    """Return the fields of a request, and what it asks for. Raises ``InvalidRequestError``."""
+def _read_fields(record: object, vocabulary: Vocabulary) -> tuple[CompletionFields, list[str]]:
+    """Return the fields of a request, and the names of those without effect. Raises ``InvalidRequestError``."""
     if isinstance(record, dict):
         record = record | {
             name: read(record[name], vocabulary)
@@ -125,8 +127,7 @@ def _ask(record: object, vocabulary: Vocabulary, maker: RequestMaker) -> tuple[C
         }
     fields, ignored = read_body(CompletionFields, record)
     unused = [name for name in _NOT_IN_THIS_FORMAT if getattr(fields, name)]
-    fields = fields.model_copy(update=dict.fromkeys(unused))
-    return fields, maker.make(fields, [*ignored, *unused])
+    return fields.model_copy(update=dict.fromkeys(unused)), [*ignored, *unused]
 
 
 def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
@@ -204,7 +205,7 @@ async def apply_template(request: Request, state: ServerState) -> Response:
     """Return the prompt that the chat template makes of messages."""
     _, maker = state.loaded()
     fields = await read_fields(request, state, ChatFields)
-    asked = await state.run(lambda: maker.make(fields, []))
+    asked = await state.prepare(request, fields, lambda: maker.make(fields, []))
     return JSONResponse({"prompt": asked.choices[0].prompt})
 
 
@@ -261,9 +262,9 @@ async def slots(_: Request, state: ServerState) -> Response:
 
 
 ROUTES = (
-    RouteSpec("/completion", completion, body=CompletionFields),
-    RouteSpec("/completions", completion, body=CompletionFields),
-    RouteSpec("/apply-template", apply_template, body=ChatFields),
-    RouteSpec("/props", props, "GET"),
+    RouteSpec("/completion", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
+    RouteSpec("/completions", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
+    RouteSpec("/apply-template", apply_template, body=ChatFields, keys=("prompt",)),
+    RouteSpec("/props", props, "GET", keys=("default_generation_settings", "total_slots", "chat_template")),
     RouteSpec("/slots", slots, "GET"),
 )

@@ -26,7 +26,7 @@ from ..logprobs.openai import (
 )
 from .bodies import ChatFields, PromptFields
 from .resolution import Asked
-from .state import RouteSpec, ServerState, generate
+from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 Json = dict[str, Any]
 
@@ -161,12 +161,15 @@ async def health(_: Request, state: ServerState) -> Response:
     return JSONResponse({"status": "ok"})
 
 
+_ANSWER_KEYS = ("id", "object", "created", "model", "choices", "usage", "x_gen")
+_LIST_KEYS = ("object", "data")
+
 ROUTES = (
-    RouteSpec("/v1/completions", completions, body=PromptFields),
-    RouteSpec("/v1/chat/completions", chat_completions, body=ChatFields),
-    RouteSpec("/chat/completions", chat_completions, body=ChatFields),
-    RouteSpec("/v1/models", models, "GET"),
-    RouteSpec("/models", models, "GET"),
-    RouteSpec("/health", health, "GET"),
-    RouteSpec("/v1/health", health, "GET"),
+    RouteSpec("/v1/completions", completions, "POST", PromptFields, (JSON, EVENTS), _ANSWER_KEYS),
+    RouteSpec("/v1/chat/completions", chat_completions, "POST", ChatFields, (JSON, EVENTS), _ANSWER_KEYS),
+    RouteSpec("/chat/completions", chat_completions, "POST", ChatFields, (JSON, EVENTS), _ANSWER_KEYS),
+    RouteSpec("/v1/models", models, "GET", keys=_LIST_KEYS),
+    RouteSpec("/models", models, "GET", keys=_LIST_KEYS),
+    RouteSpec("/health", health, "GET", keys=("status",)),
+    RouteSpec("/v1/health", health, "GET", keys=("status",)),
 )

@@ -37,9 +37,10 @@ from ..samplers.kernels import Floats
 from ..samplers.registry import catalogue
 from .answers import run_requests
 from .bodies import ChatFields, GenerationFields, PromptFields, read_body, text_grammar
+from .compile_guard import CompileGuard
 from .errors import InvalidRequestError, NotFoundError
 from .resolution import SETTING_ERRORS, check_grammar_source, find_listed_preset, is_preset_name
-from .state import RouteSpec, ServerState, read_json
+from .state import YAML, RouteSpec, ServerState, read_json
 
 Json = dict[str, Any]
 
@@ -87,7 +88,7 @@ async def next_token(request: Request, state: ServerState) -> Response:
     has_messages = isinstance(record, dict) and record.get("messages") is not None
     fields_type: type[NextTokenOfPrompt | NextTokenOfChat] = NextTokenOfChat if has_messages else NextTokenOfPrompt
     fields, ignored = read_body(fields_type, record)
-    comparison = await state.run(lambda: _prepare(state, fields, ignored))
+    comparison = await state.prepare(request, fields, lambda: _prepare(state, fields, ignored))
     row, decoded_count = await _logits(request, state, model, comparison.request)
     result = await state.run(lambda: _trace(model, row, comparison, fields.top or _DEFAULT_TOP))
     chain = cast("Chain", comparison.request.chain)
@@ -214,7 +215,7 @@ async def preset_text(request: Request, state: ServerState) -> Response:
     """Return the YAML of a preset."""
     name = request.path_params["name"]
     text = await state.run(lambda: _preset_yaml(state, name))
-    return PlainTextResponse(text, media_type="application/yaml")
+    return PlainTextResponse(text, media_type=YAML)
 
 
 def _preset_yaml(state: ServerState, name: str) -> str:
@@ -317,16 +318,19 @@ async def check_grammar(request: Request, state: ServerState) -> Response:
     """Check a grammar, or a text against it. A wrong grammar is an answer, not an error of the request."""
     model, _maker = state.loaded()
     fields, _ = read_body(GrammarCheckFields, await read_json(request, state))
-    return JSONResponse(await state.run(lambda: _checked(model, fields)))
+    guard = state.guard
+    assert guard is not None  # noqa: S101 - it is made with the model
+    return JSONResponse(await state.run_program(lambda: _checked(model, guard, fields)))
 
 
-def _checked(model: Model, fields: GrammarCheckFields) -> Json:
+def _checked(model: Model, guard: CompileGuard, fields: GrammarCheckFields) -> Json:
     value = text_grammar(fields.grammar) if isinstance(fields.grammar, str) else fields.grammar
     try:
         if isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys():
             value = {"json_schema": value}
         check_grammar_source(value, "grammar")
         spec = resolve_grammar(value, grammar_folders())
+        guard.check(spec)
         mismatch = _find_mismatch(spec, model, fields.text)
     except GrammarError as error:
         return {"ok": False, "message": error.message, "line": error.line, "column": error.column}
@@ -355,11 +359,11 @@ def _mismatch(mismatch: Mismatch) -> Json:
 
 
 ROUTES = (
-    RouteSpec("/gen/next", next_token, body=NextTokenOfPrompt),
-    RouteSpec("/gen/samplers", samplers, "GET"),
-    RouteSpec("/gen/presets", presets, "GET"),
-    RouteSpec("/gen/presets/import", import_preset, body=PresetImportFields),
-    RouteSpec("/gen/presets/{name}", preset_text, "GET"),
-    RouteSpec("/gen/grammars", grammars, "GET"),
-    RouteSpec("/gen/grammars/check", check_grammar, body=GrammarCheckFields),
+    RouteSpec("/gen/next", next_token, body=NextTokenOfPrompt, keys=("x_gen",)),
+    RouteSpec("/gen/samplers", samplers, "GET", keys=("samplers",)),
+    RouteSpec("/gen/presets", presets, "GET", keys=("presets",)),
+    RouteSpec("/gen/presets/import", import_preset, body=PresetImportFields, keys=("name", "format", "preset")),
+    RouteSpec("/gen/presets/{name}", preset_text, "GET", media_types=(YAML,)),
+    RouteSpec("/gen/grammars", grammars, "GET", keys=("grammars",)),
+    RouteSpec("/gen/grammars/check", check_grammar, body=GrammarCheckFields, keys=("ok",)),
 )

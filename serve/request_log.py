@@ -28,6 +28,8 @@ _SCOPE_KEY = "gen.record"
 _MAX_LOGGED_PATH = 200
 _MAX_FRAMES = 6
 _MAX_WAITING_LINES = 10_000
+_MAX_NOTES = 1_000
+"""Number of different notes that are written. Later ones are lost, because requests could cause any number."""
 CLIENT_LEFT = 499
 """The status of a request whose client has left before the answer, as nginx logs it."""
 
@@ -135,6 +137,7 @@ class RequestLog:
     format: str = "none"
     has_prompts: bool = False
     write: Callable[[str], object] = lambda line: sys.stderr.write(f"{line}\n")
+    _notes: set[str] = field(default_factory=set, repr=False)
     _lines: Queue[str] = field(default_factory=lambda: Queue(_MAX_WAITING_LINES), repr=False)
     _writer: Thread | None = field(default=None, repr=False)
 
@@ -146,6 +149,15 @@ class RequestLog:
             return
         line = json.dumps(record.as_json()) if self.format == "json" else printable(record.as_text())
         self._write_later(line)
+
+    def note(self, sentence: str) -> None:
+        """Write a note about the model or a preset, once. Any thread may call this."""
+        if sentence in self._notes or len(self._notes) >= _MAX_NOTES:
+            return
+        self._notes.add(sentence)
+        self._write_later(
+            json.dumps({"note": sentence}) if self.format == "json" else printable(f"gen: note: {sentence}")
+        )
 
     def _write_fault(self, record: RequestRecord, fault: Exception) -> None:
         """Write the place of an unexpected exception."""

@@ -139,7 +139,7 @@ class RequestMaker:
         reuses_answers: bool | None = False,
     ) -> None:
         self._guard, self._reuses_answers = guard, reuses_answers
-        self._resolver = RequestResolver(defaults, model.metadata, note)
+        self._resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
         self._context = model.context_length
         self._max_token_bytes = max(map(len, model.vocabulary.pieces))
         self._model, self._note = model, note
@@ -190,6 +190,8 @@ class RequestMaker:
                     beginning=_messages(fields)[1] if isinstance(fields, ChatFields) else "",
                     ends_at_eog=not fields.bypass_eos,
                 )
+                if isinstance(request.constraint, GrammarSpec):
+                    unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
                 if prompt is not None and not prompt:
                     self._check_empty_prompt()
                 choices.append(self._choice(request, prompt, len(choices), grammars))

@@ -17,14 +17,14 @@ from ..engine.model import Model
 from ..jobs.bodies import StrictModel
 from ..jobs.resolve import BatchDefaults
 from .answers import AnswerFormat, answer, until_client_leaves
-from .bodies import ChatFields, PromptFields, read_body
+from .bodies import ChatFields, GenerationFields, PromptFields, read_body
 from .compile_guard import CompileGuard
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError
 from .limits import MAX_JSON_VALUES, brings_program, check_fields
 from .metrics import Metrics
 from .request_log import RequestLog, RequestRecord, record_of
-from .resolution import Asked, RequestMaker
+from .resolution import RequestMaker
 from .row_cache import RowCache
 from .security import Access
 from .tracked_answers import AnswerTracker
@@ -104,19 +104,40 @@ class ServerState:
         """Run a function that takes long, such as the compilation of a grammar, in another thread."""
         return await asyncio.get_running_loop().run_in_executor(self.workers, work)
 
-    async def prepare(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
-        """Return what a request asks for. Raises ``RequestError``."""
-        _, maker = self.loaded()
+    async def prepare(self, request: Request, fields: GenerationFields, work: Callable[[], _Result]) -> _Result:
+        """Return the result of a function that prepares the texts of a request, in another thread.
+
+        Args:
+            request: the request.
+            fields: the fields of its body.
+            work: the function.
+
+        Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
+        """
+        self.loaded()
+        if self.log.has_prompts:
+            record_of(request.scope).prompts = fields.logged()
+        check_fields(fields)
+        return await until_client_leaves(request, self._prepare(fields, work))
+
+    async def _prepare(self, fields: GenerationFields, work: Callable[[], _Result]) -> _Result:
         workers = self.program_workers if brings_program(fields) else self.workers
         try:
             async with asyncio.timeout(_SECONDS_TO_PREPARE):
-                return await asyncio.get_running_loop().run_in_executor(
-                    workers, lambda: maker.make(fields, ignored)
-                )
+                return await asyncio.get_running_loop().run_in_executor(workers, work)
         except TimeoutError:
             raise TimedOutError(
                 f"the request could not be prepared within {_SECONDS_TO_PREPARE:.0f} s; try again later"
             ) from None
+
+    async def run_program(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function that compiles a grammar, in another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.program_workers, work)
+
+    def check_queue(self) -> None:
+        """Raise ``UnavailableError`` if no request can wait for a slot, before the request is prepared."""
+        if self.engine.is_full:
+            raise UnavailableError("too many requests are waiting; try again later")
 
     def close(self) -> None:
         """End the threads and processes."""
@@ -127,6 +148,9 @@ class ServerState:
         self.log.flush(_SECONDS_TO_WRITE_LOG)
 
 
+JSON, YAML = "application/json", "application/yaml"
+HTML, TEXT, EVENTS = "text/html", "text/plain", "text/event-stream"
+"""The media types of answers."""
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 
 
@@ -138,12 +162,16 @@ class RouteSpec(NamedTuple):
         handler: answers a request.
         method: the HTTP method.
         body: the fields of the body, for the page of the API; None without a body.
+        media_types: the media types that an answer may have.
+        keys: the keys that an answer has always, if it is a JSON object; none if this depends on the request.
     """
 
     path: str
     handler: Handler
     method: str = "POST"
     body: type[StrictModel] | None = None
+    media_types: Sequence[str] = (JSON,)
+    keys: Sequence[str] = ()
 
 
 async def read_json(request: Request, state: ServerState) -> object:
@@ -199,14 +227,10 @@ async def generate(
 
     Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
     """
-    state.loaded()
-    if state.engine.is_full:
-        raise UnavailableError("too many requests are waiting; try again later")
+    _, maker = state.loaded()
+    state.check_queue()
     fields, ignored = read_body(fields_type, await read_json(request, state))
-    check_fields(fields)
-    if state.log.has_prompts:
-        record_of(request.scope).prompts = fields.logged()
-    asked = await until_client_leaves(request, state.prepare(fields, ignored))
+    asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
     return await answer(request, state.engine, asked, form)
 
 

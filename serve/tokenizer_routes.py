@@ -194,20 +194,24 @@ def _tabby_card(model: Model, state: ServerState) -> Json:
     return model_entry(model) | {"logging": None, "parameters": parameters}
 
 
+_ENCODED_KEYS = ("tokens", "ids", "length", "count", "value", "max_model_len")
+_DECODED_KEYS = ("content", "prompt", "text", "result")
+_MODEL_KEYS = ("id", "object", "parameters")
+
 ROUTES = (
-    RouteSpec("/tokenize", encode, body=EncodeFields),
-    RouteSpec("/v1/tokenize", encode, body=EncodeFields),
-    RouteSpec("/detokenize", decode, body=DecodeFields),
-    RouteSpec("/v1/detokenize", decode, body=DecodeFields),
-    RouteSpec("/tokenizer_info", tokenizer_info, "GET"),
-    RouteSpec("/v1/internal/encode", encode, body=EncodeFields),
-    RouteSpec("/v1/internal/decode", decode, body=DecodeFields),
-    RouteSpec("/v1/internal/token-count", token_count, body=EncodeFields),
-    RouteSpec("/v1/internal/model/info", webui_model, "GET"),
-    RouteSpec("/v1/internal/model/list", webui_models, "GET"),
+    RouteSpec("/tokenize", encode, body=EncodeFields, keys=_ENCODED_KEYS),
+    RouteSpec("/v1/tokenize", encode, body=EncodeFields, keys=_ENCODED_KEYS),
+    RouteSpec("/detokenize", decode, body=DecodeFields, keys=_DECODED_KEYS),
+    RouteSpec("/v1/detokenize", decode, body=DecodeFields, keys=_DECODED_KEYS),
+    RouteSpec("/tokenizer_info", tokenizer_info, "GET", keys=("eos_token", "bos_token", "chat_template")),
+    RouteSpec("/v1/internal/encode", encode, body=EncodeFields, keys=_ENCODED_KEYS),
+    RouteSpec("/v1/internal/decode", decode, body=DecodeFields, keys=_DECODED_KEYS),
+    RouteSpec("/v1/internal/token-count", token_count, body=EncodeFields, keys=_ENCODED_KEYS),
+    RouteSpec("/v1/internal/model/info", webui_model, "GET", keys=("model_name", "lora_names")),
+    RouteSpec("/v1/internal/model/list", webui_models, "GET", keys=("model_names",)),
     RouteSpec("/v1/internal/stop-generation", stop_generation),
-    RouteSpec("/v1/token/encode", encode, body=EncodeFields),
-    RouteSpec("/v1/token/decode", decode, body=DecodeFields),
-    RouteSpec("/v1/model", tabby_model, "GET"),
-    RouteSpec("/v1/model/list", tabby_models, "GET"),
+    RouteSpec("/v1/token/encode", encode, body=EncodeFields, keys=_ENCODED_KEYS),
+    RouteSpec("/v1/token/decode", decode, body=DecodeFields, keys=_DECODED_KEYS),
+    RouteSpec("/v1/model", tabby_model, "GET", keys=_MODEL_KEYS),
+    RouteSpec("/v1/model/list", tabby_models, "GET", keys=("object", "data")),
 )

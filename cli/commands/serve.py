@@ -25,7 +25,7 @@ from ..inputs.settings import (
     sampling_overrides,
 )
 from ..interrupt import Interrupt, interruptible
-from ..messages import print_message, print_note
+from ..messages import print_message
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, LengthOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
@@ -174,17 +174,17 @@ def serve(options: ServeOptions) -> None:
     )
     show_llama_cpp_messages(options.log)
     defaults = _defaults(options)
+    log = RequestLog(options.log_format, options.log_prompts, write=print_message)
     engine = EngineThread(
         options.slots,
         max_waiting=options.queue,
         deterministic=options.deterministic,
         max_idle_tokens=None if options.cache_tokens == -1 else options.cache_tokens,
         max_seconds=options.timeout or None,
-        note=print_note,
+        note=log.note,
     )
-    log = RequestLog(options.log_format, options.log_prompts, write=print_message)
     reuses_answers = None if options.deterministic else options.cache_prompt
-    state = ServerState(engine, defaults, print_note, reuses_answers=reuses_answers, access=access, log=log)
+    state = ServerState(engine, defaults, log.note, reuses_answers=reuses_answers, access=access, log=log)
     server = HttpServer(state, open_socket(options.host, options.port))
     address = _address(options.host, server.port)
     with interruptible() as interrupt, _closed_at_end(server, state):
