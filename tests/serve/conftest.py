@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from .gen_serve import GenServe
+from .gen_serve import SECONDS_TO_WAIT, GenServe
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def serving(*flags, environment=None):
                 raise AssertionError("".join(lines))
         finally:
             process.terminate()
-            process.communicate()
+            process.communicate(timeout=SECONDS_TO_WAIT)
 
 
 @pytest.fixture(scope="session")
@@ -40,14 +40,14 @@ def server():
 
 @pytest.fixture(scope="session")
 def http(server):
-    with httpx.Client(base_url=server, timeout=None) as client:
+    with httpx.Client(base_url=server, timeout=SECONDS_TO_WAIT) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def client(server):
     with openai.OpenAI(
-        base_url=f"{server}/v1", api_key="nobody asks for it", timeout=None, max_retries=0
+        base_url=f"{server}/v1", api_key="nobody asks for it", timeout=SECONDS_TO_WAIT, max_retries=0
     ) as client:
         yield client
 

@@ -11,6 +11,9 @@ import sys
 import threading
 import time
 
+SECONDS_TO_WAIT = 300
+"""Time after which a test fails instead of waiting for a server that hangs."""
+
 START = """
 import sys
 from importlib import import_module
@@ -80,7 +83,7 @@ class GenServe:
                     if match := re.search(pattern, line):
                         return match
                 start = len(self.lines)
-                self._news.wait()
+                assert self._news.wait(SECONDS_TO_WAIT), f"no line matches {pattern!r}: {self.lines}"
 
     def __enter__(self):
         return self
@@ -89,8 +92,18 @@ class GenServe:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
-        self.process.stderr.close()
+        try:
+            self.wait()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self.process.stderr.close()
+
+    def wait(self):
+        """Wait for the end of the server. Returns its exit code."""
+        return self.process.wait(SECONDS_TO_WAIT)
 
     def stop(self, number=signal.SIGTERM):
         """Send a signal."""
@@ -98,7 +111,7 @@ class GenServe:
 
     def connect(self):
         """Return a connected socket."""
-        return socket.create_connection(("127.0.0.1", self.port))
+        return socket.create_connection(("127.0.0.1", self.port), SECONDS_TO_WAIT)
 
     def send(self, data):
         """Send bytes on a new connection. Returns all bytes of the answer, until the server closes it."""
@@ -108,7 +121,7 @@ class GenServe:
 
     def request(self, method, path, body=None, **headers):
         """Send a request. Returns the status, the headers, and the body, as JSON if it is JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS_TO_WAIT)
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, data, sent)
@@ -132,9 +145,24 @@ class GenServe:
         assert client.recv(1)
         return client
 
+    def counts_of_texts(self):
+        """Return how many texts are generated now, and how many wait for a slot."""
+        _, _, text = self.request("GET", "/metrics")
+        running, waiting = (
+            re.search(rf"^gen_texts_{name} (\S+)", text, re.M)[1] for name in ("running", "waiting")
+        )
+        return int(float(running)), int(float(waiting))
+
     def wait_until_idle(self):
         """Wait until a request gets a slot immediately, so that earlier requests have left theirs."""
-        while self.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] != 200:
+        self.wait_until(lambda: self.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
+
+    @staticmethod
+    def wait_until(is_true):
+        """Call a function until it returns true."""
+        end = time.monotonic() + SECONDS_TO_WAIT
+        while not is_true():
+            assert time.monotonic() < end, "what the test waits for does not happen"
             time.sleep(0.05)
 
 

@@ -12,20 +12,31 @@ import pytest
 from logitsmith.serve import limits
 from logitsmith.serve.request_log import RequestLog, RequestRecord, printable
 
-from .gen_serve import GenServe, post_bytes, read_all
+from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer
 
-pytestmark = pytest.mark.slow
 
-ENDLESS_LARK = "start: A\nA: /(.*a.*){10}/ & /(.*b.*){10}/ & ~/(.*c.{20}.*)/"
-"""llguidance computes for minutes before it returns."""
+def endless_lark(number):
+    """Return a grammar for which llguidance computes for minutes. ``number``: results of one are remembered."""
+    return f"start: A\nA: /(.*a.*){{10}}/ & /(.*b.*){{10}}/ & ~/(.*c.{{{number}}}.*)/"
+
+
 PROMPT = {"prompt": "Once", "max_tokens": 1}
+
+
+@pytest.fixture(scope="module")
+def hasty(pruned_model):
+    """A server that soon disconnects clients that do not finish their requests."""
+    with GenServe("--slots", "1", model=pruned_model, constants={SECONDS_FOR_REQUEST: 0.6}) as server:
+        yield server
+
+
+SECONDS_FOR_REQUEST = "http_protocol.SECONDS_FOR_REQUEST"
 
 
 @pytest.fixture(scope="module")
 def strict(pruned_model):
     """A server whose limits are so low that tests need not wait."""
     constants = {
-        "http_protocol.SECONDS_FOR_REQUEST": 3.0,
         "http_protocol.SECONDS_WITHOUT_READING": 1.0,
         "http_protocol._MAX_DISCARDED_BYTES": 1_000_000,
         "compile_guard.MAX_CPU_SECONDS": 1,
@@ -88,6 +99,13 @@ def test_fields(small_server, fields, field):
     assert answer["error"]["message"].startswith(field)
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/api/v1/generate", "/gen/next"])
+def test_fields_have_limits_on_every_route(small_server, path):
+    body = {"prompt": "a", "stop": "a" * (limits.MAX_STRING_CHARACTERS + 1)}
+    status, answer = small_server.post(path, body)
+    assert (status, answer["error"]["param"]) == (400, "stop")
+
+
 def test_messages(small_server):
     body = {"messages": [{"role": "user", "content": "a"}] * (limits.MAX_MESSAGES + 1)}
     assert small_server.post("/v1/chat/completions", body)[1]["error"]["param"] == "messages"
@@ -97,7 +115,7 @@ def test_a_body_that_is_announced_to_be_too_large(small_server):
     """The answer comes before the body."""
     with small_server.connect() as client:
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n")
-        assert client.recv(65_536).startswith(b"HTTP/1.1 413")
+        assert read_answer(client).startswith(b"HTTP/1.1 413")
 
 
 def test_a_body_in_chunks_that_is_too_large(small_server):
@@ -106,7 +124,7 @@ def test_a_body_in_chunks_that_is_too_large(small_server):
         for _ in range(17):
             client.sendall(b"f4240\r\n" + b" " * 1_000_000 + b"\r\n")
         client.sendall(b"0\r\n\r\n")
-        assert client.recv(65_536).startswith(b"HTTP/1.1 413")
+        assert read_answer(client).startswith(b"HTTP/1.1 413")
 
 
 def test_an_endless_body_after_the_answer_is_cut_off(strict):
@@ -142,42 +160,43 @@ def test_bytes_that_are_not_a_request(small_server, data):
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"GET /heal", id="half-a-line"),
-        pytest.param(b"GET /health HTTP/1.1\r\nhost: localhost\r\n", id="half-the-headers"),
-        pytest.param(post_bytes(PROMPT)[:-5], id="half-the-body"),
-    ],
-)
-def test_a_client_that_does_not_finish_its_request(strict, sent):
-    answer = strict.send(sent)
-    assert answer[:12] == (b"HTTP/1.1 408" if sent else b"")
+UNFINISHED_REQUESTS = {
+    b"": b"",
+    b"GET /heal": b"HTTP/1.1 408",
+    b"GET /health HTTP/1.1\r\nhost: localhost\r\n": b"HTTP/1.1 408",
+    post_bytes(PROMPT)[:-5]: b"HTTP/1.1 408",
+}
+"""The bytes that a client sends, and the beginning of the answer."""
 
 
-def test_a_client_that_sends_a_byte_at_a_time(strict):
+def test_clients_that_do_not_finish_their_requests(hasty):
+    clients = [hasty.connect() for _ in UNFINISHED_REQUESTS]
+    for client, sent in zip(clients, UNFINISHED_REQUESTS, strict=True):
+        client.sendall(sent)
+    assert [read_all(client)[:12] for client in clients] == list(UNFINISHED_REQUESTS.values())
+    for client in clients:
+        client.close()
+
+
+def test_a_client_that_sends_a_byte_at_a_time(hasty):
     """Each byte restarts uvicorn's clock, but not the server's."""
-    with strict.connect() as client:
-        client.settimeout(0.05)
-        answer = b""
-        while not answer:
-            try:
-                client.sendall(b"G")
-                answer = client.recv(65_536)
-            except TimeoutError:
-                pass
-        assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 400"))
+    with hasty.connect() as client:
+        for _ in range(100_000):
+            if select.select([client], [], [], 0.02)[0]:
+                break
+            client.sendall(b"G")
+        assert client.recv(65_536).startswith((b"HTTP/1.1 408", b"HTTP/1.1 400"))
 
 
-def test_a_connection_is_kept_after_an_answer(strict):
-    with strict.connect() as client:
+def test_a_connection_is_kept_after_an_answer(hasty):
+    with hasty.connect() as client:
         for _ in range(2):
             client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            assert client.recv(65_536).startswith(b"HTTP/1.1 200")
-            time.sleep(4)  # longer than the limit for a request
+            assert read_answer(client).startswith(b"HTTP/1.1 200")
+            time.sleep(0.9)  # longer than the limit for a request
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_disconnected(strict):
     start = len(strict.lines)
     client = socket.socket()
@@ -186,6 +205,8 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
     with client:
         fields = {"max_tokens": 3000, "logprobs": 500, "stream": True, "ignore_eos": True}
         client.sendall(post_bytes(PROMPT | fields))
+        assert select.select([client], [], [], SECONDS_TO_WAIT)[0]
+        assert strict.post("/v1/completions", PROMPT)[0] == 200  # the other slot answers meanwhile
         strict.wait_for('"status": 499', start)
         assert not read_all(client).endswith(b"0\r\n\r\n")
     strict.wait_until_idle()
@@ -196,12 +217,10 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
 def test_a_client_that_leaves_frees_its_slot(strict, stream, leave):
     """A client that closes only its sending side has left: clients that still read do not do this."""
     body = post_bytes(PROMPT | {"max_tokens": 3000, "stream": stream, "ignore_eos": True, "n": 2})
-    client, status = None, 200
-    while status == 200:
-        if client is None or is_rejected(client):
-            client = strict.connect()
-            client.sendall(body)
-        status, headers, answer = strict.request("POST", "/v1/completions", PROMPT)
+    client = strict.connect()
+    client.sendall(body)
+    strict.wait_until(lambda: strict.counts_of_texts() == (2, 0))
+    status, headers, answer = strict.request("POST", "/v1/completions", PROMPT)
     assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "unavailable", "1")
     start = len(strict.lines)
     if leave is not None:
@@ -211,36 +230,29 @@ def test_a_client_that_leaves_frees_its_slot(strict, stream, leave):
     strict.wait_until_idle()
 
 
-def is_rejected(client):
-    """Return whether the answer is an error, because another request had the slots."""
-    readable, _, _ = select.select([client], [], [], 0)
-    if readable and client.recv(12, socket.MSG_PEEK).endswith(b"503"):
-        client.close()
-        return True
-    return False
-
-
 def test_a_client_that_sends_more_and_leaves_frees_its_slot(strict):
     client = strict.connect()
     client.sendall(post_bytes(PROMPT | {"max_tokens": 3000, "ignore_eos": True}) * 2)
+    strict.wait_until(lambda: strict.counts_of_texts() == (1, 0))
     start = len(strict.lines)
-    time.sleep(0.5)
     client.close()
     strict.wait_for('"status": 499', start)
+    strict.wait_until(lambda: strict.counts_of_texts() == (0, 0))
 
 
 def post_until_taken(server, body):
     """Return the status and the answer of a request, which is sent again while the server is full."""
-    while (answer := server.post("/v1/completions", body))[0] == 503:
-        time.sleep(0.05)
-    return answer
+    answers = []
+    server.wait_until(lambda: answers.append(server.post("/v1/completions", body)) or answers[-1][0] != 503)
+    return answers[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"guided_grammar": ENDLESS_LARK}, id="lark"),
-        pytest.param({"guided_grammar": ENDLESS_LARK, "n": 5}, id="choices"),
+        pytest.param({"guided_grammar": endless_lark(20)}, id="lark"),
+        pytest.param({"guided_grammar": endless_lark(21), "n": 5}, id="choices"),
     ],
 )
 def test_a_grammar_that_does_not_compile_holds_up_no_other_request(strict, fields):
@@ -255,6 +267,20 @@ def test_a_grammar_that_does_not_compile_holds_up_no_other_request(strict, field
     assert "processor time" in answer["error"]["message"]
     assert answered
     assert strict.post("/v1/completions", PROMPT | {"regex": "a+"})[0] == 200
+
+
+@pytest.mark.slow
+def test_a_grammar_that_does_not_compile_is_not_checked(strict):
+    with ThreadPoolExecutor(1) as pool:
+        checked = pool.submit(strict.post, "/gen/grammars/check", {"grammar": endless_lark(22), "text": "a"})
+        answered = 0
+        while not checked.done():
+            assert strict.post("/v1/completions", PROMPT)[0] == 200
+            answered += 1
+        status, answer = checked.result()
+    assert (status, answer["ok"]) == (200, False)
+    assert "processor time" in answer["message"]
+    assert answered
 
 
 @pytest.mark.parametrize(
@@ -343,6 +369,40 @@ def test_prompts_are_logged_if_asked():
     assert lines[0] == printable(lines[0])
 
 
+NEWLINE_KEY = "é\n\x1b"
+LENIENT = {
+    "schema_lenient": True,
+    "json_schema": {"properties": {NEWLINE_KEY: {"type": "string", "not": {}}}},
+}
+
+
+def test_ignored_parts_of_a_schema_are_told_to_the_client_alone(strict):
+    """The log would grow with each schema, and quote the request."""
+    start = len(strict.lines)
+    status, headers, answer = strict.request(
+        "POST", "/v1/completions", PROMPT | {"max_tokens": 4, "grammar": LENIENT}
+    )
+    assert status == 200, answer
+    (ignored,) = answer["x_gen"]["ignored"]
+    assert NEWLINE_KEY in ignored
+    assert headers["x-gen-ignored"] == ascii(ignored)[1:-1]
+    strict.wait_for('"status": 200', start)
+    assert not any("/not" in str(line) and '"path"' not in str(line) for line in strict.lines)
+
+
+def test_notes_are_written_once():
+    lines = []
+    log = RequestLog("none", write=lines.append)
+    for _ in range(2):
+        log.note("a\x1b")
+    for number in range(2_000):
+        log.note(f"{number}")
+    log.flush(60)
+    assert lines[:2] == ["gen: note: a\\x1b", "gen: note: 0"]
+    assert len(lines) == len(set(lines)) < 2_000
+
+
+@pytest.mark.slow
 def test_a_log_that_is_not_read_stops_nothing(pruned_model):
     """The pipe of stderr has space for 64 KiB."""
     server = GenServe("--slots", "1", model=pruned_model)
@@ -350,6 +410,6 @@ def test_a_log_that_is_not_read_stops_nothing(pruned_model):
         server.pause_reading()
         for _ in range(3000):
             with server.connect() as client:
-                client.sendall(b"GET /health?" + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
-                assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+                client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert read_answer(client).startswith(b"HTTP/1.1 200")
         server.process.kill()
