@@ -1,0 +1,74 @@
+"""Requests that schemathesis makes of the page of the API: each answer is one that the page declares."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from logitsmith.serve.app import ROUTES
+from logitsmith.serve.docs import openapi
+from logitsmith.serve.security import OPEN_PATHS
+
+from .gen_serve import SECONDS_TO_WAIT, GenServe
+
+EXAMPLES, SLOW_EXAMPLES = 3, 100
+CONFIG = {
+    "checks": {
+        "not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", 503]},
+        "positive_data_acceptance": {"enabled": False},  # values are checked together, and schemas describe each
+    }
+}
+OPERATIONS = [(spec.path, spec.method) for spec in ROUTES]
+
+
+@pytest.fixture(scope="module")
+def limited_server(pruned_model):
+    """A server with a short context and a limit of time: requests ask for many texts."""
+    with GenServe("--slots", "4", "-c", "64", "--timeout", "2", model=pruned_model) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def schema(limited_server):
+    """The page of the API, as schemathesis reads it."""
+    import schemathesis
+    from schemathesis.config import SchemathesisConfig
+
+    _, _, description = limited_server.request("GET", "/openapi.json")
+    return schemathesis.openapi.from_dict(description, config=SchemathesisConfig.from_dict(CONFIG))
+
+
+def send(schema, server, path, method, count):
+    """Send requests to an operation, valid ones and others, and check the answers."""
+    from schemathesis import GenerationMode
+
+    operation = schema[path][method]
+    for mode in GenerationMode if operation.body else [GenerationMode.POSITIVE]:  # every name of a path is valid
+
+        @settings(max_examples=count, suppress_health_check=list(HealthCheck), database=None)
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def check(case):
+            case.call_and_validate(base_url=f"http://127.0.0.1:{server.port}", timeout=SECONDS_TO_WAIT)
+
+        check()
+
+
+def test_answers_are_those_that_the_page_declares(schema, limited_server):
+    """One test, because schemathesis takes seconds to start."""
+    for path, method in OPERATIONS:
+        send(schema, limited_server, path, method, EXAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[f"{method} {path}" for path, method in OPERATIONS])
+def test_many_answers_are_those_that_the_page_declares(schema, limited_server, path, method):
+    send(schema, limited_server, path, method, SLOW_EXAMPLES)
+
+
+def test_the_page_says_where_a_key_is_needed():
+    without_key = {path: "security" not in op for path, op in operations(needs_key=True)}
+    assert {path for path, is_open in without_key.items() if is_open} == OPEN_PATHS
+    assert not any("security" in operation for _, operation in operations(needs_key=False))
+
+
+def operations(needs_key):
+    """Return the paths of the page, each with one of its operations."""
+    paths = openapi(ROUTES, (), needs_key=needs_key)["paths"]
+    return [(path, operation) for path, by_method in paths.items() for operation in by_method.values()]
