@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := chats cli cluster common engine grammars jobs logprobs models presets recover samplers serve
 
-.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clients clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -86,6 +86,16 @@ ray: $(VENV)/.ray
 
 $(VENV)/.ray: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,ray
+	@touch $@
+
+# lm-evaluation-harness and SillyTavern, for the tests of the server. Without them these tests are skipped. SillyTavern needs
+# Node.js 20 and npm: apt-get install nodejs npm. No script of its packages is run.
+SILLYTAVERN := sillytavern@1.19.0
+clients: $(VENV)/.clients
+
+$(VENV)/.clients: $(VENV)/.test
+	$(BIN)/python tools/install.py model,test,clients
+	npm install --prefix $(VENV)/clients --ignore-scripts --no-audit --no-fund --loglevel=error $(SILLYTAVERN)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

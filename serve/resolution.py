@@ -224,8 +224,9 @@ class RequestMaker:
             sets = [f"{name}={json.dumps(value)}" for name, value in sets.items()]
         messages = None
         if isinstance(fields, ChatFields):
-            messages, _ = _messages(fields)
-            unused += ["add_generation_prompt"] if fields.add_generation_prompt is False else []
+            messages, beginning = _messages(fields)
+            if fields.add_generation_prompt is False and not beginning:  # a continued message needs no prompt
+                unused.append("add_generation_prompt")
         parsed = ParsedRequest(
             id="",
             line_number=0,

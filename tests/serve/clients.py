@@ -156,3 +156,44 @@ MIKUPAD = {
     "cache_prompt": True,
 }
 """What mikupad sends to llama-server."""
+
+OPEN_WEBUI = {
+    "chat": {"stream": True, "messages": [{"role": "user", "content": "Name a color."}], "max_tokens": 6},
+    "settings": {
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [
+            {"role": "system", "content": "You are a sailor."},
+            {"role": "user", "content": [{"type": "text", "text": "Where is the ship?"}]},
+        ],
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "min_p": 0.05,
+        "max_tokens": 6,
+        "frequency_penalty": 0.1,
+        "presence_penalty": 0.1,
+        "seed": 7,
+        "stop": ["\n\n"],
+        "logit_bias": {"260": -3},
+        "response_format": {"type": "text"},
+        "top_k": 40,
+        "repeat_penalty": 1.05,
+        "chain": "top_k > min_p > temperature > dist",
+    },
+    "continue": {
+        "stream": True,
+        "messages": [
+            {"role": "user", "content": "Name a color."},
+            {"role": "assistant", "content": "I like the color"},
+        ],
+        "max_tokens": 6,
+        "continue_final_message": True,
+        "add_generation_prompt": False,
+    },
+    "title": {
+        "stream": False,
+        "messages": [{"role": "user", "content": "### Task:\nWrite a title with three words."}],
+        "max_tokens": 12,
+    },
+}
+"""What Open WebUI sends to a server of OpenAI's API: chats, with settings and custom parameters, and a title."""

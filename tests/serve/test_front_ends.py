@@ -1,0 +1,331 @@
+"""Front ends against `gen serve`: SillyTavern's own server, and the requests that pages and curl send."""
+
+import json
+import math
+import shlex
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from .clients import MIKUPAD, OPEN_WEBUI, SILLYTAVERN, SILLYTAVERN_BY_TYPE
+from .gen_serve import GenServe
+from .sillytavern import PACKAGE, SillyTavern, skip_without
+from .test_kobold import CLASSIC, SILLYTAVERN_KOBOLDCPP
+from .test_openai import gen
+
+MODEL = "SmolLM2-135M-Instruct.Q4_1"
+TEXT = "The sea was"
+IDS = [504, 3426, 436]
+
+
+@pytest.fixture(scope="module")
+def tavern(tmp_path_factory):
+    skip_without(PACKAGE.is_dir() and shutil.which("node"), "SillyTavern")
+    with SillyTavern(tmp_path_factory.mktemp("sillytavern")) as running:
+        yield running
+
+
+BODIES = {
+    **{kind: SILLYTAVERN | added for kind, (_, added) in SILLYTAVERN_BY_TYPE.items()},
+    "koboldcpp": SILLYTAVERN_KOBOLDCPP,
+    "generic": SILLYTAVERN | {"api_type": "generic", "logprobs": 5, "n": 1},
+    "vllm": SILLYTAVERN | {"api_type": "vllm", "n": 1, "ignore_eos": False, "spaces_between_special_tokens": True},
+    "aphrodite": SILLYTAVERN
+    | {
+        "api_type": "aphrodite",
+        "n": 1,
+        "ignore_eos": False,
+        "temperature_last": True,
+        "eta_cutoff": 0,
+        "epsilon_cutoff": 0,
+        "spaces_between_special_tokens": True,
+        "early_stopping": False,
+        "include_stop_str_in_output": False,
+        "custom_token_bans": [],
+        "no_repeat_ngram_size": 0,
+    },
+}
+"""The bodies that SillyTavern's page sends to SillyTavern's server, by the type of the program."""
+IGNORED = {
+    "llamacpp": {"include_reasoning", "truncation_length", "num_ctx"},
+    "koboldcpp": {"truncation_length", "num_ctx"},
+    "generic": set(),
+    "vllm": set(),
+}
+"""The fields without effect; those of other types are `include_reasoning` and `truncation_length`."""
+
+
+def test_every_type_finds_the_model(tavern, server):
+    for kind in BODIES:
+        answer = tavern.post("backends/text-completions/status", api_type=kind, api_server=server)
+        assert answer.json()["result"] == MODEL, kind
+        assert ("x-supports-tokenization" in answer.headers) == (kind == "ooba")
+
+
+def test_the_chat_template_is_recognized(tavern, server):
+    """SillyTavern derives its templates from the hash."""
+    facts = tavern.post("backends/text-completions/props", api_type="llamacpp", api_server=server).json()
+    assert facts["default_generation_settings"]["n_ctx"] == 1024
+    assert len(facts["chat_template_hash"]) == 64
+    assert "<|im_start|>" in facts["chat_template"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BODIES if kind != "generic"])
+def test_tokens_are_counted(tavern, server, kind):
+    path = "tokenizers/remote/textgenerationwebui/encode"
+    found = tavern.post(path, api_type=kind, url=f"{server}/v1", text=TEXT, model="undefined").json()
+    assert found == {"count": len(IDS), "ids": IDS}
+
+
+def streamed(response):
+    """Return the JSON of a stream's parts."""
+    parts = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
+    return [json.loads(part) for part in parts if part != "[DONE]"]
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_sillytavern_continues_a_text(tavern, server, kind):
+    body = BODIES[kind] | {"api_server": f"{server}/", "temperature": 1.5}
+    answer = tavern.post("backends/text-completions/generate", **body).json()
+    text = answer["content"] if kind == "llamacpp" else answer["choices"][0]["text"]
+    facts = answer["x_gen"]
+    assert facts["seed"] == body["seed"]
+    assert set(facts["ignored"]) == IGNORED.get(kind, {"include_reasoning", "truncation_length"})
+    assert "temperature=1.5" in facts["chain"]
+    words = shlex.split(facts["command"])
+    assert gen(words[1], "-t", "1", *words[2:]) == text
+    parts = streamed(tavern.post("backends/text-completions/generate", **(body | {"stream": True})))
+    if kind == "llamacpp":
+        assert "".join(part["content"] for part in parts) == text
+        # The page reads the alternatives of each part here.
+        entries = [part["completion_probabilities"][0]["top_logprobs"] for part in parts if part.get("content")]
+        assert all(len(entry) == 10 and set(entry[0]) >= {"token", "logprob"} for entry in entries)
+    else:
+        choices = [part["choices"][0] for part in parts]
+        assert "".join(choice["text"] for choice in choices) == text
+        tables = [choice["logprobs"]["top_logprobs"][0] for choice in choices if choice.get("logprobs")]
+        assert len(tables) == answer["usage"]["completion_tokens"]
+        assert all(len(table) >= body["logprobs"] for table in tables)
+
+
+def test_the_page_of_koboldai(tavern, server):
+    """SillyTavern's older type of program, with the routes of KoboldAI."""
+    address = f"{server}/api"
+    assert tavern.post("backends/kobold/status", api_server=address).json() == {
+        "koboldUnitedVersion": "1.2.5",
+        "koboldCppVersion": "KoboldCpp",
+        "model": MODEL,
+    }
+    assert tavern.post("tokenizers/remote/kobold/count", url=address, text=TEXT).json()["ids"][-3:] == IDS
+    body = {**CLASSIC, "api_server": address, "gui_settings": False, "sampler_seed": 3, "can_abort": True}
+    answer = tavern.post("backends/kobold/generate", **body, streaming=False).json()
+    parts = streamed(tavern.post("backends/kobold/generate", **body, streaming=True))
+    assert "".join(part["token"] for part in parts) == answer["results"][0]["text"]
+    assert answer["x_gen"]["seed"] == 3
+    assert answer["x_gen"]["ignored"] == []
+
+
+CHAT = {
+    "chat_completion_source": "custom",
+    "model": MODEL,
+    "messages": [
+        {"role": "system", "content": "Write the next reply."},
+        {"role": "assistant", "content": "Hello. Who are you?"},
+        {"role": "user", "content": "A sailor."},
+        {"role": "system", "content": "[Continue]"},
+    ],
+    "temperature": 1,
+    "max_tokens": 12,
+    "presence_penalty": 0.1,
+    "frequency_penalty": 0.1,
+    "top_p": 0.9,
+    "top_k": 40,
+    "seed": 4,
+    "logprobs": 5,
+    "stop": ["\nSailor:"],
+    "custom_include_body": "min_p: 0.02\npreset: creative",
+    "custom_exclude_body": "- presence_penalty",
+    "custom_include_headers": "",
+    "type": "normal",
+}
+"""The body of SillyTavern's page for a custom server of OpenAI's API, with fields that the user adds and removes."""
+
+
+def test_sillytavern_chats(tavern, server):
+    body = CHAT | {"custom_url": f"{server}/v1"}
+    found = tavern.post("backends/chat-completions/status", **body).json()
+    assert [model["id"] for model in found["data"]] == [MODEL]
+    answer = tavern.post("backends/chat-completions/generate", **body).json()
+    choice = answer["choices"][0]
+    assert answer["x_gen"]["ignored"] == []
+    assert answer["x_gen"]["seed"] == 4
+    assert "min_p=0.02" in answer["x_gen"]["chain"]
+    assert "present" not in answer["x_gen"]["chain"]
+    assert all(len(token["top_logprobs"]) >= 5 for token in choice["logprobs"]["content"])
+    parts = streamed(tavern.post("backends/chat-completions/generate", **(body | {"stream": True})))
+    deltas = [part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"]]
+    assert "".join(deltas) == choice["message"]["content"]
+
+
+def test_an_error_reaches_the_user(tavern, server):
+    body = SILLYTAVERN | {"api_server": server, "temperature": -1}
+    answer = tavern.post("backends/text-completions/generate", **body).json()
+    assert answer["status"] == 400
+    assert "temperature: -1 is not ≥ 0" in json.loads(answer["response"])["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def locked(pruned_model):
+    """A server with a key, for requests whose answers do not matter."""
+    with GenServe("--api-key", "sea-key", "--slots", "2", model=pruned_model) as running:
+        yield running, f"http://127.0.0.1:{running.port}"
+
+
+def test_sillytavern_sends_the_key(tavern, locked):
+    _, address = locked
+    body = {"api_type": "llamacpp", "api_server": address}
+    path = "/api/backends/text-completions/status"
+    assert tavern.http.post(path, json=body).status_code == 400
+    secret = tavern.post("secrets/write", key="api_key_llamacpp", value="sea-key", label="gen").json()
+    try:
+        assert tavern.http.post(path, json=body).status_code == 200
+    finally:
+        tavern.http.post("/api/secrets/delete", json={"key": "api_key_llamacpp", "id": secret["id"]})
+
+
+def completion_tokens(http):
+    """Return the number of tokens that the server has generated for requests that have ended."""
+    lines = http.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("gen_completion_tokens_total{"))
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "koboldcpp", "ooba"])
+def test_stop_in_sillytavern_ends_the_text(tavern, server, http, kind):
+    body = BODIES[kind] | {
+        "api_server": server,
+        **dict.fromkeys(("max_tokens", "max_new_tokens", "n_predict", "num_predict"), 1000),
+        **dict.fromkeys(("ban_eos_token", "ignore_eos"), True),
+        **dict.fromkeys(("stop", "stopping_strings", "logit_bias"), []),
+        "stream": True,
+    }
+    before = completion_tokens(http)
+    path, headers = "/api/backends/text-completions/generate", {"Accept-Encoding": "identity"}
+    with tavern.http.stream("POST", path, json=body, headers=headers) as response:
+        assert response.status_code == 200
+        assert next(response.iter_text())
+    while (count := completion_tokens(http) - before) == 0:
+        time.sleep(0.1)
+    assert count < 1000
+
+
+def mikupad_openai(is_chat):
+    """Return mikupad's request for its type of program "OpenAI Compatible"."""
+    names = {
+        "n_predict": "max_tokens",
+        "n_probs": "top_logprobs" if is_chat else "logprobs",
+        "repeat_penalty": "repetition_penalty",
+        "repeat_last_n": "repetition_penalty_range",
+        "tfs_z": "tfs",
+        "mirostat": "mirostat_mode",
+        "ignore_eos": "ban_eos_token",
+        "grammar": "grammar_string",
+    }
+    body = {names.get(name, name): value for name, value in MIKUPAD.items() if name != "cache_prompt"}
+    body |= {"model": MODEL, "dynamic_temperature": True, "dynatemp_low": 0.5, "dynatemp_high": 0.9}
+    if is_chat:
+        body |= {"logprobs": True, "messages": [{"role": "user", "content": body.pop("prompt")}]}
+    return body
+
+
+@pytest.mark.parametrize("is_chat", [False, True], ids=["text", "chat"])
+def test_mikupad_reads_each_token(http, is_chat):
+    """mikupad makes the text of the tokens, and finds the chosen one among the alternatives by its text."""
+    path = "/v1/chat/completions" if is_chat else "/v1/completions"
+    body = mikupad_openai(is_chat)
+    answer = http.post(path, json=body | {"stream": False}).json()
+    choice = answer["choices"][0]
+    assert answer["x_gen"]["ignored"] == []
+    if is_chat:
+        tokens = [(token["token"], token["top_logprobs"]) for token in choice["logprobs"]["content"]]
+        text = choice["message"]["content"]
+    else:
+        tokens = list(zip(choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"], strict=True))
+        text = choice["text"]
+    assert "".join(token for token, _ in tokens) == text
+    for token, table in tokens:
+        assert token in ([entry["token"] for entry in table] if is_chat else table)
+    parts = streamed(http.post(path, json=body))
+    shown = [part["choices"][0] for part in parts]
+    pieces = [(piece["delta"].get("content") if is_chat else piece["text"]) or "" for piece in shown]
+    assert "".join(pieces) == text
+    for piece, entry in zip(shown, pieces, strict=True):
+        if entry:
+            logprobs = piece["logprobs"]
+            table = (
+                {found["token"] for found in logprobs["content"][0]["top_logprobs"]}
+                if is_chat
+                else logprobs["top_logprobs"][0]
+            )
+            assert entry in table
+
+
+@pytest.mark.parametrize("body", OPEN_WEBUI.values(), ids=OPEN_WEBUI)
+def test_open_webui_chats(http, body):
+    models = http.get("/v1/models", headers={"Authorization": "Bearer none"}).json()
+    assert [model["id"] for model in models["data"]] == [MODEL]
+    headers = {"Authorization": "Bearer none", "X-OpenWebUI-User-Name": "Ada", "X-OpenWebUI-Chat-Id": "1"}
+    answer = http.post("/v1/chat/completions", json={"model": MODEL, **body}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers.get("x-gen-ignored") is None
+    if not body["stream"]:
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json()["choices"][0]["message"]["content"]
+        return
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.endswith("data: [DONE]\n\n")
+    parts = streamed(answer)
+    assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"])
+    if body.get("stream_options"):
+        assert parts[-1]["usage"]["completion_tokens"] > 0
+
+
+CURL = """curl -X POST https://api.together.xyz/v1/chat/completions \\
+     -H 'Content-Type: application/json' \\
+     -H "Authorization: Bearer $TOGETHER_API_KEY"\\
+     -d '{
+     "model": "codellama/CodeLlama-70b-Instruct-hf",
+     "stream": false,
+     "max_tokens": 10,
+     "messages": [
+       {"role": "user", "content": "write an async function in python"}
+     ],
+     "logprobs": 1ECHO
+ }'
+"""
+"""The lines of Together's documentation of logprobs. The second ones also have `echo`."""
+
+
+@pytest.mark.parametrize("echo", ["", ',\n     "echo": true'], ids=["logprobs", "echo"])
+def test_the_curl_lines_of_together(server, echo):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    lines = CURL.replace("ECHO", echo).replace("https://api.together.xyz", server)
+    done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    choice = answer["choices"][0]
+    logprobs = choice["logprobs"]
+    assert len(logprobs["tokens"]) == len(logprobs["token_logprobs"]) == answer["usage"]["completion_tokens"] == 10
+    assert "".join(logprobs["tokens"]) == choice["message"]["content"]
+    assert choice["finish_reason"] == "length"
+    if not echo:
+        assert answer.get("prompt") in (None, [])
+        return
+    (prompt,) = answer["prompt"]
+    assert "write an async function in python" in prompt["text"]
+    assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"]
+    first, *others = prompt["logprobs"]["token_logprobs"]
+    assert first is None
+    assert all(value < 0 and math.isfinite(value) for value in others)
+    assert answer["usage"]["prompt_tokens"] == len(others) + 1
