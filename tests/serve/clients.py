@@ -196,4 +196,4 @@ OPEN_WEBUI = {
         "max_tokens": 12,
     },
 }
-"""What Open WebUI sends to a server of OpenAI's API: chats, with settings and custom parameters, and a title."""
+"""Open WebUI's requests to a server of OpenAI's API: chats, with settings and custom parameters, and a title."""

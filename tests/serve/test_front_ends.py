@@ -150,7 +150,7 @@ CHAT = {
     "custom_include_headers": "",
     "type": "normal",
 }
-"""The body of SillyTavern's page for a custom server of OpenAI's API, with fields that the user adds and removes."""
+"""The body of SillyTavern's page for a custom server of OpenAI's API. The user adds and removes fields."""
 
 
 def test_sillytavern_chats(tavern, server):
@@ -207,7 +207,7 @@ def test_stop_in_sillytavern_ends_the_text(tavern, server, http, kind):
         "api_server": server,
         **dict.fromkeys(("max_tokens", "max_new_tokens", "n_predict", "num_predict"), 1000),
         **dict.fromkeys(("ban_eos_token", "ignore_eos"), True),
-        **dict.fromkeys(("stop", "stopping_strings", "logit_bias"), []),
+        **{name: [] for name in ("stop", "stopping_strings", "logit_bias")},
         "stream": True,
     }
     before = completion_tokens(http)
