@@ -88,7 +88,7 @@ $(VENV)/.ray: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,ray
 	@touch $@
 
-# lm-evaluation-harness and SillyTavern, for the tests of the server. Without them these tests are skipped. SillyTavern needs
+# lm-evaluation-harness, schemathesis and SillyTavern, for the tests of the server. Without them these tests are skipped. SillyTavern needs
 # Node.js 20 and npm: apt-get install nodejs npm. No script of its packages is run.
 SILLYTAVERN := sillytavern@1.19.0
 clients: $(VENV)/.clients

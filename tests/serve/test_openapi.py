@@ -1,5 +1,7 @@
 """Requests that schemathesis makes of the page of the API: each answer is one that the page declares."""
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from logitsmith.serve.app import ROUTES
@@ -7,6 +9,7 @@ from logitsmith.serve.docs import openapi
 from logitsmith.serve.security import OPEN_PATHS
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe
+from .sillytavern import skip_without
 
 EXAMPLES, SLOW_EXAMPLES = 3, 100
 CONFIG = {
@@ -28,6 +31,7 @@ def limited_server(pruned_model):
 @pytest.fixture(scope="module")
 def schema(limited_server):
     """The page of the API, as schemathesis reads it."""
+    skip_without(find_spec("schemathesis"), "schemathesis")
     import schemathesis
     from schemathesis.config import SchemathesisConfig
 

@@ -143,4 +143,4 @@ def test_the_extra_is_missing(monkeypatch):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'logitsmith[serve]'" in done.stderr
+    assert "needs the Python package uvicorn: pip install 'starlette>=" in done.stderr
