@@ -52,6 +52,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "alone_tokens": "max_exact_tokens",
         "of_text": "for_answer",
     },
+    "logitsmith.logprobs.events.BatchExactness.for_answer": {"tokens": "token_count"},
     "logitsmith.logprobs.events.PromptToken": {"special": "is_control"},
     "logitsmith.logprobs.events.Token": {"special": "is_control"},
     "logitsmith.logprobs.records.TokenRecord": {"special": "is_control"},
@@ -71,9 +72,13 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "logitsmith.engine.model.Model.batch_exactness": {"isolated": "deterministic"},
     "logitsmith.engine.model.Model.from_plan": {"early": "background_load"},
     "logitsmith.engine.model.Model.make_slots": {"isolated": "deterministic"},
+    "logitsmith.engine.native.options.ComputeOptions": {"apply": "apply_to"},
     "logitsmith.engine.templates.ReasoningTags": {"answer_marks": "answer_prefixes"},
+    "logitsmith.engine.vocabulary.Vocabulary.added_bytes": {"previous": "previous_token"},
     "logitsmith.recover": {"EndpointAnswer": "EndpointResponse", "QuestionKind": "QueryKind"},
     "logitsmith.recover.basis.Basis": {"order": "determining_tokens", "pieces": "token_bytes"},
+    "logitsmith.recover.basis.Basis.of_matrix": {"pieces": "token_bytes"},
+    "logitsmith.recover.basis.Basis.of_rows": {"pieces": "token_bytes"},
     "logitsmith.recover.basis.basis_from_rows": {"count": "row_count"},
     "logitsmith.recover.cost.CallEstimate": {"about": "is_approximate", "billed": "billed_token_count"},
     "logitsmith.recover.cost.estimate_calls": {"n": "top_count"},
@@ -147,6 +152,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "logitsmith.recover.verification.verify": {"count": "token_count"},
     "logitsmith.samplers": {"About": "SamplerInfo", "LeadingRows": "TopRows"},
+    "logitsmith.samplers.base": {"About": "SamplerInfo"},
     "logitsmith.samplers.base.SamplerInfo": {
         "main": "main_parameter",
         "neutral": "off_values",
@@ -172,6 +178,8 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "allowed": "grammar_mask",
         "is_whole": "is_full_vocabulary",
     },
+    "logitsmith.samplers.candidates.Candidates.llama_cpp_probs_down_to": {"least": "min_prob"},
+    "logitsmith.samplers.chain.Chain.with_steps": {"before": "applying_steps"},
     "logitsmith.models.facts.ModelFacts": {"tool_settings": "ollama_settings"},
     "logitsmith.models.facts.read_facts": {"settings": "ollama_settings_file"},
     "logitsmith.models.listing.ModelEntry": {"settings": "ollama_settings_file"},
@@ -179,6 +187,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "has_all_names": "includes_all_names",
         "has_missing": "includes_missing",
     },
+    "logitsmith.models.resolve.ModelNotHereError": {"missing": "missing_part"},
     "logitsmith.presets": {"Exported": "ExportedPreset", "Imported": "ImportedPreset"},
     "logitsmith.presets.foreign.conversion.ExportedPreset": {"reported": "unsupported_settings"},
     "logitsmith.presets.foreign.conversion.ImportedPreset": {
@@ -187,6 +196,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "changed": "changed_settings",
     },
     "logitsmith.presets.foreign.formats.LoadedPreset": {"reported": "unsupported_settings"},
+    "logitsmith.presets.preset.Preset": {"needed": "allowed_values"},
     "logitsmith.presets.search.PresetEntry": {"shadowed": "is_shadowed"},
     "logitsmith.presets.settings.Settings": {"grammar_base": "grammar_folder", "ignored": "ignored_flags"},
     "logitsmith.presets.settings.resolve_settings": {"arrangements": "rearrangements"},
@@ -202,9 +212,14 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 def supports_old_names(decorated: _Decorated) -> _Decorated:
     """Make a class, function or method accept the old names that `RENAMED` lists for it.
 
-    In a class, old names of attributes, methods and arguments of the constructor work, and a subclass may define
-    an attribute or a method by its old name. In a function or method, old names of arguments work. Each use warns
-    with a `DeprecationWarning` that contains the new name.
+    In a class, old names of attributes, methods and arguments of the constructor work. ``dataclasses.replace``
+    accepts old names, too. A subclass, or another base class of the subclass, may define an attribute or a method
+    by its old name. In a function or method, old names of arguments work. Each use warns with a
+    `DeprecationWarning` that contains the new name.
+
+    Two uses of an old name have no effect, and do not warn. One is an attribute that is assigned to a subclass
+    after the class body, as in ``Subclass.old_name = value``. The other is an argument of a constructor that a
+    subclass defines, or that ``@dataclass`` creates for the subclass.
     """
     full_name = f"{decorated.__module__}.{decorated.__qualname__}"
     new_names = RENAMED[full_name]
@@ -212,8 +227,11 @@ def supports_old_names(decorated: _Decorated) -> _Decorated:
         return _with_old_arguments(decorated, decorated.__qualname__, new_names)
     for old_name, new_name in new_names.items():
         setattr(decorated, old_name, _OldAttribute(decorated.__qualname__, old_name, new_name))
-    constructor = "__new__" if issubclass(decorated, tuple) else "__init__"
-    setattr(decorated, constructor, _with_old_arguments(getattr(decorated, constructor), full_name, new_names))
+    constructor_name = "__new__" if issubclass(decorated, tuple) else "__init__"
+    constructor = getattr(decorated, constructor_name)
+    wrapped_constructor = _with_old_arguments(constructor, decorated.__qualname__, new_names)
+    if wrapped_constructor is not constructor:
+        setattr(decorated, constructor_name, wrapped_constructor)
     _rename_in_subclasses(decorated, new_names)
     return decorated
 
@@ -244,7 +262,11 @@ def warn_of_old_name(owner: str, old_name: str, new_name: str, *, stack_level: i
 
 
 class _OldAttribute:
-    """A descriptor that forwards an old name to the new one."""
+    """A descriptor that forwards an old name to the new one.
+
+    Each class that defines the new name has a descriptor, so that ``super()`` finds the old name in the same
+    class as the new one.
+    """
 
     def __init__(self, owner_name: str, old_name: str, new_name: str) -> None:
         self._owner_name = owner_name
@@ -253,7 +275,14 @@ class _OldAttribute:
 
     def __get__(self, instance: object, owner: type) -> object:
         warn_of_old_name(self._owner_name, self._old_name, self._new_name)
-        return getattr(owner if instance is None else instance, self._new_name)
+        searched: Any = owner if instance is None else instance
+        classes = [searched_class for searched_class in owner.__mro__ if self._old_name in vars(searched_class)]
+        if vars(classes[0])[self._old_name] is not self:
+            # An ordinary lookup would have found the first class, so a subclass calls its base class by super().
+            own_class = next(found for found in classes if vars(found)[self._old_name] is self)
+            previous_class = owner.__mro__[owner.__mro__.index(own_class) - 1]
+            searched = super(previous_class, searched)
+        return getattr(searched, self._new_name)
 
     def __set__(self, instance: object, value: object) -> None:
         warn_of_old_name(self._owner_name, self._old_name, self._new_name)
@@ -278,26 +307,55 @@ def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str])
     def call_with_new_names(*arguments: Any, **keywords: Any) -> Any:
         for old_name in renamed_arguments.keys() & keywords.keys():
             new_name = renamed_arguments[old_name]
-            if new_name in keywords:
+            replace_frame_count = _count_frames_of_replace() if new_name in keywords else 0
+            if new_name in keywords and not replace_frame_count:
                 raise TypeError(f"{owner}: {old_name} and {new_name} are one argument")
-            warn_of_old_name(owner, old_name, new_name)
+            # dataclasses.replace passes all fields. The old name has the value that the caller of replace chose.
+            warn_of_old_name(owner, old_name, new_name, stack_level=3 + replace_frame_count)
             keywords[new_name] = keywords.pop(old_name)
         return function(*arguments, **keywords)
 
     return call_with_new_names
 
 
+def _count_frames_of_replace() -> int:
+    """Return the number of frames of ``dataclasses.replace`` or ``copy.replace`` that called the constructor."""
+    frame = sys._getframe(2)
+    count = 0
+    while frame.f_back and frame.f_globals.get("__name__") in ("dataclasses", "copy"):
+        count += 1
+        frame = frame.f_back
+    return count
+
+
 def _rename_in_subclasses(base: type, new_names: Mapping[str, str]) -> None:
-    """Give each subclass that defines an old name the new name instead."""
+    """Give the new name to each subclass that has an old one, in its body or from another base class."""
     own_init = vars(base).get("__init_subclass__")
 
     def init_subclass(subclass: type, /, **keywords: Any) -> None:
-        for old_name in new_names.keys() & vars(subclass).keys():
-            warn_of_old_name(subclass.__qualname__, old_name, new_names[old_name])
-            setattr(subclass, new_names[old_name], vars(subclass)[old_name])
-            delattr(subclass, old_name)
+        for old_name, new_name in new_names.items():
+            definition = _find_definition(subclass, base, old_name, new_name)
+            if definition is not None:
+                warn_of_old_name(subclass.__qualname__, old_name, new_name)
+                setattr(subclass, new_name, definition[0])
+            if definition is not None or (new_name in vars(subclass) and old_name not in vars(subclass)):
+                setattr(subclass, old_name, _OldAttribute(subclass.__qualname__, old_name, new_name))
         base_class = super(base, subclass)
         call_init = own_init.__get__(None, subclass) if own_init else base_class.__init_subclass__
         call_init(**keywords)
 
     setattr(base, "__init_subclass__", classmethod(init_subclass))  # noqa: B010 - mypy allows no assignment
+
+
+def _find_definition(subclass: type, base: type, old_name: str, new_name: str) -> tuple[Any] | None:
+    """Return the value that a class before ``base`` defines by the old name; None if the new name precedes it.
+
+    The value is in a tuple, because it may be None.
+    """
+    for searched_class in subclass.__mro__[: subclass.__mro__.index(base)]:
+        names = vars(searched_class)
+        if new_name in names:
+            return None
+        if old_name in names and not isinstance(names[old_name], _OldAttribute):
+            return (names[old_name],)
+    return None

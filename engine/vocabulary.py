@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import index
 from typing import NamedTuple, SupportsIndex
 
+from ..common.renamed import supports_old_names
 from ..models.errors import ModelError
 from .native.vocabulary import NativeVocabulary
 
@@ -76,6 +77,7 @@ class Vocabulary:
         """True if the tokenizer adds a space before a text, as SentencePiece does."""
         return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
 
+    @supports_old_names
     def added_bytes(self, token: int, previous_token: int | None) -> int:
         """Return the number of bytes that the tokenizer added before a token: 1 for a space, otherwise 0.
 

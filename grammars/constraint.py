@@ -110,6 +110,11 @@ class _OldNamesAdapter:
     def completion_tokens(self) -> list[int]:
         return self._call_by_either_name("completion_tokens", "closing")
 
+    def __getattr__(self, name: str) -> object:
+        return getattr(
+            self._constraint, name
+        )  # users of `as_guide` call the constraint's methods by the old names
+
     def _call_by_either_name(self, new_name: str, old_name: str) -> list[int]:
         has_new_name = hasattr(type(self._constraint), new_name)
         tokens: list[int] = getattr(self._constraint, new_name if has_new_name else old_name)()

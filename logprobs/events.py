@@ -172,6 +172,7 @@ class BatchExactness:
     max_logit_difference: float = 0.0
     max_exact_tokens: int | None = None
 
+    @supports_old_names
     def for_answer(self, token_count: int) -> BatchExactness:
         """Return the exactness of one answer, by the number of tokens of its prompt and the answer."""
         if self.level is not ExactnessLevel.EXACT or self.max_exact_tokens is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..common.renamed import supports_old_names
 from ..common.text import nearest_name
 from . import folders as locations
 from . import listing as scanning
@@ -59,6 +60,7 @@ class HubReference:
         return next((path for path in paths if path.lower() in (first_part.lower(), self.file.lower())), None)
 
 
+@supports_old_names
 class ModelNotHereError(ModelError):
     """A model of the hub is not on this machine, or some of its parts are missing.
 

@@ -19,6 +19,7 @@ from pydantic import (
 
 from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
+from ..common.renamed import supports_old_names
 from ..common.text import short_repr
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
@@ -41,6 +42,7 @@ _TEXT = {"type": "string", "minLength": 1}
 _Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]})]
 
 
+@supports_old_names
 class Preset(BaseModel):
     """Settings for a generation. The fields are the keys of a preset file.
 

@@ -128,12 +128,13 @@ class Basis:
             or len(set(determining_tokens.tolist())) != len(determining_tokens)
             or len(determining_tokens) < self.rank
         ):
-            raise ValueError("the order does not consist of token ids")
+            raise ValueError("determining_tokens must be distinct token ids")
         if self.token_bytes and len(self.token_bytes) != len(matrix):
             raise ValueError("the number of token bytes is not the number of tokens")
         return self
 
     @classmethod
+    @supports_old_names
     def of_matrix(cls, matrix: NDArray[np.float32], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of a model's output matrix. Raises ``RecoverError``.
 
@@ -147,6 +148,7 @@ class Basis:
         return cls._of_columns(matrix, source, token_bytes)
 
     @classmethod
+    @supports_old_names
     def of_rows(cls, rows: Sequence[Float64s], source: str, token_bytes: Sequence[bytes] = ()) -> Basis:
         """Return the basis of complete rows of logprobs, for more prompts than the model has dimensions.
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from ..common.renamed import supports_old_names
+from ..common.renamed import find_by_old_name, supports_old_names
 from .candidates import Candidates
 from .errors import SamplingError
 from .kernels import MAX_FLOAT32, Floats
@@ -258,3 +258,10 @@ def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
     if context.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
     return context.vocabulary
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Return the object that had this name in version 0.1, with a warning."""
+        return find_by_old_name(__name__, name)

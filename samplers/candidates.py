@@ -101,6 +101,8 @@ class CandidateRows:
         self._ids: NDArray[np.integer] | None = ids
         self._logits = logits
         if vocabulary is not None:
+            if vocab_size is not None:
+                raise TypeError("Candidates: vocabulary and vocab_size are one argument")
             warn_of_old_name("Candidates", "vocabulary", "vocab_size")
             vocab_size = vocabulary
         self.vocab_size = logits.size if vocab_size is None else vocab_size
@@ -430,6 +432,7 @@ class Candidates(CandidateRows):
         probs: Floats = np.divide(weights, total)
         return probs
 
+    @supports_old_names
     def llama_cpp_probs_down_to(self, min_prob: float) -> Floats:
         """Return `llama_cpp_probs` of the first m rows, float32 (m,), which include all rows with ``min_prob``.
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.renamed import supports_old_names
 from .base import BuildContext, Sampler, SamplerInfo, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
@@ -136,6 +137,7 @@ class Chain:
             except Exception as error:
                 raise step_error(step, "accept", error) from error
 
+    @supports_old_names
     def with_steps(self, applying_steps: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
         """Return a chain that runs other steps. The two chains share everything else."""
         chain = copy(self)

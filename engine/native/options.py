@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS, SPLIT_MODES
+from ...common.renamed import supports_old_names
 from ...models.errors import ModelError
 from ...models.gguf import Values, check_is_adapter, check_is_model, iterate_fatal_values, read_header
 from ...models.names import first_part, model_bytes
@@ -31,6 +32,7 @@ _ROPE_SCALING_TYPES = dict(zip(ROPE_SCALINGS, (0, 1, 2), strict=True))
 """llama_rope_scaling_type, see llama.h."""
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class ComputeOptions:
     """Settings of a context's computation, with the names and defaults of llama.cpp's flags.

@@ -1,8 +1,10 @@
 """Names of the release before: they work, and warn with the new name."""
 
+import copy
 import inspect
+import sys
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import resolve_name
 
@@ -112,6 +114,95 @@ def test_a_subclass_with_the_old_names():
     assert len(caught) == 2
     assert Mine().limits() == (300, "mine")
     assert Mine.hook_calls == ("Mine",)
+
+
+def supported_endpoint():
+    class Endpoint:
+        def name(self):
+            return "base"
+
+    return supported(Endpoint, called="name")
+
+
+@pytest.mark.filterwarnings("ignore:.* is now called")
+@pytest.mark.parametrize("old_in_first", [False, True])
+@pytest.mark.parametrize("old_in_second", [False, True])
+@pytest.mark.parametrize("calls_old", [False, True])
+def test_subclasses_call_super_by_either_name(old_in_first, old_in_second, calls_old):
+    def method(own_name, cell):
+        def name(self):
+            parent = super(cell[0], self)
+            return own_name + " > " + (parent.called() if calls_old else parent.name())
+
+        return name
+
+    first_cell, second_cell = [], []
+    first = type(
+        "First", (supported_endpoint(),), {"called" if old_in_first else "name": method("first", first_cell)}
+    )
+    first_cell.append(first)
+    second = type("Second", (first,), {"called" if old_in_second else "name": method("second", second_cell)})
+    second_cell.append(second)
+    third = type("Third", (second,), {})
+    assert third().called() == third().name() == "second > first > base"
+    assert first().called() == "first > base"
+
+
+def test_a_class_method_calls_super_by_the_old_name():
+    class Facts:
+        @classmethod
+        def of_text(cls, text):
+            return [cls.__name__, text]
+
+    base = supported(Facts, read="of_text")
+    with pytest.warns(DeprecationWarning, match="is now called"):  # noqa: PT031 - the class and the call
+
+        class Mine(base):
+            @classmethod
+            def read(cls, text):
+                return [*super().read(text), "mine"]
+
+        assert Mine.of_text("x") == Mine.read("x") == ["Mine", "x", "mine"]
+
+
+def test_a_mixin_defines_an_old_name():
+    class Mixin:
+        def called(self):
+            return "mixin > " + super().called()
+
+    with pytest.warns(DeprecationWarning, match="Mine: called is now called name"):
+
+        class Mine(Mixin, supported_endpoint()):
+            pass
+
+    with pytest.warns(DeprecationWarning, match="called is now called name"):
+        assert Mine().name() == "mixin > base"
+
+
+def test_a_subclass_for_both_releases_does_not_warn():
+    class Mine(supported_endpoint()):
+        def name(self):
+            return "new"
+
+        def called(self):
+            return "old"
+
+    assert (Mine().name(), Mine().called()) == ("new", "old")
+
+
+def test_replace_accepts_the_old_name():
+    original = frozen_facts()(max_count=5, summary="x")
+    with pytest.warns(DeprecationWarning, match="Facts: most is now called max_count") as caught:
+        changed = replace(original, most=8)
+    assert changed == replace(original, max_count=8)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="copy.replace")
+def test_copy_replace_accepts_the_old_name():
+    with pytest.warns(DeprecationWarning, match="Facts: most is now called max_count") as caught:
+        assert copy.replace(frozen_facts()(), most=8).max_count == 8
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

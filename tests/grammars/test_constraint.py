@@ -72,7 +72,7 @@ def test_a_constraint_with_the_old_names_works_and_warns():
     with pytest.warns(DeprecationWarning, match="is now called") as caught:
         completable = as_completable(written)
     assert "OldNames: closing is now called completion_tokens" in str(caught[-1].message)
-    assert bytes(forcing.forced_tokens()) == b"The sea is "
+    assert bytes(forcing.forced_tokens()) == bytes(forcing.forced()) == b"The sea is "
     assert bytes(completable.completion_tokens()) == b"The sea is a and calm."
     completable.accept(ord("T"))
     assert np.flatnonzero(forcing.mask()).tolist() == [ord("h")]

@@ -77,6 +77,29 @@ def test_the_old_argument_of_the_candidates():
     assert caught[0].filename == __file__
 
 
+def test_both_names_of_an_argument_of_the_candidates():
+    with pytest.raises(TypeError, match="vocabulary and vocab_size are one argument"):
+        Candidates(LOGITS, vocab_size=5, vocabulary=5)
+
+
+def test_a_subclass_calls_the_candidates_by_the_old_name():
+    with pytest.warns(DeprecationWarning, match="keep is now called filter_rows"):  # noqa: PT031 - the class, too
+
+        class MyCandidates(Candidates):
+            def keep(self, mask):
+                super().keep(mask)
+
+        candidates = MyCandidates(LOGITS)
+        candidates.filter_rows(LOGITS > 0)
+    assert candidates.ids.tolist() == [1, 2, 3]
+
+
+def test_the_old_name_in_the_module():
+    with pytest.warns(DeprecationWarning, match="About is now called SamplerInfo"):
+        from logitsmith.samplers.base import About
+    assert About is SamplerInfo
+
+
 def test_an_old_plugin_is_found_by_its_entry_point(plugins, monkeypatch):
     points = {"top_m": (EntryPoint("top_m", f"{MODULE}:TopM", registry.GROUP),)}
     monkeypatch.setattr(registry, "_plugin_entry_points", lambda: points)
