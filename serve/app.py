@@ -31,7 +31,7 @@ _LINKS = (
 
 
 async def home(_: Request, state: ServerState) -> Response:
-    """Say what is here."""
+    """Return the first page: the name of the model, and links to the other pages."""
     name = "loading the model" if state.model is None else escape(state.model.name)
     links = " · ".join(f'<a href="{path}">{text}</a>' for path, text in _LINKS)
     return HTMLResponse(page("gen serve", f"<h1>gen serve</h1><p>{name}</p><p>{links}</p>"))

@@ -150,7 +150,7 @@ class EngineThread:
         """
         if not self._takes_requests or self._is_stopping or self.failure is not None:
             raise EngineStoppedError
-        # An idle server takes any number of choices at once. Otherwise a large n could never be answered.
+        # An idle server accepts a request for any number of choices. Otherwise a large n could never be answered.
         if self._streams and len(self._streams) + len(requests) > self._slots + self._max_waiting:
             raise QueueFullError
         numbered = [replace(request, id=next(self._ids)) for request in requests]

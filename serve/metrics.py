@@ -11,7 +11,7 @@ from .engine_thread import EngineThread
 from .request_log import RequestRecord
 
 _UNKNOWN_ROUTE = "other"
-"""The label of all paths that are no route. A label per path would let clients fill the memory."""
+"""The label of all paths that do not belong to a route. A label per path would let clients fill the memory."""
 _FIRST_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 

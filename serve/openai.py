@@ -156,7 +156,7 @@ def model_entry(model: Model) -> Json:
 
 
 async def health(_: Request, state: ServerState) -> Response:
-    """Say whether the server takes requests."""
+    """Return 200 if the server accepts requests."""
     state.loaded()
     return JSONResponse({"status": "ok"})
 

@@ -1,7 +1,7 @@
 """One line per request for the person who runs the server, and the faults of the program.
 
-Prompts and keys are not logged unless the server is told to log prompts. This includes the messages of unexpected
-exceptions, which may quote a prompt.
+Keys are never logged, and prompts only with ``--log-prompts``. The same is true of the messages of
+unexpected exceptions, which may quote a prompt.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class _Parameter:
 
 
 def _whole(value: Number) -> Number:
-    """Return a whole number as an integer, since clients write 40.0 for 40. Another value is reported later."""
+    """Return a float without a fraction as an integer, since clients write 40.0. A later check reports others."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -133,7 +133,7 @@ def _all_for_zero(value: Number) -> Number:
 
 
 _CUTOFF_UNITS = 10_000
-"""text-generation-webui and SillyTavern write epsilon_cutoff and eta_cutoff in units of 1e-4; so many are 1."""
+"""text-generation-webui and SillyTavern write epsilon_cutoff and eta_cutoff in units of 1e-4."""
 
 _PARAMETERS = (
     _Parameter(("temperature", "temp"), "temperature.t"),
@@ -183,7 +183,7 @@ _MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
 
 @dataclass(frozen=True)
 class ChainChanges:
-    """What the fields of a request change in the chain.
+    """The changes of the chain that the fields of a request make.
 
     Attributes:
         overrides: the values.
@@ -482,7 +482,7 @@ def _biases(value: Json | list[Any]) -> dict[int | str, float]:
         raise PresetError("logit_bias: this is neither an object nor a list of pairs")
     biases: dict[int | str, float] = {}
     for key, bias in pairs:
-        if type(key) not in (int, str):  # a boolean is no id, although it is an int
+        if type(key) not in (int, str):  # bool is a subclass of int, but True is not an id
             raise PresetError(f"logit_bias: {short_repr(key)} is not a token's id or text")
         if bias is not False and (isinstance(bias, bool) or not isinstance(bias, (int, float))):
             raise PresetError(f"logit_bias: {short_repr(bias)} is not a number or false")

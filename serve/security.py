@@ -42,7 +42,7 @@ _READABLE_HEADERS = "retry-after, www-authenticate, x-gen-ignored, x-request-id"
 
 @dataclass(frozen=True)
 class Access:
-    """Which requests the server answers.
+    """The rules for the requests that the server answers.
 
     Attributes:
         host: the address that the server listens on.

@@ -66,7 +66,7 @@ class HttpServer:
             timeout_graceful_shutdown=_SECONDS_TO_CLOSE,
             h11_max_incomplete_event_size=65_536,
         )
-        # uvicorn warns of each malformed request. The client is told, and the log would grow without limit.
+        # uvicorn warns of each malformed request. The client gets the error, and the log would grow without limit.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._state = state

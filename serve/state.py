@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class ServerState:
-    """What the routes share.
+    """The state that all routes share.
 
     Attributes:
         engine: the thread of the model.

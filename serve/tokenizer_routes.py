@@ -42,7 +42,7 @@ class EncodeFields(StrictModel):
 
     @property
     def adds_special(self) -> bool:
-        """Whether BOS is added, if the model adds it to prompts. llama-server does not add it by default."""
+        """True if BOS is added where the model adds it to prompts. llama-server does not add it by default."""
         for value in (self.add_special, self.add_special_tokens, self.add_bos_token):
             if value is not None:
                 return value
@@ -50,7 +50,7 @@ class EncodeFields(StrictModel):
 
     @property
     def parses_special(self) -> bool:
-        """Whether names of control tokens become these tokens."""
+        """True if names of control tokens become these tokens."""
         return self.parse_special is not False and self.encode_special_tokens is not False
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.words import FOLDERS, PAGES, ROOT, files, find
+from tools.words import FOLDERS, PAGES, ROOT, all_files, files, find
 
 EXCEPTIONS = (
     ("cli/completion/shells.py", "; else", "_files; fi ;; esac", "a script of zsh"),
@@ -37,6 +37,19 @@ def test_exceptions_are_few_and_needed():
             text,
         )
         assert reason
+
+
+def test_every_package_and_table_is_searched():
+    searched = {str(path.relative_to(ROOT)) for path in all_files()}
+    packages = [path.parent.name for path in ROOT.glob("*/py.typed")]
+    assert "serve" in packages
+    assert {f"{package}/__init__.py" for package in packages} <= searched
+    assert {"presets/llama_cpp_flags.tsv", "mkdocs.yml"} <= searched
+
+
+def test_a_file_that_is_not_utf_8_is_skipped(tmp_path):
+    (tmp_path / "latin1.yaml").write_bytes("# grüner".encode("latin-1"))
+    assert [match for path in files([tmp_path]) for match in find(path)] == []
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,19 @@ import io
 import re
 import sys
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("chats", "cli", "cluster", "common", "engine", "grammars", "jobs", "logprobs", "models", "presets")
-FOLDERS = (*ROOMS, "recover", "samplers", "docs", "benchmarks", "examples", "tools")
-PAGES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "Makefile", "pyproject.toml", "setup.py")
-DATA = (".md", ".yaml", ".gbnf", ".html", ".js", ".css", ".toml", ".cmake")
+PACKAGES = tuple(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
+)
+FOLDERS = (*PACKAGES, "docs", "benchmarks", "examples", "tools")
+PAGES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "Makefile", "mkdocs.yml", "pyproject.toml", "setup.py")
+DATA = (".md", ".yaml", ".yml", ".gbnf", ".html", ".js", ".css", ".toml", ".cmake", ".tsv")
 NOT_READ = (Path("tools/words.py"), Path("common/renamed.py"))
 """The patterns themselves, and the table of old names."""
 
@@ -165,8 +168,11 @@ class Match(NamedTuple):
 
 
 def passages_of(path: Path) -> Iterator[Passage]:
-    """Yield the passages of a file that a reader sees as English or as a name."""
-    text = path.read_text(encoding="utf-8")
+    """Yield the passages of a file that a reader sees as English or as a name; none if the file is not UTF-8."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # a file of a test
+        return
     if path.suffix == ".py":
         yield from _of_python(text)
     elif path.suffix == ".md":
