@@ -78,6 +78,7 @@ _HINTS_ON_EXTRA_WORDS = {
     "gen chat": "messages are typed in the chat, or piped in; for one answer: gen --chat TEXT",
 }
 
+_SERVER_COMMANDS = "server start launch daemon"
 _COMMANDS_TO_USE = {
     "help man": "gen --help",
     "version": "gen --version",
@@ -95,6 +96,7 @@ _COMMANDS_TO_USE = {
     "check": "gen presets check NAME, or gen grammars check NAME",
     "perplexity eval": "gen score TEXT",
     "run-batch": "gen batch FILE",
+    _SERVER_COMMANDS: "gen serve",
     "logs history chats": "gen chat --list",
     "plugins": "gen samplers, which lists the samplers of plug-ins",
     "config settings": "gen run PROMPT --show-config",
@@ -106,12 +108,10 @@ _COMMANDS_TO_USE = {
 The tools are Ollama, llm, llama.cpp, LM Studio, vLLM, mlx-lm and hf.
 """
 
-_NO_SERVER = "gen has no server"
 _NO_RESIDENT_MODEL = "gen keeps no model in memory after a run"
 _NO_EMBEDDINGS = "gen does not compute embeddings"
 _NO_CONVERSION = "gen runs GGUF files, and does not convert them"
 _COMMANDS_ELSEWHERE = {
-    "serve server start launch daemon": _NO_SERVER,
     "stop ps load unload": _NO_RESIDENT_MODEL,
     "rm remove delete": "gen does not delete models",
     "cp push upload": "gen does not copy or upload models",
@@ -206,7 +206,7 @@ def unknown_command_sentence(word: str, commands: Collection[str], command_path:
 
 def is_server_command(word: str) -> bool:
     """Return whether a word starts a server in other tools."""
-    return _COMMAND_ADVICE.get(word) == _NO_SERVER
+    return word in _SERVER_COMMANDS.split()
 
 
 def command_advice(word: str, commands: Collection[str]) -> str | None:

@@ -84,7 +84,7 @@ USAGE = {
     "llama.cpp's -st": (["chat", "-st"], "-st is a single turn in llama.cpp; use gen run, which ends after one"),
     "llama.cpp's -np": (
         ["x", "-np", "4"],
-        "-np is the number of parallel requests in llama.cpp; use gen batch -np N",
+        "-np is the number of parallel requests in llama.cpp; use gen batch -np N, or gen serve -np N",
     ),
     "llama.cpp's -i": (["x", "-i"], "-i is interactive mode in llama.cpp; use gen chat"),
     "a bundle for a command of a group": (["presets", "list", "-hx"], "there is no flag -hx"),

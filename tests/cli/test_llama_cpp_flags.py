@@ -237,6 +237,15 @@ def test_every_flag_of_llama_cpps_programs_is_known(flag):
     assert not unknown or PROGRAMS.isdisjoint(flag["programs"])
 
 
+def test_the_advice_names_flags_of_gen_serve_that_exist():
+    serve = FLAGS[list(COMMANDS).index("serve")]
+    for row in llama_cpp_flags():
+        assert "not a server" not in row.advice
+        if row.advice == "use gen serve, which has this flag":
+            assert set(row.names) <= serve
+        assert set(re.findall(r"gen serve (-[-\w]+)", row.advice)) <= serve
+
+
 def test_every_flag_of_the_table_is_one_of_llama_cpps():
     names = {name for flag in RECORDED for name in flag["names"]} | FORMER | KEYS
     patterns = [pattern for row in llama_cpp_flags() for pattern in row.names]
@@ -262,6 +271,16 @@ FOREIGN = {
     "x --list-devices": "use gen doctor, which shows them",
     "x --log_file x": "--log-file is the file of the log in llama.cpp; use -v 2> FILE",
     "x -dev none": "use -ngl 0 for the CPU alone",
+    "x --host 0.0.0.0": "--host is the address of a server in llama.cpp; use gen serve",
+    "x --api-key-file k": "--api-key-file is the keys of a server's clients in llama.cpp; use gen serve",
+    "x --slots": "leave it out: gen serve always has /slots and /metrics",
+    "serve --metrics": "leave it out: gen serve always has /slots and /metrics",
+    "serve --alias m": "leave it out: gen serve accepts every model name in a request",
+    "serve --cache-reuse 256": "use gen serve --cache-tokens N, which is on by default",
+    "serve --no-cache-prompt": "use gen serve --cache-tokens N; 0 keeps nothing",
+    "serve --cors-origins *": "use gen serve --cors ORIGIN",
+    "serve --ssl-key-file k": "gen serve speaks plain HTTP; a reverse proxy can encrypt it",
+    "serve --threads-http 4": "leave it out: gen serve has no such setting",
     "x --top_q 3": "there is no flag --top_q; did you mean --top-p?",
     "x --prompt-cache p.bin": "use gen chat --prompt-cache FILE; other commands keep no cache between runs",
     "x --top-a 0.2": "there is no flag --top-a; use --set top_a=VALUE",
@@ -382,9 +401,8 @@ def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
 
 
 OTHER_WAYS = {
-    "server -n 3": (
-        "gen: 'server' is not a command: gen has no server; to use the word as a prompt: gen run server"
-    ),
+    "server -n 3": "gen: 'server' is not a command: use gen serve; to use the word as a prompt: gen run server",
+    "start": "gen: 'start' is not a command: use gen serve; to use the word as a prompt: gen run start",
     "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model on this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
     "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",
