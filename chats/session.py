@@ -125,7 +125,15 @@ class ChatSession:
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
-        """Generate another answer to the last message of the user. Arguments and errors are those of `answer`."""
+        """Generate another answer to the last message of the user. Yields the events of `generate`.
+
+        Args:
+            request: settings of the answer; its prompt is replaced.
+            is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
+            progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
+
+        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
+        """
         return self._generate(self._last_user_message(), "", request, is_interrupted, progress)
 
     def continue_from(
@@ -138,14 +146,15 @@ class ChatSession:
     ) -> Generator[Event, None, None]:
         """Generate an answer to the last message of the user that begins with a given text.
 
-        The events contain only what is generated, but the stored message includes ``text``. Errors are those of
-        `answer`.
+        The events contain only what is generated, but the stored message includes ``text``.
 
         Args:
             text: given beginning of the answer.
             request: settings of the answer; its prompt is replaced.
             is_interrupted: once it returns True, the answer ends, and its tokens so far are stored.
             progress: called with the number of prompt tokens read so far and the number of all prompt tokens.
+
+        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
         """
         return self._generate(self._last_user_message(), text, request, is_interrupted, progress)
 

@@ -369,9 +369,9 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 ) -> Iterator[BatchOutcome]:
     """Answer several requests together, and yield each answer as soon as it is complete.
 
-    Each answer's ``exactness`` tells whether the answer is the one that the request gets without a batch; see
-    `BatchEngine`, and `Model.batch_exactness` before the batch. Raises ``ModelError`` for an error that no request
-    causes.
+    Each answer has an ``exactness``, which says whether the request would get the same answer without a batch.
+    `Model.batch_exactness` says this before the batch, and `BatchEngine` explains it. Raises ``ModelError`` for an
+    error that no request causes.
 
     Args:
         model: The model. The slots have a separate context.

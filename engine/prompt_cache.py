@@ -94,14 +94,14 @@ def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
         token_count = header["tokens"]
         for name, value in _facts_that_must_match(model).items():
             if header.get(name) != json.loads(json.dumps(value)):
-                raise PromptCacheError(f"it was made with another {_MATCHED_FACTS[name]}")
+                raise PromptCacheError(f"the prompt cache was made with another {_MATCHED_FACTS[name]}")
         if token_count > model.context.length:
-            raise PromptCacheError("it has more tokens than the context can hold")
+            raise PromptCacheError("the prompt cache has more tokens than the context can hold")
         token_bytes, state = file.read(_ID_BYTES * token_count), file.read()
     digest = hashlib.sha256(token_bytes)
     digest.update(state)
     if digest.hexdigest() != header.get("sha256"):
-        raise PromptCacheError("it is damaged")
+        raise PromptCacheError("the prompt cache is damaged")
     tokens = array("i")
     tokens.frombytes(token_bytes)
     return tokens.tolist(), state
@@ -123,14 +123,14 @@ def _facts_that_must_match(model: Model) -> dict[str, Any]:
 def _read_header(file: IO[bytes]) -> dict[str, Any]:
     """Return the header. Its ``tokens`` and ``bytes`` are checked against the length of the file."""
     if file.read(len(_MAGIC_LINE)) != _MAGIC_LINE:
-        raise PromptCacheError("it is not a prompt cache of gen")
+        raise PromptCacheError("the file is not a prompt cache of gen")
     try:
         header = parse_strict_json(file.readline(_MAX_HEADER_BYTES))
         token_count, state_bytes = header["tokens"], header["bytes"]
     except (ValueError, TypeError, KeyError):
-        raise PromptCacheError("it is damaged") from None
+        raise PromptCacheError("the prompt cache is damaged") from None
     remaining_bytes = os.fstat(file.fileno()).st_size - file.tell()
     is_valid = type(token_count) is int and type(state_bytes) is int and min(token_count, state_bytes) >= 0
     if not is_valid or token_count * _ID_BYTES + state_bytes != remaining_bytes:
-        raise PromptCacheError("it is damaged")
+        raise PromptCacheError("the prompt cache is damaged")
     return dict(header)

@@ -208,7 +208,7 @@ class ResponseFormat(StrictModel):
     @model_validator(mode="after")
     def _check_consistency(self) -> ResponseFormat:
         if (self.type == "json_schema") != (self.json_schema is not None):
-            raise ValueError('"type": "json_schema" and the field json_schema need each other')
+            raise ValueError('"type": "json_schema" needs the field json_schema, and no other type may have it')
         return self
 
     def grammar(self) -> str | Json | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ..common.renamed import supports_old_names
+from ..common.text import count_noun
 from .basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
@@ -83,7 +84,8 @@ def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
         estimate for estimate in estimator.estimates(method == "basis") if method in ("auto", estimate.method)
     ]
     if not estimates:
-        raise RecoverError(f"{method} does not work with a window of {endpoint.limits.window}")
+        shown_logprobs = count_noun(endpoint.limits.window, "logprob")
+        raise RecoverError(f"{method} does not work with an endpoint that shows {shown_logprobs} per call")
     calls_per_query = settings.calls_per_query or 1
     return [
         replace(estimate, calls=estimate.calls + estimate.calls // (calls_per_query * QUERIES_PER_CHECK))

@@ -258,7 +258,8 @@ def _regenerate(chat: Chat, argument: str) -> None:
 def _edit(chat: Chat, argument: str) -> None:
     if argument not in ("", "answer"):
         raise ChatCommandError(
-            f"/edit: {argument!r} is not answer; /edit changes your last message, /edit answer the answer"
+            f"/edit: expected answer or no argument, got {argument!r}; /edit changes your last message, "
+            "/edit answer the answer"
         )
     user_message, current_message = chat.conversation.last_user_message(), chat.conversation.current_message
     if user_message is None:

@@ -66,7 +66,9 @@ class EndpointOptions(Options):
         "--endpoint", metavar="URL", help="URL of the API; for OpenAI's API, it ends in /v1."
     )
     api: Api | None = _endpoint(
-        "--api", help=f"Type of the API: {' or '.join(api.value for api in Api)}.", required_companions=ENDPOINT
+        "--api",
+        help=f"API of the server at --endpoint, which needs this flag: {' or '.join(api.value for api in Api)}.",
+        required_companions=ENDPOINT,
     )
     api_model: str | None = _endpoint(
         "--api-model", metavar="NAME", help="Name of the model at the API.", required_companions=Api.openai.as_flag
@@ -274,7 +276,7 @@ class RecoverOutputOptions(Options):
     verify: int | None = _output(
         "--verify",
         metavar="N",
-        help="Recover N random tokens again, one per call, and compare.",
+        help="Measure N random tokens again, one per call, and print the largest difference from the result.",
         limit=at_least(1),
     )
 
@@ -362,8 +364,8 @@ class RecoverOptions(Options):
 def recover(options: RecoverOptions) -> None:
     """Recover the logprobs of all or some tokens from an API that shows only a few per call.
 
-    The API must accept logit biases. Without --endpoint, a local model is used, of which only --window
-    logprobs are shown per call, for study.
+    The API must accept logit biases. Without --endpoint, a local model takes the place of the API: each call
+    shows --window of its logprobs. This is meant for studying the methods.
     """
     from ...recover.results import check_output_path
 

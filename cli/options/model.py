@@ -156,7 +156,7 @@ class ModelOptions(Options):
         "-ctv",
         "--cache-type-v",
         metavar="TYPE",
-        help="Data type of the V cache, as for -ctk; a quantized type needs flash attention. [f16]",
+        help="Data type of the V cache; a quantized type needs flash attention. [f16]",
         default=_F16,
     )
     rope_scaling: RopeScaling | None = _model("--rope-scaling", help="Method of scaling RoPE. [the model's]")

@@ -178,7 +178,8 @@ class LengthOptions(Options):
     """The flags that limit the length of a text."""
 
     max_tokens: int | None = _max_tokens_flag(
-        "Maximum number of tokens; 0 = only read the prompt, -1 = no limit, -2 = until the context is full. [256]"
+        "Maximum number of tokens; 0 = only read the prompt, -1 = no limit, -2 = until the context is full. [256; "
+        "a grammar's sentence is completed]"
     )
     stop: list[str] | None = _stop_flag()
 

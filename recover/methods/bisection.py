@@ -1,5 +1,6 @@
-"""Bisection, for an endpoint that returns only the most likely token: find the bias at which another token becomes
-that.
+"""Bisection, for an endpoint that returns only the most likely token.
+
+A logprob is found as the bias at which another token becomes the most likely token.
 
 Bisection is wrong if biases are not additive or if the endpoint draws its tokens, so both are checked.
 """

@@ -198,7 +198,7 @@ def test_a_prompt_cache_is_loaded(session, conversation, model_path, cold_model,
         load_prompt_cache_file(model, tmp_path / "cache", notes.append)
         save_prompt_cache_file(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
-        f"{tmp_path / 'cache'}: it is not a prompt cache of gen",
+        f"{tmp_path / 'cache'}: the file is not a prompt cache of gen",
         f"{tmp_path / 'no' / 'cache'}: there is no folder {tmp_path / 'no'}",
     ]
 

@@ -65,13 +65,13 @@ def test_it_is_private(cache):
 
 
 WRONG_BYTES = {
-    "empty": (lambda data: b"", "it is not a prompt cache of gen"),
-    "another file": (lambda data: b"GGUF" + data, "it is not a prompt cache of gen"),
-    "no header": (lambda data: data[:19] + b"[]\n", "it is damaged"),
-    "half a header": (lambda data: data[:60], "it is damaged"),
-    "cut off": (lambda data: data[:-1], "it is damaged"),
-    "too long": (lambda data: data + b"x", "it is damaged"),
-    "a changed byte": (lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "it is damaged"),
+    "empty": (lambda data: b"", "the file is not a prompt cache of gen"),
+    "another file": (lambda data: b"GGUF" + data, "the file is not a prompt cache of gen"),
+    "no header": (lambda data: data[:19] + b"[]\n", "the prompt cache is damaged"),
+    "half a header": (lambda data: data[:60], "the prompt cache is damaged"),
+    "cut off": (lambda data: data[:-1], "the prompt cache is damaged"),
+    "too long": (lambda data: data + b"x", "the prompt cache is damaged"),
+    "a changed byte": (lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "the prompt cache is damaged"),
     "another version": (lambda data: data.replace(b'"llama_cpp": ["', b'"llama_cpp": ["9'), "another llama.cpp"),
 }
 
@@ -95,7 +95,9 @@ OTHER_SETTINGS = {
 def test_other_settings(path, cache, options):
     with (
         Model.load(path, **{**OPTIONS, **options}) as other,
-        pytest.raises(PromptCacheError, match="it was made with another model or other settings of the model"),
+        pytest.raises(
+            PromptCacheError, match="the prompt cache was made with another model or other settings of the model"
+        ),
     ):
         load_prompt_cache(other, cache)
 
@@ -103,7 +105,7 @@ def test_other_settings(path, cache, options):
 def test_a_smaller_context(path, cache):
     with (
         Model.load(path, **{**OPTIONS, "n_ctx": 256}) as other,
-        pytest.raises(PromptCacheError, match="it has more tokens than the context can hold"),
+        pytest.raises(PromptCacheError, match="the prompt cache has more tokens than the context can hold"),
     ):
         load_prompt_cache(other, cache)
 

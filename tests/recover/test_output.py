@@ -243,7 +243,7 @@ def test_the_plan_rejects_what_the_run_rejects(name):
 def test_the_plan_refuses_a_method_without_its_window(method, window, n):
     with pytest.raises(RecoverError, match="does not work"):
         recover(Fake(row_of(300), window), "x", method, n)
-    with pytest.raises(RecoverError, match=f"{method} does not work with a window of {window}"):
+    with pytest.raises(RecoverError, match=f"{method} does not work with an endpoint that shows {window} logprob"):
         estimate_calls(Fake(row_of(300), window), "x", method, n)
 
 

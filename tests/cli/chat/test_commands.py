@@ -87,7 +87,8 @@ WRONG = {
     "/regen": "there is no message of yours to answer",
     "/regen 0": "/regen: '0' is not an integer from 1 to 100",
     "/edit": "there is no message of yours to edit",
-    "/edit this": "/edit: 'this' is not answer; /edit changes your last message, /edit answer the answer",
+    "/edit this": "/edit: expected answer or no argument, got 'this'; /edit changes your last message, "
+    "/edit answer the answer",
     "/undo": "there is no message to undo",
     "/undo 2": "/undo takes no argument, but got '2'",
     "/branch": "each message has only one version; /regen and /edit add versions",
