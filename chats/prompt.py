@@ -24,9 +24,9 @@ OnFull = Literal["stop", "drop"]
 
 
 class PromptMaker:
-    """Makes prompts of messages with a chat template. Handles messages that do not fit into the context.
+    """A maker of prompts from messages, with a chat template.
 
-    A message about the chat template is reported only once.
+    It handles messages that do not fit into the context. A message about the chat template is reported only once.
     """
 
     def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: ReportMessage) -> None:
@@ -288,7 +288,7 @@ class AnswerPart(NamedTuple):
 
 
 class ReasoningSplitter:
-    """Divides the text of an answer, while it is generated, into the reasoning and the other text.
+    """A divider of an answer's text, while the text is generated, into the reasoning and the other text.
 
     Text that may be the beginning of a tag is held back until more text arrives.
 

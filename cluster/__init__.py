@@ -1,1 +1,1 @@
-"""Tasks on a Ray cluster, each of which gets one result even if workers are lost. Knows nothing about models."""
+"""Tasks on a Ray cluster: each task gets one result even if workers are lost. The tasks need not use a model."""

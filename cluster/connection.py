@@ -42,7 +42,7 @@ _AUTH_MODE_VARIABLE = "RAY_AUTH_MODE"
 
 
 class HeadMonitor:
-    """Checks in a thread whether the head node of a cluster can be reached.
+    """A thread that checks whether the head node of a cluster can be reached.
 
     Without this check, the process would end without a message: Ray exits when the head node is unreachable.
 

@@ -290,7 +290,10 @@ _MAX_RESULTS_PER_CALL = 256
 
 
 class WorkerActor:
-    """Runs a service in a worker's process. `add_tasks` and `collect` may run concurrently, after `start`."""
+    """The actor that runs a service in a worker's process.
+
+    `add_tasks` and `collect` may run concurrently, after `start`.
+    """
 
     def __init__(self) -> None:
         self._queued_tasks: Queue[Task] = Queue()

@@ -16,7 +16,7 @@ _MIN_SIMILARITY = 0.7
 
 
 class _ReprInWords(Repr):
-    """Writes values as Python does, except for true, false and null, which are written as in JSON and YAML."""
+    """A ``Repr`` that writes values as Python does, but true, false and null as JSON and YAML do."""
 
     def repr_bool(self, value: bool, _level: int) -> str:
         return "true" if value else "false"

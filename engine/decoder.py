@@ -58,7 +58,9 @@ class SequenceCapacity(Protocol):
 
 @dataclass
 class Decoder:
-    """Continues a prompt that has been read. It requests logits, so that many decoders can share a batch.
+    """The generation of tokens after a prompt that has been read.
+
+    A decoder requests logits, so that many decoders can share a batch.
 
     Attributes:
         vocabulary: the tokens of the model.
@@ -256,7 +258,7 @@ class Decoder:
 
 
 class _ConstraintTracker:
-    """Requests each mask of a constraint at most once, and measures how long the constraint takes.
+    """A reader of a constraint's masks, each at most once, that measures how long the constraint takes.
 
     Only a `ForcingConstraint` has forced tokens and knows whether a sentence is complete; other constraints only
     have masks.

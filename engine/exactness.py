@@ -261,7 +261,7 @@ def common_plan(first_plan: DecodePlan, second_plan: DecodePlan, slot_count: int
 
 
 class _Probe:
-    """Compares rows that were decoded in batches of different sizes, and at different places in a batch."""
+    """A comparison of rows that were decoded in batches of different sizes, and at different places in a batch."""
 
     def __init__(self, rows: ProbeRows) -> None:
         self._rows = rows

@@ -180,7 +180,7 @@ Distributions = tuple[Distribution, ...]
 
 @dataclass(frozen=True)
 class _Scorer:
-    """Reads texts, and yields the distributions that each token was taken from; () for a text's first token.
+    """A reader of texts that yields the distributions that each token was taken from; () for a text's first token.
 
     Attributes:
         model: the model.

@@ -27,7 +27,7 @@ kernels."""
 
 @dataclass(frozen=True)
 class PromptChunks:
-    """Divides prompts into chunks that llama.cpp computes as it does for a `Context`.
+    """A divider of prompts into chunks that llama.cpp computes as it does for a `Context`.
 
     Chunks end at the end of each batch, and within a batch. The last chunk of a batch, together with the chunks
     that are read in the same call, has `SEGMENT_TOKENS` tokens or more.

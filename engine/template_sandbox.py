@@ -458,7 +458,9 @@ def _join_output(parts: Iterable[str]) -> str:
 
 
 class _WorkCountingTransformer(NodeTransformer):
-    """Inserts filters that count work: in loop turns, in calls, and where values are joined or compared.
+    """A transformer that inserts filters, which count work.
+
+    The filters are inserted in loop turns, in calls, and where values are joined or compared.
 
     The names of these filters contain a space, so that no template can call or replace them.
     """

@@ -64,7 +64,10 @@ class LogprobRequest:
 
 
 class LogprobReader:
-    """Makes one `Distribution` per source for each token. Logprobs are in nats; sums are computed in float64."""
+    """A maker of one `Distribution` per source for each token.
+
+    Logprobs are in nats; sums are computed in float64.
+    """
 
     def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
         request.check(vocabulary)
@@ -155,7 +158,7 @@ def _row_bytes(logits: Logits, log_total: float) -> bytes:
 
 
 class TraceReader:
-    """Samples with a chain, and reads a trace of each token.
+    """A sampler of tokens with a chain, which reads a trace of each token.
 
     Attributes:
         candidates: the candidates that the last token was drawn from.

@@ -177,7 +177,7 @@ def _check_utf8(data: bytes) -> None:
 
 
 class TextStream:
-    """Decodes the bytes of tokens, and finds stop strings.
+    """A decoder of the bytes of tokens, which also finds stop strings.
 
     The bytes of an incomplete UTF-8 character are held back until the character is complete. Bytes that are not
     UTF-8 become U+FFFD. Text that may be the beginning of a stop string is held back until the next tokens decide.

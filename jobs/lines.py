@@ -217,7 +217,7 @@ _MAX_BUFFERED_LINES = 1024
 
 
 class BackgroundReader(Generic[_Item]):
-    """Reads items in a thread, for input that may arrive slowly. What reading raises, `next` raises."""
+    """A thread that reads items, for input that may arrive slowly. What reading raises, `next` raises."""
 
     def __init__(self, items: Iterator[_Item]) -> None:
         self._queue: Queue[_Item | _InputEnd] = Queue(_MAX_BUFFERED_LINES)

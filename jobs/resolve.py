@@ -94,7 +94,7 @@ class BatchDefaults:
 
 
 class RequestResolver:
-    """Makes the requests of a batch.
+    """A maker of the requests of a batch.
 
     Args:
         defaults: values of the flags.

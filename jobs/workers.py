@@ -121,7 +121,7 @@ def wait_for_model(run: ClusterRun, check: Callable[[], object]) -> ModelDescrip
 
 
 class Admission:
-    """Decides which workers may join, by this machine's versions and by the first worker's model and kernels.
+    """The decision which workers may join, by this machine's versions and by the first worker's model and kernels.
 
     Args:
         needs_same_kernels: whether a worker whose processor computes other logits than the first worker's is
@@ -196,7 +196,7 @@ def _request_tasks(batch: BatchRun, lines: InputLines) -> Iterator[Task | None]:
 
 @dataclass(frozen=True)
 class BatchServiceSpec:
-    """Makes a `BatchService` in a worker's process.
+    """The arguments of a `BatchService`, which is made in a worker's process.
 
     Attributes:
         model: the model.
@@ -308,7 +308,7 @@ def scores_on_cluster(
 
 
 class _LineTasks:
-    """Makes tasks of lines, and brings the lines' scores into the order of the file.
+    """The tasks made of a file's lines, and the lines' scores in the order of the file.
 
     Iterating yields the tasks; None means that no further line has arrived yet.
     """
@@ -349,7 +349,7 @@ class _LineTasks:
 
 @dataclass(frozen=True)
 class ScoreServiceSpec:
-    """Makes a `ScoreService` in a worker's process.
+    """The arguments of a `ScoreService`, which is made in a worker's process.
 
     Attributes:
         model: the model.

@@ -124,7 +124,7 @@ class TextTokenStream:
 
 
 class HeldBackText:
-    """Detects tokens after which a part of the text is held back.
+    """A detector of tokens after which a part of the text is held back.
 
     The part belongs to an incomplete character, or it may be the beginning of a stop string.
     """
@@ -141,7 +141,7 @@ class HeldBackText:
 
 
 class TextOffsets:
-    """Computes the offset in the text at which each token begins, in characters.
+    """The offsets in the text at which the tokens begin, in characters.
 
     A token that begins inside a character has the offset of this character.
 

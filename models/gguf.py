@@ -209,7 +209,7 @@ _DEFAULT_ALIGNMENT_BYTES = 32
 
 
 class HeaderReader:
-    """Reads the header from the start: magic, version, counts, metadata, tensor descriptions.
+    """A reader of the header from the start: magic, version, counts, metadata, tensor descriptions.
 
     Attributes:
         values: the metadata that was read so far, by key, without lists.

@@ -1,4 +1,4 @@
-"""Recovers all logprobs from an API that shows only a few: endpoints, methods, checkpoints."""
+"""Recovery of all logprobs from an API that shows only a few: endpoints, methods, checkpoints."""
 
 from __future__ import annotations
 

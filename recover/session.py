@@ -1,4 +1,4 @@
-"""Sends queries about one prompt to one endpoint, within a budget of calls.
+"""Queries about one prompt to one endpoint, within a budget of calls.
 
 Calls run concurrently, no query is sent twice, and each response is saved before it is used.
 """
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class QuerySession:
-    """Sends queries about one prompt.
+    """A sender of queries about one prompt.
 
     Args:
         endpoint: the endpoint to query.
@@ -269,7 +269,7 @@ class RecoveryStoppedError(Exception):
 
 
 class _CallBudget:
-    """Counts the calls that threads claim, up to ``max_calls``; None: no limit."""
+    """A counter of the calls that threads claim, up to ``max_calls``; None: no limit."""
 
     def __init__(self, max_calls: int | None) -> None:
         self._max_calls = max_calls

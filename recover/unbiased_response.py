@@ -254,7 +254,7 @@ _RELATIVE_ERROR_FACTOR, _SPREAD_FACTOR, _DRIFT_NOISE_FACTOR = 20, 3, 5
 
 
 class DriftMonitor:
-    """Repeats a query with a known response after every 100 queries.
+    """A monitor that repeats a query with a known response after every 100 queries.
 
     Args:
         session: sends queries to the endpoint.

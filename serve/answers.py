@@ -37,7 +37,7 @@ class ClientLeftError(Exception):
 
 
 class StreamWriter(Protocol):
-    """Writes the events of one answer as parts of a stream."""
+    """A writer of the events of one answer as parts of a stream."""
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Return the parts for an event of the choice ``index``. ``facts``: the field ``x_gen``, if it is due."""

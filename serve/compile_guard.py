@@ -79,7 +79,7 @@ class TokenTable:
 
 
 class CompileGuard:
-    """Compiles grammars in other processes; a grammar that does not end in time is an error.
+    """A compiler of grammars in other processes; a grammar that does not end in time is an error.
 
     The processes are started when they are needed.
 

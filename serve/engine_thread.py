@@ -91,7 +91,7 @@ class EngineCounts:
 
 
 class EngineThread:
-    """Runs requests on one model in a thread, several at a time.
+    """A thread that runs requests on one model, several at a time.
 
     Args:
         slots: number of requests that run at a time; None: as many as `Model.default_parallel` says.

@@ -99,7 +99,7 @@ class KoboldFormat:
 
 
 class KoboldStream:
-    """Writes the messages of the first choice as server-sent events."""
+    """A writer of the first choice's messages as server-sent events."""
 
     def __init__(self, form: KoboldFormat, messages: KoboldMessages) -> None:
         self._form, self._messages = form, messages

@@ -73,7 +73,7 @@ class LlamaServerFormat:
 
 
 class LlamaServerStream:
-    """Writes the chunks of all answers as server-sent events. As in llama-server, no event marks the end."""
+    """A writer of the chunks of all answers as server-sent events. As in llama-server, no event marks the end."""
 
     def __init__(self, asked: Asked, form: LlamaServerFormat) -> None:
         self._asked, self._form = asked, form

@@ -17,7 +17,7 @@ _REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """Counts requests and tokens per route. An observer of `RequestRecord`.
+    """Counters of requests and tokens per route. An observer of `RequestRecord`.
 
     Args:
         engine: the thread of the model, whose queue and slots are shown.

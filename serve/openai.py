@@ -93,7 +93,7 @@ def _shape(asked: Asked) -> LogprobShape:
 
 
 class OpenAIStream:
-    """Writes the chunks of all choices as server-sent events."""
+    """A writer of the chunks of all choices as server-sent events."""
 
     def __init__(self, asked: Asked, is_chat: bool) -> None:
         answer_id, created = secrets.token_hex(12), int(time.time())

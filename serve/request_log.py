@@ -126,7 +126,7 @@ def record_of(scope: Scope) -> RequestRecord:
 
 @dataclass
 class RequestLog:
-    """Writes the lines. If they are not read, later ones are lost.
+    """A log of requests, written by a thread. If the lines are not read, later lines are lost.
 
     Attributes:
         format: ``text``, ``json`` or ``none``.
@@ -195,7 +195,9 @@ def printable(text: str) -> str:
 
 
 class RecordMiddleware:
-    """Records each request, and answers 500 with the id of the record after an unexpected exception.
+    """A middleware that records each request.
+
+    After an unexpected exception, it answers 500 with the id of the record.
 
     Args:
         app: the application.

@@ -119,7 +119,7 @@ def find_listed_preset(name: str, field: str) -> PresetEntry:
 
 
 class RequestMaker:
-    """Makes the engine's requests from the fields of requests.
+    """A maker of the engine's requests from the fields of requests.
 
     Args:
         defaults: the settings of requests that do not set them.

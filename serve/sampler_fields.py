@@ -230,7 +230,7 @@ def read_strings(value: Any) -> list[str]:
 
 
 class _Reader:
-    """Reads the fields of one request, and collects the changes."""
+    """A reader of the fields of one request, which collects the changes."""
 
     def __init__(self, fields: SamplerFields, step_names: Sequence[str]) -> None:
         self._fields = fields

@@ -193,7 +193,7 @@ def _sent_keys(headers: Headers) -> Iterable[bytes]:
 
 
 class SecurityMiddleware:
-    """Answers requests that may not be sent, and those that ask whether they may; passes on the others.
+    """A middleware that answers requests that may not be sent and requests of pages whether they may send others.
 
     Args:
         app: the application.

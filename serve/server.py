@@ -44,7 +44,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """Serves the application on a listening socket until it is stopped.
+    """A server of the application on a listening socket, which runs until it is stopped.
 
     Args:
         state: what the routes share.

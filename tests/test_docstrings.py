@@ -85,6 +85,26 @@ def faults(path):
                 yield f"{place} has {len(arguments(node))} arguments and no Args:"
 
 
+VERBS = (
+    "Builds|Collects|Compares|Compiles|Computes|Continues|Converts|Creates|Decides|Decodes|Describes|Detects|Divides|"
+    "Draws|Finds|Generates|Handles|Holds|Inserts|Keeps|Loads|Makes|Measures|Parses|Prints|Reads|Recovers|Removes|"
+    "Replaces|Returns|Runs|Sends|Serves|Shows|Splits|Stores|Turns|Wraps|Writes|Yields"
+)
+VERBS_THAT_ARE_NOUNS, OBJECTS = (
+    "Answers|Checks|Counts|Queries|Records|Repeats|Requests|Samples",
+    "an?|each|one|the",
+)
+THIRD_PERSON = re.compile(rf"({VERBS})\b|({VERBS_THAT_ARE_NOUNS}) ({OBJECTS})\b")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_classes_are_described_by_noun_phrases(path):
+    tree = ast.parse(path.read_text())
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    docstrings = [ast.get_docstring(node) or "" for node in (tree, *classes)]
+    assert [text.partition("\n")[0] for text in docstrings if THIRD_PERSON.match(text)] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_arguments_and_attributes_are_listed(path):
     assert list(faults(path)) == []

@@ -347,7 +347,7 @@ _WORD = re.compile(r"\S+\s?|\s")
 
 
 class _WordWrap(Processor):
-    """Wraps the lines of the input between words, by filling rows with spaces.
+    """A processor that wraps the lines of the input between words, by filling rows with spaces.
 
     The spaces are shown, but are not part of the text. prompt_toolkit itself wraps at the last column, within
     words.

@@ -233,7 +233,7 @@ def _find_default_model(problems: _ProblemCollector, config: UserConfig) -> dict
 
 
 class _ProblemCollector:
-    """Collects the problems that the checks of the machine find."""
+    """A collection of the problems that the checks of the machine find."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, str]] = []

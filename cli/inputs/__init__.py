@@ -1,1 +1,1 @@
-"""Turns options of the command line into prompts, models, settings, grammars and chat templates."""
+"""Conversion of the command line's options into prompts, models, settings, grammars and chat templates."""

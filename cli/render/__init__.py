@@ -1,1 +1,1 @@
-"""Turns events, settings and tables into output for a person or a program."""
+"""Conversion of events, settings and tables into output for a person or a program."""

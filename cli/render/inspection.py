@@ -37,7 +37,7 @@ _DROPPED_MARK = "▾"
 
 
 class RunPrinter:
-    """Prints recorded runs, one after the other."""
+    """A printer of recorded runs, one after the other."""
 
     def __init__(
         self, alternative_count: int | None, source: LogprobSource | None, is_colored: bool | None = None

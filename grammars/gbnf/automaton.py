@@ -110,7 +110,7 @@ class _NodeEnds(NamedTuple):
 
 
 class _AutomatonBuilder:
-    """Collects the positions of an expression while it visits the expression's nodes."""
+    """A visitor of an expression's nodes that collects the positions of the expression."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -59,7 +59,10 @@ def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
 
 
 class _StackExpander:
-    """Creates and expands stacks. Equal stacks are one object, so that each stack is expanded only once."""
+    """A creator of stacks, which also expands them.
+
+    Equal stacks are one object, so that each stack is expanded only once.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules

@@ -135,7 +135,7 @@ _TOKEN_BYTE = 1 << 0xFF
 
 
 class _LexemeConflicts:
-    """Finds the lexemes that must be split. Results of comparisons are cached."""
+    """A search for the lexemes that must be split. Results of comparisons are cached."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -255,7 +255,7 @@ class _NodeBeginning(NamedTuple):
 
 
 class _FollowSets:
-    """Computes which leaves can follow each leaf of a grammar. A leaf is a lexeme or a token reference.
+    """The leaves that can follow each leaf of a grammar. A leaf is a lexeme or a token reference.
 
     The context of a reference to a rule is ignored: what can follow one reference can follow all references to the
     rule. A set of leaves is an int: bit i is 1 if ``leaves[i]`` is in the set.
@@ -391,7 +391,7 @@ class _FollowSets:
 
 
 class _LexemeSplitter:
-    """Splits lexemes by one level: a sequence into its items, alternatives into their options, and so on.
+    """A division of lexemes by one level: a sequence into its items, alternatives into their options, and so on.
 
     Args:
         ids_to_split: the ids of the lexemes to split.

@@ -22,7 +22,7 @@ from .nodes import (
 
 
 class ShortestTexts:
-    """Computes the shortest texts of rules and nodes, and their lengths in characters.
+    """The shortest texts of rules and nodes, and their lengths in characters.
 
     The length is ``inf`` if every text is infinite. A token reference counts as one character.
 

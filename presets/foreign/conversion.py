@@ -54,7 +54,7 @@ class ForeignStep:
 
 
 class ImportedChainBuilder:
-    """Builds a chain and settings from a file of another tool.
+    """A builder of a chain and settings from a file of another tool.
 
     Each step is put into a slot, which has the name that the tool uses in its lists of steps. `set_chain` then
     arranges the steps in the order in which the tool applies them.
@@ -476,7 +476,7 @@ _TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
 class PresetExporter:
-    """Collects the keys and values of a preset in another tool's format.
+    """A collector of the keys and values of a preset in another tool's format.
 
     Attributes:
         tool: name of the tool, for messages.

@@ -436,7 +436,7 @@ _MIN_SECRET_CHARACTERS = 6
 
 
 class _Redaction:
-    """Replaces secrets by ***, including their forms in URLs and in basic authentication.
+    """The replacement of secrets by ***, including their forms in URLs and in basic authentication.
 
     Args:
         key: the key of the API; None if there is none.

@@ -1,4 +1,4 @@
-"""Recovers a complete row from the logprobs of about d tokens, with a basis of the model's logits that has d
+"""Recovery of a complete row from the logprobs of about d tokens, with a basis of the model's logits that has d
 dimensions."""
 
 from __future__ import annotations

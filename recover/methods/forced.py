@@ -1,4 +1,4 @@
-"""Recovers one token per call, if biases choose the token without changing the logprobs."""
+"""Recovery of one token per call, if biases choose the token without changing the logprobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovers several tokens per call: as many as the endpoint shows in addition to an anchor, a token of known
+"""Recovery of several tokens per call: as many as the endpoint shows in addition to an anchor, a token of known
 logprob."""
 
 from __future__ import annotations

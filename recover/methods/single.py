@@ -1,4 +1,4 @@
-"""Recovers one token per call, from the token's own logprob. This works even if only one logprob is shown."""
+"""Recovery of one token per call, from the token's own logprob. This works even if only one logprob is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovers the most likely tokens: known tokens are suppressed, so that the endpoint shows the next ones."""
+"""Recovery of the most likely tokens: known tokens are suppressed, so that the endpoint shows the next ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def top_n(task: RecoveryTask, top_count: int) -> None:
 
 
 class _NextTokens:
-    """Queries the tokens that follow the known ones in order of probability.
+    """Queries for the tokens that follow the known ones in order of probability.
 
     Args:
         task: the running recovery.
