@@ -72,6 +72,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "logitsmith.engine.model.Model.batch_exactness": {"isolated": "deterministic"},
     "logitsmith.engine.model.Model.from_plan": {"early": "background_load"},
     "logitsmith.engine.model.Model.make_slots": {"isolated": "deterministic"},
+    "logitsmith.engine.next_token.NextToken": {"forced": "forced_token"},
     "logitsmith.engine.native.options.ComputeOptions": {"apply": "apply_to"},
     "logitsmith.engine.templates.ReasoningTags": {"answer_marks": "answer_prefixes"},
     "logitsmith.engine.vocabulary.Vocabulary.added_bytes": {"previous": "previous_token"},
@@ -91,6 +92,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "logitsmith.recover.endpoints.base.EndpointLimits": {
         "lowest": "min_reliable_logprob",
+        "max_bias": "max_bias_nats",
         "most_biases": "max_biases_per_call",
         "precision": "relative_error",
     },

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.renamed import supports_old_names
 from ..grammars.constraint import Constraint, as_forcing
 from ..logprobs.jsonl import ChainDistance, TracedChain, next_token_fields
 from ..logprobs.records import Trace
@@ -40,6 +41,7 @@ class ChainComparison:
     distance: ChainDistance
 
 
+@supports_old_names
 @dataclass(frozen=True)
 class NextToken:
     """The next token before it is drawn.
@@ -47,13 +49,13 @@ class NextToken:
     Attributes:
         prompt_tokens: number of tokens in the prompt.
         trace: the steps from the model's logits to the final distribution, without a draw.
-        forced: the only token that the grammar allows; None if it allows several.
+        forced_token: the only token that the grammar allows; None if it allows several.
         comparisons: one for each other chain, with the candidates of ``trace``.
     """
 
     prompt_tokens: int
     trace: Trace
-    forced: int | None
+    forced_token: int | None
     comparisons: tuple[ChainComparison, ...]
 
 
@@ -197,7 +199,7 @@ def next_token_json(
         (TracedChain(name, other.config, comparison.trace), comparison.distance)
         for (name, other), comparison in zip(against, result.comparisons, strict=True)
     ]
-    forced = None if result.forced is None else model.vocabulary.piece(result.forced)
+    forced = None if result.forced_token is None else model.vocabulary.piece(result.forced_token)
     fields = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": chain.seed}
     return next_token_fields(fields, TracedChain("chain", chain.config, result.trace), forced, compared_chains)
 

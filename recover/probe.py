@@ -183,7 +183,9 @@ def _unnameable_ids(session: QuerySession, tokens: NDArray[np.intp]) -> frozense
     if not ids_that_need_bytes:
         return frozenset()
     token = min(ids_that_need_bytes)
-    ((response,),) = session.send_queries([{token: min(_CHOOSING_BIAS_NATS, session.endpoint.limits.max_bias)}])
+    ((response,),) = session.send_queries(
+        [{token: min(_CHOOSING_BIAS_NATS, session.endpoint.limits.max_bias_nats)}]
+    )
     is_named = token == response.token or token in response.logprobs or not response.unmatched_logprobs
     return frozenset() if is_named else ids_that_need_bytes
 
@@ -210,7 +212,7 @@ class _MeasuredChoiceEffect:
 
 def _measure_choice_effect(session: QuerySession, unbiased_response: UnbiasedResponse) -> _MeasuredChoiceEffect:
     """Query once with a bias that should choose another token."""
-    max_bias_nats = session.endpoint.limits.max_bias
+    max_bias_nats = session.endpoint.limits.max_bias_nats
     if not unbiased_response.logprobs:  # only tokens are shown, so the top token is suppressed
         top_token = unbiased_response.first_two_tokens[0]
         bias = (
@@ -422,7 +424,7 @@ class _BiasProbe:
         it uses.
         """
         top_token = self._session.prefer_complete_utf8(self._unbiased_response.ranked_tokens)[0]
-        unbiased_response, max_bias_nats = self._unbiased_response, self._limits.max_bias
+        unbiased_response, max_bias_nats = self._unbiased_response, self._limits.max_bias_nats
         # A probability that was rounded to 1 would have infinite odds. So a logprob is at most -relative_error.
         unbiased_log_odds = log_odds(min(unbiased_response.logprobs[top_token], -unbiased_response.relative_error))
         bias = 1.0 - unbiased_log_odds if abs(1.0 - unbiased_log_odds) >= _MIN_BIAS_NATS else 1.0
@@ -448,7 +450,7 @@ _EXTRA_BIAS_NATS = 20.0
 
 def _max_useful_bias_nats(limits: EndpointLimits) -> float:
     """Return the largest bias that the endpoint accepts and that is useful: it lifts any token to the top."""
-    return min(limits.max_bias, _EXTRA_BIAS_NATS - limits.min_reliable_logprob)
+    return min(limits.max_bias_nats, _EXTRA_BIAS_NATS - limits.min_reliable_logprob)
 
 
 _REDUCED_BIAS_FRACTION = 0.8

@@ -61,14 +61,16 @@ def show_next_token(traced: TracedNextToken) -> None:
         columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
         notes = stage_notes(trace.stages)
     ids = [candidate.id for candidate in trace.candidates]
-    if result.forced is not None:
+    if result.forced_token is not None:
         notes.append(
             StepNote(
                 "forced",
                 "the grammar allows only one text, which continues with the token marked >; the chain is not used",
             )
         )
-    _print_trace_table(tokens, columns, notes, None if result.forced is None else ids.index(result.forced))
+    _print_trace_table(
+        tokens, columns, notes, None if result.forced_token is None else ids.index(result.forced_token)
+    )
 
 
 def _compared_columns(traced: TracedNextToken) -> list[TraceColumn]:

@@ -11,7 +11,7 @@ class DiceEndpoint(Endpoint):
 
     def __init__(self) -> None:
         self.vocab_size = len(LOGITS)
-        self.limits = EndpointLimits(window=0, max_bias=100.0)
+        self.limits = EndpointLimits(window=0, max_bias_nats=100.0)
         self.identity = {"api": "dice"}  # stored in checkpoints, to distinguish this endpoint from others
 
     def query(self, prompt: str, logit_bias: Bias) -> int:

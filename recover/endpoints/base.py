@@ -47,14 +47,14 @@ class EndpointLimits:
 
     Args:
         window: number of logprobs that a call shows; 0: only the token.
-        max_bias: largest absolute value of a bias, nats.
+        max_bias_nats: largest absolute value of a bias, nats.
         max_biases_per_call: maximum number of biased tokens in one call; None: no limit.
         relative_error: relative error of a shown probability.
         min_reliable_logprob: smallest logprob that is shown correctly, nats; smaller ones are ignored.
     """
 
     window: int
-    max_bias: float = inf
+    max_bias_nats: float = inf
     max_biases_per_call: int | None = None
     relative_error: float = 1e-6
     min_reliable_logprob: float = -80.0

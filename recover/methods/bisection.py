@@ -69,7 +69,7 @@ def ranking(task: RecoveryTask, top_count: int) -> list[int]:
 
     Each token is chosen once all tokens before it are suppressed.
     """
-    suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias)
+    suppression_nats = min(_MAX_BIAS_NATS, task.limits.max_bias_nats)
     max_biases = task.limits.max_biases_per_call
     ranked_tokens = [_find_top_token(task)]
     while len(ranked_tokens) < top_count:
@@ -194,7 +194,7 @@ def _narrow_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _B
 
 def _find_intervals(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _BiasInterval]:
     """Return an interval for each token that a bias can make the chosen one."""
-    max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
+    max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
     intervals = {token: _BiasInterval() for token in tokens}
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     remaining_tokens = list(tokens)
@@ -273,7 +273,7 @@ class _ChoiceThreshold:
                 drift checks.
             vote_pairs: number of pairs of queries, at ``distance_nats`` to twice that distance.
         """
-        max_bias_nats = task.limits.max_bias
+        max_bias_nats = task.limits.max_bias_nats
         common_biases = {self.top_token: common_bias_nats} if common_bias_nats else {}
         queries, expected_tokens = [], []
         for pair in range(vote_pairs):
@@ -306,7 +306,7 @@ def _measure_uncertain_width(task: RecoveryTask, threshold: _ChoiceThreshold) ->
             )
     _compare_with_shown_logprobs(task, threshold, distance_nats)
     max_distance_nats = min(max(_MAX_SUM_ERROR_NATS, 4 * distance_nats), _MAX_UNCERTAIN_WIDTH_NATS)
-    common_bias_nats = min(_COMMON_BIAS_NATS, task.limits.max_bias - upper_end - 4 * max_distance_nats)
+    common_bias_nats = min(_COMMON_BIAS_NATS, task.limits.max_bias_nats - upper_end - 4 * max_distance_nats)
     while common_bias_nats >= _MIN_COMMON_BIAS_NATS and not threshold.gives_expected_choices(
         task, distance_nats, common_bias_nats=common_bias_nats
     ):

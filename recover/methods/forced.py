@@ -18,7 +18,7 @@ def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
     A token that is not chosen gets a larger bias. A token that is not chosen with the largest bias stays
     NaN.
     """
-    max_bias_nats = min(task.limits.max_bias, _MAX_BIAS_NATS)
+    max_bias_nats = min(task.limits.max_bias_nats, _MAX_BIAS_NATS)
     bias = min(_FIRST_BIAS_NATS, max_bias_nats)
     remaining_tokens = task.estimates.unknown_among(tokens)
     while remaining_tokens:

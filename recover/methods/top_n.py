@@ -79,7 +79,7 @@ class _NextTokens:
 
     def __init__(self, task: RecoveryTask) -> None:
         self.suppression_nats = task.bias_range.round_toward_zero(
-            min(_MAX_SUPPRESSING_BIAS_NATS, task.limits.max_bias)
+            min(_MAX_SUPPRESSING_BIAS_NATS, task.limits.max_bias_nats)
         )
         self._anchor_lift_nats = task.bias_range.round_toward_zero(
             min(_ANCHOR_LIFT_NATS, task.bias_range.max_bias_nats)

@@ -29,7 +29,7 @@ def test_it_is_the_trace_of_a_runs_first_token(model, chain):
     assert [each for each in first.trace.candidates if each not in drawn] == list(result.trace.candidates)
     assert result.trace.draw is None
     assert result.comparisons == ()
-    assert result.forced is None
+    assert result.forced_token is None
 
 
 def test_the_next_call_is_the_same(model):
@@ -87,12 +87,12 @@ def test_a_forced_token_is_named(model):
     chain = build("temp1", seed=1)
     result = trace_next(model, PROMPT, chain, grammar.start(), top=1)
     (first, *_) = grammar.start().forced_tokens()
-    assert result.forced == first
+    assert result.forced_token == first
     assert result.trace.forced
     assert first in [candidate.id for candidate in result.trace.candidates]
-    assert trace_next(model, PROMPT, chain, grammar.start(), jump=False).forced is None
+    assert trace_next(model, PROMPT, chain, grammar.start(), jump=False).forced_token is None
     free = compile_grammar("root ::= [a-z]+", model.vocabulary)
-    assert trace_next(model, PROMPT, chain, free.start()).forced is None
+    assert trace_next(model, PROMPT, chain, free.start()).forced_token is None
 
 
 def test_an_interrupted_reading_gives_nothing(model):

@@ -38,7 +38,7 @@ class Fake(Endpoint):
         assert most is None or len(logit_bias) <= most
         logits = self.row.copy()
         for token, value in logit_bias.items():
-            assert abs(value) <= self.limits.max_bias
+            assert abs(value) <= self.limits.max_bias_nats
             cut = value if self.cut is None else max(-self.cut, min(self.cut, value))
             logits[token] += 0 if self.deaf else cut
         if self.noise:

@@ -25,7 +25,7 @@ CASES = {
     "auto, biases do not move logprobs": (Fake(ROW, 5, raw=True), "auto", {}),
     "auto, the only logprob is raw": (Fake(ROW, 1, raw=True), "auto", {}),
     "top_n of all": (Fake(ROW, 7), "top_n", {"top_count": 300}),
-    "declared limit": (Fake(ROW, 10, max_bias=12.0), "auto", {}),
+    "declared limit": (Fake(ROW, 10, max_bias_nats=12.0), "auto", {}),
     "top_n where small values are not told": (
         Fake(ROW, 7, min_reliable_logprob=-20.0),
         "top_n",
@@ -34,7 +34,7 @@ CASES = {
     "silent cut": (Fake(ROW, 10, cut=12.0), "auto", {}),
     "silent cut, window of 1": (Fake(ROW, 1, cut=20.0), "auto", {}),
     "a cut so low that tokens must be pushed down": (Fake(ROW, 10, cut=8.0), "auto", {}),
-    "the same, declared": (Fake(ROW, 10, max_bias=8.0), "auto", {}),
+    "the same, declared": (Fake(ROW, 10, max_bias_nats=8.0), "auto", {}),
     "small values are not told": (Fake(ROW, 10, min_reliable_logprob=-7.0), "auto", {}),
     "a sure token": (Fake(row_of(top=30.0), 10), "auto", {}),
     "a sure token, window of 1": (Fake(row_of(top=30.0), 1), "auto", {}),
