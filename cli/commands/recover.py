@@ -66,9 +66,7 @@ class EndpointOptions(Options):
         "--endpoint", metavar="URL", help="URL of the API; for OpenAI's API, it ends in /v1."
     )
     api: Api | None = _endpoint(
-        "--api",
-        help=f"API of the server at --endpoint, which needs this flag: {' or '.join(api.value for api in Api)}.",
-        required_companions=ENDPOINT,
+        "--api", help=f"API at --endpoint, needed with it: {' or '.join(Api)}.", required_companions=ENDPOINT
     )
     api_model: str | None = _endpoint(
         "--api-model", metavar="NAME", help="Name of the model at the API.", required_companions=Api.openai.as_flag

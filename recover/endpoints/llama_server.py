@@ -150,7 +150,7 @@ class LlamaServerEndpoint(HttpEndpoint):
             raise RecoverError(
                 f"{self._http.shown_url}: the server hides the logprobs if its token ends inside a character, "
                 f"and it drew such a token {_MAX_DRAWS} times; set the number of logprobs "
-                "per call to 0 (--window 0), which needs only the token"
+                "per call to 0, which needs only the token"
             )
         return self._parse_response(body, calls, self.limits.window)
 
