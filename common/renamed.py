@@ -322,9 +322,11 @@ def _with_old_arguments(function: Any, owner: str, new_names: Mapping[str, str])
 
 def _count_frames_of_replace() -> int:
     """Return the number of frames of ``dataclasses.replace`` or ``copy.replace`` that called the constructor."""
-    frame = sys._getframe(2)
+    frame = inspect.currentframe()
+    for _ in range(2):  # this function and the constructor
+        frame = frame and frame.f_back
     count = 0
-    while frame.f_back and frame.f_globals.get("__name__") in ("dataclasses", "copy"):
+    while frame is not None and frame.f_globals.get("__name__") in ("dataclasses", "copy"):
         count += 1
         frame = frame.f_back
     return count
