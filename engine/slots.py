@@ -6,8 +6,9 @@ chunks from the beginning of another slot, so that common beginnings of prompts 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from time import perf_counter
 from typing import NamedTuple
@@ -97,6 +98,14 @@ def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[
     if slot.prompt_logits is not None and slot.prompt_length == length and slot.tokens[:length] == prompt:
         return length
     return shared_token_count(slot.tokens, slot.chunk_ends, prompt, ends)
+
+
+def _common_token_count_before_last(slot: SequenceSlot, prompt: list[int]) -> int:
+    """Return the length of the beginning of a prompt that a slot holds, without the prompt's last token.
+
+    The last token must be read for its logits.
+    """
+    return min(common_token_count(slot.tokens, prompt), len(prompt) - 1)
 
 
 _COMPARED_TOKENS = 256
@@ -219,11 +228,17 @@ class SequenceSlots:
         check_prompt(prompt, slot.length, "each slot of the batch holds")
         prompt = list(prompt)
         chunk_ends = self._chunks.ends(len(prompt))
-        kept_count = self._copy_beginning(slot, prompt, chunk_ends) if self._can_truncate else 0
-        if reuses_answers and self._can_reuse_answers:
-            common_count = self._copy_common_tokens(slot, prompt)
-            if common_count > kept_count:
-                return self._read_after_answer(slot, prompt, common_count)
+        kept_count = 0
+        if self._can_truncate:
+            count_exact = partial(_reusable_token_count, prompt=prompt, ends=chunk_ends)
+            count_common = partial(_common_token_count_before_last, prompt=prompt)
+            kept_count = max(map(count_exact, self.slots))
+            if reuses_answers and self._can_reuse_answers:
+                common_count = max(map(count_common, self.slots))
+                if common_count > kept_count:
+                    self._copy_beginning(slot, count_common)
+                    return self._read_after_answer(slot, prompt, common_count)
+            self._copy_beginning(slot, count_exact)
         self._truncate_slot(slot, kept_count)
         if slot.prompt_logits is not None and kept_count == len(prompt):
             self._prompt_rows = [slot.prompt_logits]
@@ -411,38 +426,19 @@ class SequenceSlots:
             raise
         return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
 
-    def _copy_beginning(self, slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
+    def _copy_beginning(self, slot: SequenceSlot, count_tokens: Callable[[SequenceSlot], int]) -> None:
         """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much.
 
-        Returns the number of shared tokens.
+        Args:
+            slot: the slot for the prompt.
+            count_tokens: returns the length of the beginning that a slot shares with the prompt.
         """
-        shared_counts = {
-            other_slot.number: _reusable_token_count(other_slot, prompt, ends) for other_slot in self.slots
-        }
-        best_slot = max(self.slots, key=lambda other_slot: shared_counts[other_slot.number])
-        if shared_counts[best_slot.number] > shared_counts[slot.number]:
-            self._copy_slot(best_slot, slot)
-        return max(shared_counts.values())
-
-    def _copy_common_tokens(self, slot: SequenceSlot, prompt: list[int]) -> int:
-        """Copy the slot that has the most tokens in common with a prompt, unless ``slot`` has as many.
-
-        Returns the number of these tokens. The last token of the prompt is not one of them, because it must be
-        read for its logits.
-        """
-        common_counts = {
-            other_slot.number: common_token_count(other_slot.tokens, prompt[:-1]) for other_slot in self.slots
-        }
-        best_slot = max(self.slots, key=lambda other_slot: common_counts[other_slot.number])
-        if common_counts[best_slot.number] > common_counts[slot.number]:
-            self._copy_slot(best_slot, slot)
-        return common_counts[best_slot.number]
-
-    def _copy_slot(self, source: SequenceSlot, target: SequenceSlot) -> None:
-        self._native.truncate_sequence(0, target.number)
-        self._native.copy_sequence(source.number, target.number)
-        target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
-        target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
+        source = max(self.slots, key=count_tokens)
+        if count_tokens(source) > count_tokens(slot):
+            self._native.truncate_sequence(0, slot.number)
+            self._native.copy_sequence(source.number, slot.number)
+            slot.tokens, slot.chunk_ends = source.tokens[:], source.chunk_ends[:]
+            slot.prompt_length, slot.prompt_logits = source.prompt_length, source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot."""

@@ -176,25 +176,22 @@ class RequestMaker:
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
         for prompt in prompts:
+            request = replace(
+                self._resolver.resolve(replace(parsed, prompt=prompt), settings),
+                exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
+                logprobs=logprobs,
+                echo=echo or prompt_count is not None,
+                stop_token_ids=tuple(fields.stop_token_ids or ()),
+                beginning=_messages(fields)[1] if isinstance(fields, ChatFields) else "",
+                ends_at_eog=not fields.bypass_eos,
+            )
+            if isinstance(request.constraint, GrammarSpec):
+                unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
+            if prompt is not None and not prompt:
+                self._check_empty_prompt()
             for number in range(count):
-                request = self._resolver.resolve(replace(parsed, prompt=prompt), settings)
-                request = replace(
-                    request,
-                    seed=(first_seed + number) % (SEED_MAX + 1),
-                    exact_reuse=not self._reuses_answers
-                    if fields.cache_prompt is None
-                    else not fields.cache_prompt,
-                    logprobs=logprobs,
-                    echo=echo or prompt_count is not None,
-                    stop_token_ids=tuple(fields.stop_token_ids or ()),
-                    beginning=_messages(fields)[1] if isinstance(fields, ChatFields) else "",
-                    ends_at_eog=not fields.bypass_eos,
-                )
-                if isinstance(request.constraint, GrammarSpec):
-                    unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
-                if prompt is not None and not prompt:
-                    self._check_empty_prompt()
-                choices.append(self._choice(request, prompt, len(choices), grammars))
+                seeded = replace(request, seed=(first_seed + number) % (SEED_MAX + 1))
+                choices.append(self._choice(seeded, prompt, len(choices), grammars))
         check_logprobs([choice.request for choice in choices], self._context)
         return Asked(
             choices=tuple(choices),
