@@ -7,7 +7,7 @@ that have no effect here are listed in `IGNORED_FIELDS`; the answer names them. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
@@ -16,59 +16,46 @@ from ..common.text import nearest_name, short_repr
 from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
 from ..presets.overrides import Override
 from .errors import InvalidRequestError
-from .sampler_fields import SamplerFields, read_strings
-
-Json = dict[str, Any]
+from .sampler_fields import Json, SamplerFields, first_given
 
 _ANYTHING = object()
 """In `IGNORED_FIELDS`: no value of the field has an effect that a client could miss."""
 
 IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
-    # labels of the sender and hints about storage, which never change an answer
-    **dict.fromkeys(
-        ("api_type", "api_server", "user", "metadata", "store", "service_tier", "safety_identifier"), (_ANYTHING,)
-    ),
-    **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "request_id", "priority"), (_ANYTHING,)),
-    **dict.fromkeys(("id_slot", "quiet", "verbose"), (_ANYTHING,)),
-    **dict.fromkeys(("backend_sampling", "guided_decoding_backend", "detokenize"), (_ANYTHING,)),
-    # settings of other engines; the values listed here are those that change nothing
-    **dict.fromkeys(("sse_ping_interval", "return_progress", "n_indent", "n_keep", "n_discard"), (0, False)),
-    "timings_per_token": (False,),
-    **dict.fromkeys(("n_cache_reuse", "t_max_predict_ms", "max_tokens_second"), (0, -1)),
-    **dict.fromkeys(("lora", "preserved_tokens", "grammar_triggers", "images", "audio", "tools"), ([],)),
-    **dict.fromkeys(("functions", "control_vectors"), ([],)),
-    **dict.fromkeys(("grammar_lazy", "speculative_ngram", "grammar_retain_state", "use_beam_search"), (False,)),
-    **dict.fromkeys(("early_stopping", "include_reasoning", "include_stop_str_in_output"), (False,)),
-    **dict.fromkeys(("render_special", "auto_max_new_tokens", "static_cache", "flat_logprobs"), (False,)),
-    **dict.fromkeys(("add_bos_token", "skip_special_tokens", "spaces_between_special_tokens"), (True,)),
-    **dict.fromkeys(
-        ("use_default_badwordsids", "trim_stop", "ignore_eos_token", "bypass_eos_token"), (_ANYTHING,)
-    ),
-    **dict.fromkeys(
-        ("truncation_length", "num_ctx", "n_ctx", "max_context_length", "truncate_prompt_tokens"), (-1, 0)
-    ),
-    "penalty_alpha": (0,),
-    **dict.fromkeys(("guidance_scale", "length_penalty", "num_beams", "beam_width"), (1,)),
-    **dict.fromkeys(("negative_prompt", "suffix", "guided_whitespace_pattern"), ("",)),
-    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
-    **dict.fromkeys(("reasoning_effort", "verbosity"), ("", "none")),
-    **dict.fromkeys(("reasoning_format", "reasoning_budget_tokens", "thinking_token_budget"), (-1, "", "none")),
-    **dict.fromkeys(("enable_thinking", "thinking_forced_open", "repetition_detection", "prediction"), (False,)),
-    **dict.fromkeys(("parallel_tool_calls", "parse_tool_calls"), (True, False)),
-    # KoboldAI's texts of its own interface, and its changes of the text
-    **dict.fromkeys(("use_story", "use_memory", "use_authors_note", "use_world_info"), (False,)),
-    **dict.fromkeys(("frmttriminc", "frmtrmblln", "frmtrmspch", "frmtadsnsp"), (False,)),
-    **dict.fromkeys(("use_userscripts", "singleline"), (False,)),
-    **dict.fromkeys(("disable_input_formatting", "disable_output_formatting", "gui_settings"), (_ANYTHING,)),
-    **dict.fromkeys(("sampler_full_determinism", "robo_mode"), (_ANYTHING,)),
-    **dict.fromkeys(("soft_prompt", "memory", "genkey"), ("",)),
-    **dict.fromkeys(("replace_instruct_placeholders", "using_openai_tools", "smartcontext"), (_ANYTHING,)),
-    "modalities": (["text"],),
-    "response_fields": ([],),
-    "adapter": ("",),
-    "legacy_api": (False,),
-    "send_banned_tokens": (True, False),
-    "prompt_lookup_num_tokens": (0,),
+    name: values
+    for values, names in (
+        # labels of the sender and hints about storage, which never change an answer
+        ((_ANYTHING,), "api_type api_server user metadata store service_tier safety_identifier prompt_cache_key"),
+        ((_ANYTHING,), "prompt_cache_retention request_id priority id_slot quiet verbose backend_sampling"),
+        ((_ANYTHING,), "guided_decoding_backend detokenize"),
+        # settings of other engines; the values listed here are those that change nothing
+        ((0, False), "sse_ping_interval return_progress n_indent n_keep n_discard"),
+        ((0, -1), "n_cache_reuse t_max_predict_ms max_tokens_second"),
+        (([],), "lora preserved_tokens grammar_triggers images audio tools functions control_vectors"),
+        ((False,), "timings_per_token grammar_lazy speculative_ngram grammar_retain_state use_beam_search"),
+        ((False,), "early_stopping include_reasoning include_stop_str_in_output render_special flat_logprobs"),
+        ((False,), "auto_max_new_tokens static_cache enable_thinking thinking_forced_open prediction"),
+        ((False,), "repetition_detection legacy_api"),
+        ((True,), "add_bos_token skip_special_tokens spaces_between_special_tokens"),
+        ((_ANYTHING,), "use_default_badwordsids trim_stop ignore_eos_token bypass_eos_token"),
+        ((-1, 0), "truncation_length num_ctx n_ctx max_context_length truncate_prompt_tokens"),
+        ((0,), "penalty_alpha prompt_lookup_num_tokens"),
+        ((1,), "guidance_scale length_penalty num_beams beam_width"),
+        (("",), "negative_prompt suffix guided_whitespace_pattern adapter"),
+        (("none", "auto"), "tool_choice function_call"),
+        (("", "none"), "reasoning_effort verbosity"),
+        ((-1, "", "none"), "reasoning_format reasoning_budget_tokens thinking_token_budget"),
+        ((True, False), "parallel_tool_calls parse_tool_calls send_banned_tokens"),
+        ((["text"],), "modalities"),
+        (([],), "response_fields"),
+        # KoboldAI's texts of its own interface, and its changes of the text
+        ((False,), "use_story use_memory use_authors_note use_world_info frmttriminc frmtrmblln frmtrmspch"),
+        ((False,), "frmtadsnsp use_userscripts singleline"),
+        ((_ANYTHING,), "disable_input_formatting disable_output_formatting gui_settings robo_mode"),
+        ((_ANYTHING,), "sampler_full_determinism replace_instruct_placeholders using_openai_tools smartcontext"),
+        (("",), "soft_prompt memory genkey"),
+    )
+    for name in names.split()
 }
 """The fields that are accepted without an effect, each with the values that need not be reported."""
 
@@ -230,20 +217,7 @@ def _is_reported(name: str, value: Any) -> bool:
     return neutral[0] is not _ANYTHING and value not in neutral
 
 
-def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) -> tuple[str, Any]:
-    """Return the name and the value of the first field that is given; ``("", None)`` if there is none.
-
-    Args:
-        fields: the fields of a request.
-        names: names of one setting, the most important first.
-        unused: the names of other fields with another value are appended.
-    """
-    given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
-    unused += [name for name, value in given[1:] if value != given[0][1]]
-    return given[0] if given else ("", None)
-
-
-_LENGTHS = (*("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict"),)
+_LENGTHS = ("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict")
 
 
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
@@ -322,6 +296,3 @@ def text_grammar(text: str) -> str | Json:
 def _choice_grammar(choices: list[str]) -> Json:
     """Return the grammar that matches exactly one of the texts."""
     return {"gbnf": "root ::= " + " | ".join(json.dumps(choice, ensure_ascii=True) for choice in choices)}
-
-
-__all__ = ["ChatFields", "GenerationFields", "PromptFields", "read_body", "read_settings", "read_strings"]

@@ -32,11 +32,11 @@ from ..presets.settings import Settings
 from ..samplers.building import chain_notation
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .bodies import ChatFields, GenerationFields, PromptFields, first_given, read_settings
+from .bodies import ChatFields, GenerationFields, PromptFields, read_settings
 from .compile_guard import CompileGuard
 from .errors import InvalidRequestError
 from .limits import check_logprobs, check_prompt_bytes, check_prompt_tokens, without_paths
-from .sampler_fields import ChainChanges, read_chain_changes
+from .sampler_fields import ChainChanges, first_given, read_chain_changes
 
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
 """The errors of settings that cannot be used. Their messages say why."""
@@ -242,8 +242,9 @@ class RequestMaker:
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
         overrides = _overrides_with_effect(settings, changes, unused)
-        parsed = replace(parsed, overrides=(*parsed.overrides, *overrides), rearrangements=changes.rearrangements)
-        if overrides or changes.rearrangements:
+        rearrangements = tuple(changes.rearrangements)
+        parsed = replace(parsed, overrides=(*parsed.overrides, *overrides), rearrangements=rearrangements)
+        if overrides or rearrangements:
             settings = self._resolver.settings(parsed)
         final_names = {step.name for step in settings.steps}
         for override in overrides:
@@ -315,7 +316,7 @@ def _is_in_chain(sampler: str, names: set[str]) -> bool:
     return sampler in names or (bool(family) and any(find_sampler(name).about.family == family for name in names))
 
 
-def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: list[str]) -> tuple[Override, ...]:
+def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: list[str]) -> list[Override]:
     """Return the overrides that a greedy chain can use; the names of others are appended to ``unused``."""
     if not settings.steps[-1].sampler.about.is_greedy or changes.rearrangements:
         return changes.overrides
@@ -325,7 +326,7 @@ def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: li
             unused.append(override.origin)
         else:
             kept.append(override)
-    return tuple(kept)
+    return kept
 
 
 def _check_grammars(overrides: Iterable[Override]) -> None:

@@ -7,115 +7,22 @@ the chain only if the chain has the sampler.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from ..common.text import short_repr
 from ..jobs.bodies import StrictModel
 from ..presets.errors import PresetError
+from ..presets.foreign.kobold import KOBOLDCPP_SLOTS
 from ..presets.overrides import ChainRearrangement, Override, read_sampler_sequence, rearrange_for_mirostat
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
 
 Number = float | int
 Json = dict[str, Any]
-
-
-class SamplerFields(StrictModel):
-    """The fields that set samplers and their order, under the names of all tools."""
-
-    temperature: Number | None = None
-    temp: Number | None = None
-    dynatemp_range: Number | None = None
-    dynatemp_exponent: Number | None = None
-    dynatemp_low: Number | None = None
-    dynatemp_high: Number | None = None
-    dynatemp_min: Number | None = None
-    dynatemp_max: Number | None = None
-    dynamic_temperature: bool | None = None
-    smoothing_factor: Number | None = None
-    smoothing_curve: Number | None = None
-    top_k: Number | None = None
-    top_p: Number | None = None
-    min_p: Number | None = None
-    top_a: Number | None = None
-    top_h: Number | None = None
-    typical: Number | None = None
-    typical_p: Number | None = None
-    typ_p: Number | None = None
-    tfs: Number | None = None
-    tfs_z: Number | None = None
-    top_n_sigma: Number | None = None
-    nsigma: Number | None = None
-    epsilon_cutoff: Number | None = None
-    eta_cutoff: Number | None = None
-    xtc_probability: Number | None = None
-    xtc_threshold: Number | None = None
-    min_keep: Number | None = None
-    skew: Number | None = None
-    repeat_penalty: Number | None = None
-    repetition_penalty: Number | None = None
-    rep_pen: Number | None = None
-    repeat_last_n: Number | None = None
-    repetition_penalty_range: Number | None = None
-    rep_pen_range: Number | None = None
-    rep_pen_size: Number | None = None
-    rep_pen_slope: Number | None = None
-    penalty_range: Number | None = None
-    frequency_penalty: Number | None = None
-    presence_penalty: Number | None = None
-    penalize_nl: bool | None = None
-    encoder_repetition_penalty: Number | None = None
-    no_repeat_ngram_size: Number | None = None
-    dry_multiplier: Number | None = None
-    dry_base: Number | None = None
-    dry_allowed_length: Number | None = None
-    dry_penalty_last_n: Number | None = None
-    dry_range: Number | None = None
-    dry_sequence_breakers: list[str] | str | None = None
-    mirostat: Number | bool | None = None
-    mirostat_mode: Number | None = None
-    mirostat_tau: Number | None = None
-    mirostat_eta: Number | None = None
-    adaptive_target: Number | None = None
-    adaptive_decay: Number | None = None
-    do_sample: bool | None = None
-    logit_bias: Json | list[list[Any]] | list[Json] | None = None
-    ignore_eos: bool | None = None
-    ban_eos_token: bool | None = None
-    bypass_eos: bool | None = None
-    min_tokens: Number | None = None
-    min_length: Number | None = None
-    banned_tokens: list[int | str] | str | None = None
-    banned_strings: list[str] | str | None = None
-    bad_words: list[str] | None = None
-    custom_token_bans: str | list[int] | None = None
-    allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
-    samplers: list[str] | str | None = None
-    sampler_order: list[int] | None = None
-    sampler_priority: list[str] | str | None = None
-    samplers_priorities: list[str] | None = None
-    temperature_last: bool | None = None
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    """A parameter of a sampler, as requests set it.
-
-    Attributes:
-        names: the fields that set it. If several are given, the first counts.
-        target: the parameter, as ``--set`` names it.
-        off_values: values that turn the sampler off, or change nothing. They are not inserted into a chain.
-        convert: returns our value of the parameter, given the value of the field.
-    """
-
-    names: tuple[str, ...]
-    target: str
-    off_values: tuple[Any, ...] = ()
-    convert: Callable[[Any], Any] = lambda value: value
 
 
 def _whole(value: Number) -> Number:
@@ -128,17 +35,54 @@ def _not_negative(value: Number) -> Number:
     return max(_whole(value), 0)
 
 
-def _all_for_zero(value: Number) -> Number:
-    return _whole(value) or -1
+def _cutoff(value: Number) -> Number:
+    """Return a cutoff that text-generation-webui and SillyTavern write in units of 1e-4."""
+    return value / 10_000
 
 
-_CUTOFF_UNITS = 10_000
-"""text-generation-webui and SillyTavern write epsilon_cutoff and eta_cutoff in units of 1e-4."""
+def _read_strings(value: list[str] | str) -> list[str]:
+    """Return a list of strings: a JSON array, the text of one, or lines. Raises ``ValueError``."""
+    if isinstance(value, list):
+        return value
+    text = value.strip()
+    if text.startswith("["):
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, list) or not all(isinstance(item, str) for item in parsed):
+            raise ValueError("this is not a JSON array of strings")
+        return parsed
+    return [line for line in value.split("\n") if line] if text else []
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of a sampler, as requests set it.
+
+    Attributes:
+        names: the fields that set it. If several are given, the first counts.
+        target: the parameter, as ``--set`` names it.
+        off_values: values that turn the sampler off, or change nothing. They are not inserted into a chain.
+        convert: returns our value of the parameter, given the value of the field.
+        is_detail: True if no value puts the sampler into the chain.
+        field_type: the type of the fields.
+    """
+
+    names: tuple[str, ...]
+    target: str
+    off_values: tuple[Any, ...] = ()
+    convert: Callable[[Any], Any] = lambda value: value
+    is_detail: bool = False
+    field_type: Any = Number
+
 
 _PARAMETERS = (
     _Parameter(("temperature", "temp"), "temperature.t"),
     _Parameter(("dynatemp_range",), "dynatemp.range", (0,)),
+    _Parameter(("dynatemp_exponent",), "dynatemp.exponent", is_detail=True),
     _Parameter(("smoothing_factor",), "quadratic.factor", (0,)),
+    _Parameter(("smoothing_curve",), "quadratic.curve", is_detail=True),
     _Parameter(("top_k",), "top_k.k", (0, -1), _not_negative),
     _Parameter(("top_p",), "top_p.p", (1,)),
     _Parameter(("min_p",), "min_p.p", (0,)),
@@ -147,53 +91,90 @@ _PARAMETERS = (
     _Parameter(("typical", "typical_p", "typ_p"), "typical.p", (1,)),
     _Parameter(("tfs", "tfs_z"), "tfs.z", (1,)),
     _Parameter(("top_n_sigma", "nsigma"), "top_n_sigma.n", (0, -1), lambda n: max(n, 0)),
-    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), lambda value: value / _CUTOFF_UNITS),
-    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), lambda value: value / _CUTOFF_UNITS),
+    _Parameter(("epsilon_cutoff",), "epsilon_cutoff.epsilon", (0,), _cutoff),
+    _Parameter(("eta_cutoff",), "eta_cutoff.epsilon", (0,), _cutoff),
     _Parameter(("xtc_probability",), "xtc.probability", (0,)),
+    _Parameter(("xtc_threshold",), "xtc.threshold", is_detail=True),
     _Parameter(("skew",), "skew.skew", (0,)),
     _Parameter(("repeat_penalty", "repetition_penalty", "rep_pen"), "penalties.repeat", (1,)),
-    _Parameter(("frequency_penalty",), "penalties.frequency", (0,)),
-    _Parameter(("presence_penalty",), "penalties.presence", (0,)),
-    _Parameter(("encoder_repetition_penalty",), "encoder_repetition_penalty.penalty", (1,)),
-    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), _whole),
-    _Parameter(("dry_multiplier",), "dry.multiplier", (0,)),
-    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), _whole),
-)
-"""The parameters that put their sampler into the chain."""
-
-_DETAILS = (
-    _Parameter(("dynatemp_exponent",), "dynatemp.exponent"),
-    _Parameter(("smoothing_curve",), "quadratic.curve"),
-    _Parameter(("xtc_threshold",), "xtc.threshold"),
     _Parameter(
         ("repeat_last_n", "repetition_penalty_range", "rep_pen_range", "rep_pen_size", "penalty_range"),
         "penalties.last_n",
         convert=_whole,
+        is_detail=True,
     ),
-    _Parameter(("penalize_nl",), "penalties.penalize_newline"),
-    _Parameter(("dry_base",), "dry.base"),
-    _Parameter(("dry_allowed_length",), "dry.allowed_length", convert=_whole),
-    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", convert=_whole),
-    _Parameter(("dry_sequence_breakers",), "dry.breakers", convert=lambda value: read_strings(value)),  # noqa: PLW0108 - it is defined below
+    _Parameter(("frequency_penalty",), "penalties.frequency", (0,)),
+    _Parameter(("presence_penalty",), "penalties.presence", (0,)),
+    _Parameter(("penalize_nl",), "penalties.penalize_newline", is_detail=True, field_type=bool),
+    _Parameter(("encoder_repetition_penalty",), "encoder_repetition_penalty.penalty", (1,)),
+    _Parameter(("no_repeat_ngram_size",), "no_repeat_ngram.n", (0,), _whole),
+    _Parameter(("dry_multiplier",), "dry.multiplier", (0,)),
+    _Parameter(("dry_base",), "dry.base", is_detail=True),
+    _Parameter(("dry_allowed_length",), "dry.allowed_length", (), _whole, is_detail=True),
+    _Parameter(("dry_penalty_last_n", "dry_range"), "dry.last_n", (), _whole, is_detail=True),
+    _Parameter(
+        ("dry_sequence_breakers",), "dry.breakers", (), _read_strings, is_detail=True, field_type=list[str] | str
+    ),
+    _Parameter(("min_tokens", "min_length"), "min_tokens.n", (0,), _whole),
 )
-"""The parameters that only change a step of the chain, or of the request. They put no sampler into the chain."""
 
-_MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
+if TYPE_CHECKING:
+    _ParameterFields = StrictModel
+else:
+    _ParameterFields = create_model(
+        "_ParameterFields",
+        __base__=StrictModel,
+        **{name: (parameter.field_type | None, None) for parameter in _PARAMETERS for name in parameter.names},
+    )
 
 
-@dataclass(frozen=True)
-class ChainChanges:
-    """The changes of the chain that the fields of a request make.
+class SamplerFields(_ParameterFields):
+    """The fields that set samplers and their order, under the names of all tools.
 
-    Attributes:
-        overrides: the values.
-        rearrangements: the changes of the order and of the selecting step.
-        unused_names: the names of fields without effect.
+    In addition to these fields there are those of `_PARAMETERS`.
     """
 
-    overrides: tuple[Override, ...]
-    rearrangements: tuple[ChainRearrangement, ...]
-    unused_names: tuple[str, ...]
+    dynatemp_low: Number | None = None
+    dynatemp_high: Number | None = None
+    dynatemp_min: Number | None = None
+    dynatemp_max: Number | None = None
+    dynamic_temperature: bool | None = None
+    min_keep: Number | None = None
+    rep_pen_slope: Number | None = None
+    mirostat: Number | bool | None = None
+    mirostat_mode: Number | None = None
+    mirostat_tau: Number | None = None
+    mirostat_eta: Number | None = None
+    adaptive_target: Number | None = None
+    adaptive_decay: Number | None = None
+    do_sample: bool | None = None
+    logit_bias: Json | list[list[Any]] | list[Json] | None = None
+    ignore_eos: bool | None = None
+    ban_eos_token: bool | None = None
+    bypass_eos: bool | None = None
+    banned_tokens: list[int | str] | str | None = None
+    banned_strings: list[str] | str | None = None
+    bad_words: list[str] | None = None
+    custom_token_bans: str | list[int] | None = None
+    allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
+    samplers: list[str] | str | None = None
+    sampler_order: list[int] | None = None
+    sampler_priority: list[str] | str | None = None
+    samplers_priorities: list[str] | None = None
+    temperature_last: bool | None = None
+
+
+def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) -> tuple[str, Any]:
+    """Return the name and the value of the first field that is given; ``("", None)`` if there is none.
+
+    Args:
+        fields: the fields of a request.
+        names: names of one setting, the most important first.
+        unused: the names of other fields with another value are appended.
+    """
+    given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
+    unused += [name for name, value in given[1:] if value != given[0][1]]
+    return given[0] if given else ("", None)
 
 
 def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> ChainChanges:
@@ -206,31 +187,22 @@ def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> Chai
 
     Raises ``PresetError`` that begins with the name of the field, for a value that cannot be used.
     """
-    reader = _Reader(fields, step_names)
-    reader.read()
-    return ChainChanges(tuple(reader.overrides), tuple(reader.rearrangements), tuple(reader.unused_names))
+    changes = ChainChanges(fields, step_names)
+    changes.read()
+    return changes
 
 
-def read_strings(value: Any) -> list[str]:
-    """Return a list of strings: a JSON array, the text of one, or lines. Raises ``ValueError``."""
-    if isinstance(value, list):
-        return [str(item) for item in value]
-    text = value.strip()
-    if not text:
-        return []
-    if text.startswith("["):
-        try:
-            parsed = json.loads(text)
-        except ValueError:
-            parsed = None
-        if not isinstance(parsed, list) or not all(isinstance(item, str) for item in parsed):
-            raise ValueError("this is not a JSON array of strings")
-        return parsed
-    return [line for line in value.split("\n") if line]
+_MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
 
 
-class _Reader:
-    """A reader of the fields of one request, which collects the changes."""
+class ChainChanges:
+    """The changes of the chain that the fields of a request make.
+
+    Attributes:
+        overrides: the values. Later ones of one parameter replace earlier ones.
+        rearrangements: the changes of the order and of the selecting step.
+        unused_names: the names of fields without effect.
+    """
 
     def __init__(self, fields: SamplerFields, step_names: Sequence[str]) -> None:
         self._fields = fields
@@ -240,7 +212,7 @@ class _Reader:
         self.unused_names: list[str] = []
 
     def read(self) -> None:
-        """Read all fields. Later overrides of one parameter replace earlier ones."""
+        """Read all fields."""
         self._read_parameters()
         self._read_temperature_range()
         self._read_rep_pen_slope()
@@ -251,33 +223,22 @@ class _Reader:
 
     def _value(self, *names: str) -> tuple[str, Any]:
         """Return the name and the value of the first field that is given; other values are unused."""
-        given = [(name, getattr(self._fields, name)) for name in names]
-        given = [(name, value) for name, value in given if value is not None]
-        for name, value in given[1:]:
-            if value != given[0][1]:
-                self.unused_names.append(name)
-        return given[0] if given else ("", None)
+        return first_given(self._fields, names, self.unused_names)
 
     def _add(self, name: str, target: str, value: Any) -> None:
         self.overrides.append(Override(name, target, value))
         self._steps[target.partition(".")[0]] = None
 
     def _read_parameters(self) -> None:
-        for parameter in _PARAMETERS:
+        for parameter in sorted(_PARAMETERS, key=lambda parameter: parameter.is_detail):
             name, value = self._value(*parameter.names)
-            sampler = parameter.target.partition(".")[0]
-            if value is None or (value in parameter.off_values and sampler not in self._steps):
+            is_inserted = not parameter.is_detail and value not in parameter.off_values
+            if value is None or not (is_inserted or parameter.target.partition(".")[0] in self._steps):
                 continue
-            self._add(name, parameter.target, parameter.convert(value))
-        for parameter in _DETAILS:
-            name, value = self._value(*parameter.names)
-            if value is None:
-                continue
-            if parameter.target.partition(".")[0] in self._steps:
-                try:
-                    self._add(name, parameter.target, parameter.convert(value))
-                except ValueError as error:
-                    raise PresetError(f"{name}: {error}") from None
+            try:
+                self._add(name, parameter.target, parameter.convert(value))
+            except ValueError as error:
+                raise PresetError(f"{name}: {error}") from None
 
     def _read_temperature_range(self) -> None:
         """Read the range of a dynamic temperature that is given by both ends."""
@@ -327,11 +288,13 @@ class _Reader:
             self._add(name, "ignore_eos", True)
         if fields.logit_bias:
             self._add("logit_bias", "logit_bias.bias", _biases(fields.logit_bias))
-        banned = _banned_tokens(fields.banned_tokens)
+        banned: Sequence[int | str] = fields.banned_tokens or ()
+        if isinstance(banned, str):  # as in KoboldCpp
+            banned = _strings("banned_tokens", banned)
         token_ids = _token_ids("custom_token_bans", fields.custom_token_bans)
         token_ids += [item for item in banned if isinstance(item, int)]
         strings = [*_strings("banned_strings", fields.banned_strings), *(fields.bad_words or ())]
-        strings += [item for item in banned if isinstance(item, str)]
+        strings += [item for item in banned if isinstance(item, str) and item]
         if token_ids:
             self._add("custom_token_bans", "ban.tokens", token_ids)
         if strings:
@@ -413,21 +376,12 @@ def _arrange_as_llama_cpp(sequence: str, present: Mapping[str, None]) -> ChainRe
             names += read_sampler_sequence(part, "samplers")
         elif known in present:
             names.append(known)
-    selectors = [name for name in names if find_sampler(name).about.is_selector]
-    steps = tuple(dict.fromkeys(name for name in names if name not in selectors))
     # adaptive_p selects only if its target is given; llama.cpp lists it anyway.
-    return ChainRearrangement("samplers", steps)
+    steps = dict.fromkeys(name for name in names if not find_sampler(name).about.is_selector)
+    return ChainRearrangement("samplers", tuple(steps))
 
 
-_KOBOLD_GROUPS: Mapping[int, tuple[str, ...]] = {
-    0: ("top_k",),
-    1: ("top_a",),
-    2: ("top_p", "min_p"),
-    3: ("tfs",),
-    4: ("typical",),
-    5: ("temperature", "quadratic", "top_n_sigma"),
-    6: ("repetition_penalty", "penalties"),
-}
+_KOBOLD_GROUPS = {**KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
 """The samplers of each number of KoboldCpp's ``sampler_order``."""
 
 
@@ -503,13 +457,6 @@ def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
 
 def _strings(field: str, value: list[str] | str | None) -> list[str]:
     try:
-        return [] if value is None else [text for text in read_strings(value) if text]
+        return [] if value is None else [text for text in _read_strings(value) if text]
     except ValueError as error:
         raise PresetError(f"{field}: {error}") from None
-
-
-def _banned_tokens(value: list[int | str] | str | None) -> list[int | str]:
-    """Return the ids and strings of ``banned_tokens``, which KoboldCpp reads as strings."""
-    if isinstance(value, str):
-        return list(_strings("banned_tokens", value))
-    return [item for item in value or () if item != ""]

@@ -177,7 +177,7 @@ def _read_mirostat(builder: ImportedChainBuilder, comment: str = "") -> bool:
 KOBOLDCPP_ORDER = [6, 0, 1, 3, 4, 2, 5]
 _LEADING_SLOTS = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTY_SLOTS = ("repetition_penalty", "presence_penalty")
-_KOBOLDCPP_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
+KOBOLDCPP_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTY_SLOTS}
 _KOBOLDCPP_SLOTS_BEFORE_MIROSTAT = (*_LEADING_SLOTS, *_PENALTY_SLOTS, "temperature", "quadratic")
 
 KEY_SPELLINGS = {
@@ -289,7 +289,7 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> ImportedChainBu
     if is_mirostat_on:
         builder.set_mirostat_chain(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
-        _arrange_by_numbers(builder, order, _LEADING_SLOTS, _KOBOLDCPP_SLOTS)
+        _arrange_by_numbers(builder, order, _LEADING_SLOTS, KOBOLDCPP_SLOTS)
     builder.report_unknown({*KOBOLDCPP_KEYS, *_IGNORED_KOBOLDCPP_KEYS})
     return builder
 
@@ -529,11 +529,11 @@ def _remove_steps_ignored_by_mirostat(
 
 def _written_sampler_numbers(exporter: PresetExporter) -> list[int]:
     """Return the numbers for ``sampler_order``, and report an order that these numbers cannot express."""
-    numbers = _order_sampler_numbers(exporter, _KOBOLDCPP_SLOTS, KOBOLDCPP_ORDER)
+    numbers = _order_sampler_numbers(exporter, KOBOLDCPP_SLOTS, KOBOLDCPP_ORDER)
     if exporter.selector_name in _MIROSTAT_VERSIONS:
         exporter.report_order(_KOBOLDCPP_SLOTS_BEFORE_MIROSTAT)
     else:
-        numbered_slots = [slot for number in numbers for slot in _KOBOLDCPP_SLOTS[number]]
+        numbered_slots = [slot for number in numbers for slot in KOBOLDCPP_SLOTS[number]]
         exporter.report_order([*_LEADING_SLOTS, *numbered_slots, "xtc"])
     return numbers
 
