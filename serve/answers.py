@@ -7,9 +7,9 @@ requests wait in memory, at most those of a full context. `http_protocol` discon
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -27,8 +27,8 @@ from .errors import EngineError, InvalidRequestError, RequestError, TimedOutErro
 from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
 from .resolution import Asked, x_gen
+from .sampler_fields import Json
 
-Json = dict[str, Any]
 _Result = TypeVar("_Result")
 
 
@@ -36,26 +36,26 @@ class ClientLeftError(Exception):
     """The client has closed the connection."""
 
 
-class StreamWriter(Protocol):
-    """A writer of the events of one answer as parts of a stream."""
+class AnswerFormat(ABC):
+    """The format of one answer in an API: whole, or as the parts of a stream.
 
+    Attributes:
+        media_type: the media type of a stream.
+    """
+
+    media_type = "text/event-stream"
+
+    @abstractmethod
+    def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
+        """Return the answer, given the events of each choice, and the field ``x_gen``."""
+
+    @abstractmethod
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Return the parts for an event of the choice ``index``. ``facts``: the field ``x_gen``, if it is due."""
 
     def end(self) -> Iterable[str]:
-        """Return the last parts."""
-
-
-class AnswerFormat(Protocol):
-    """The format of an answer in one API."""
-
-    media_type: str
-
-    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
-        """Return the answer, given the events of each choice."""
-
-    def stream(self, asked: Asked) -> StreamWriter:
-        """Return a writer for the answer."""
+        """Return the parts after the last event."""
+        return ()
 
 
 async def answer(
@@ -81,24 +81,19 @@ async def answer(
     stream = _submit(engine, [choice.request for choice in asked.choices])
     if on_submit is not None:
         on_submit(stream)
-    if asked.is_stream:
+    if asked.fields.stream:
         return await _start_stream(request, engine, asked, form, stream)
-    try:
-        runs = await until_client_leaves(request, _collect(stream, len(asked.choices), record))
-    finally:
-        engine.cancel(stream)
-    return JSONResponse(form.whole(asked, runs, _facts(asked, runs)), headers=_headers(asked))
+    runs = await _collect(request, engine, stream)
+    first, levels = runs[0][0], [_exactness(run[0], run[-1]) for run in runs]
+    assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
+    return JSONResponse(form.whole(runs, x_gen(asked, first, max(levels, key=len))), headers=_headers(asked))
 
 
 async def run_requests(
     request: Request, engine: EngineThread, requests: Sequence[GenerationRequest]
 ) -> list[list[Event]]:
     """Return the events of each request. Raises ``RequestError``, or ``ClientLeftError`` if the client leaves."""
-    stream = _submit(engine, requests)
-    try:
-        return await until_client_leaves(request, _collect(stream, len(requests), record_of(request.scope)))
-    finally:
-        engine.cancel(stream)
+    return await _collect(request, engine, _submit(engine, requests))
 
 
 def _submit(engine: EngineThread, requests: Sequence[GenerationRequest]) -> EventStream:
@@ -115,10 +110,10 @@ def _headers(asked: Asked) -> dict[str, str]:
     return {"x-gen-ignored": ", ".join(ascii(name)[1:-1] for name in asked.ignored)} if asked.ignored else {}
 
 
-async def until_client_leaves(request: Request, work: Awaitable[_Result]) -> _Result:
+async def until_client_leaves(receive: Receive, work: Awaitable[_Result]) -> _Result:
     """Return the result of ``work``, unless the client leaves first. Raises ``ClientLeftError``."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -127,6 +122,7 @@ async def until_client_leaves(request: Request, work: Awaitable[_Result]) -> _Re
     finally:
         for task in (working, leaving):
             task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -134,14 +130,23 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _collect(stream: EventStream, count: int, record: RequestRecord) -> list[list[Event]]:
-    runs: list[list[Event]] = [[] for _ in range(count)]
-    while taken := await stream.take():
-        for index, event in taken:
-            record.push(event)
-            if isinstance(event, BatchFailure):
-                raise _as_request_error(event)
-            runs[index].append(event)
+async def _collect(request: Request, engine: EngineThread, stream: EventStream) -> list[list[Event]]:
+    """Return the events of each choice. Ends the requests if one fails, or if the client leaves."""
+    runs: list[list[Event]] = [[] for _ in stream.ids]
+    record = record_of(request.scope)
+
+    async def collect() -> None:
+        while taken := await stream.take():
+            for index, event in taken:
+                record.push(event)
+                if isinstance(event, BatchFailure):
+                    raise _as_request_error(event)
+                runs[index].append(event)
+
+    try:
+        await until_client_leaves(request.receive, collect())
+    finally:
+        engine.cancel(stream)
     return runs
 
 
@@ -157,14 +162,6 @@ def _as_request_error(failure: BatchFailure) -> RequestError:
     return EngineError(f"{type(error).__name__}: {without_paths(str(error))}")
 
 
-def _facts(asked: Asked, runs: Sequence[Sequence[Event]]) -> Json:
-    starts = [run[0] for run in runs]
-    levels = [_exactness(run[0], run[-1]) for run in runs]
-    first = starts[0]
-    assert isinstance(first, Start)  # noqa: S101 - a run without a failure begins so
-    return x_gen(asked, first, max(levels, key=len))
-
-
 def _exactness(start: Event, done: Event) -> str:
     if not isinstance(start, Start) or not isinstance(done, Done):
         return str(EXACT)
@@ -177,7 +174,7 @@ async def _start_stream(
 ) -> Response:
     """Return the response of a stream. Failures before the first token have a status of their own."""
     try:
-        first = await until_client_leaves(request, stream.take())
+        first = await until_client_leaves(request.receive, stream.take())
         begun = {index for index, event in first if isinstance(event, Start)}
         for index, event in first:
             if isinstance(event, BatchFailure) and index not in begun:
@@ -185,28 +182,19 @@ async def _start_stream(
     except BaseException:
         engine.cancel(stream)
         raise
-    parts = _stream_parts(asked, form.stream(asked), stream, first, record_of(request.scope))
+    parts = _stream_parts(asked, form, stream, first, record_of(request.scope))
     return StreamResponse(parts, lambda: engine.cancel(stream), form.media_type, _headers(asked))
 
 
 async def _stream_parts(
     asked: Asked,
-    writer: StreamWriter,
+    form: AnswerFormat,
     stream: EventStream,
-    first: list[tuple[int, Event | BatchFailure]],
+    taken: list[tuple[int, Event | BatchFailure]],
     record: RequestRecord,
 ) -> AsyncIterator[str]:
-    """Yield the parts of a stream.
-
-    Args:
-        asked: the request.
-        writer: writes the parts.
-        stream: the events.
-        first: the events that have already been taken from the stream.
-        record: the record of the request.
-    """
+    """Yield the parts of a stream. ``taken``: the events that have already been taken from it."""
     starts: dict[int, Start] = {}
-    taken = first
     while taken:
         parts: list[str] = []
         for index, event in taken:
@@ -221,11 +209,11 @@ async def _stream_parts(
             elif isinstance(event, Done):
                 start = starts[index]
                 facts = x_gen(asked, start, _exactness(start, event))
-            parts += writer.write(index, event, facts)
+            parts += form.write(index, event, facts)
         if parts:
             yield "".join(parts)
         taken = await stream.take()
-    yield "".join(writer.end())
+    yield "".join(form.end())
 
 
 class StreamResponse(Response):
@@ -246,26 +234,20 @@ class StreamResponse(Response):
         headers: dict[str, str],
     ) -> None:
         self._parts, self._on_end = parts, on_end
-        self.status_code, self.media_type, self.background = 200, media_type, None
-        self.init_headers({**headers, "cache-control": "no-store", "x-accel-buffering": "no"})
+        super().__init__(
+            media_type=media_type,
+            headers={**headers, "cache-control": "no-store", "x-accel-buffering": "no"},
+        )
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, until it ends or the client leaves."""
-        sending = asyncio.ensure_future(self._send_parts(send))
-        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-            else:
-                record_of(scope).status = CLIENT_LEFT
+            await until_client_leaves(receive, self._send_parts(send))
+        except ClientLeftError:
+            record_of(scope).status = CLIENT_LEFT
         finally:
             self._on_end()
-            for task in (sending, leaving):
-                task.cancel()
-                with suppress(asyncio.CancelledError, OSError, TimeoutError):
-                    await task
 
     async def _send_parts(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

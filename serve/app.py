@@ -79,7 +79,7 @@ def make_app(state: ServerState) -> RecordMiddleware:
             Exception: _fault_response,
         },
     )
-    return RecordMiddleware(SecurityMiddleware(routes, state.access), state.observers)
+    return RecordMiddleware(SecurityMiddleware(routes, state.access), (state.log, state.metrics))
 
 
 def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaitable[Response]]:

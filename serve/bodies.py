@@ -140,10 +140,6 @@ class GenerationFields(SamplerFields):
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
 
-    def logged(self) -> Sequence[Any]:
-        """Return what a log of prompts contains."""
-        return ()
-
 
 class PromptFields(GenerationFields):
     """A text to be continued, or several."""

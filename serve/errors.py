@@ -32,11 +32,6 @@ class RequestError(Exception):
         """Return the body of the answer, in OpenAI's format."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
-    @property
-    def phrase(self) -> str:
-        """The words after the status in the first line of the answer."""
-        return HTTPStatus(self.status).phrase
-
     def response(self, *, has_detail: bool = False) -> JSONResponse:
         """Return the answer. ``has_detail``: True to repeat the message where KoboldAI's clients read it."""
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}

@@ -7,6 +7,7 @@ for a client that does not read. Here such a client is disconnected. Times are l
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -66,11 +67,9 @@ class LimitedProtocol(H11Protocol):
             self._receiving = None
         elif not is_received and self._receiving is None:
             self._wait_for_request()
-        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state not in (
-            h11.SEND_RESPONSE,
-            h11.SEND_BODY,
-        ):
-            self._limit_discarded_bytes()
+        is_answered = self.conn.our_state not in (h11.SEND_RESPONSE, h11.SEND_BODY)
+        if is_answered and self.conn.their_state is h11.SEND_BODY and self._received_bytes > _MAX_DISCARDED_BYTES:
+            self.transport.abort()
         # A paused transport does not notice that the client has left.
         if is_received and len(self.conn.trailing_data[0]) <= _MAX_PIPELINED_BYTES:
             self.flow.resume_reading()
@@ -107,10 +106,6 @@ class LimitedProtocol(H11Protocol):
         else:
             self._reject(RequestTimeoutError("the request arrives too slowly"))
 
-    def _limit_discarded_bytes(self) -> None:
-        if self._received_bytes > _MAX_DISCARDED_BYTES:
-            self.transport.abort()
-
     def _limit_writing(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
         self._writing = self.loop.call_later(SECONDS_WITHOUT_READING, self._check_writing)
@@ -125,7 +120,7 @@ class LimitedProtocol(H11Protocol):
         """Send an error, if no response has begun, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = error.response()
-            head = [f"HTTP/1.1 {error.status} {error.phrase}", "connection: close"]
+            head = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}", "connection: close"]
             head += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
             self.transport.write("\r\n".join([*head, "", ""]).encode("latin-1") + bytes(response.body))
         self.transport.close()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pydantic import Field
 from starlette.requests import Request
@@ -18,15 +17,13 @@ from ..logprobs.events import Event
 from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
-from .answers import answer
+from .answers import AnswerFormat, answer
 from .bodies import PromptFields, read_body
-from .engine_thread import EngineThread
 from .errors import InvalidRequestError, RequestError
-from .resolution import Asked, Choice, RequestMaker
+from .resolution import Asked, Choice
+from .sampler_fields import Json
 from .state import EVENTS, RouteSpec, ServerState, read_fields, read_json
 from .tracked_answers import TrackedAnswer
-
-Json = dict[str, Any]
 
 API_VERSION = "1.2.5"
 """The version of KoboldAI's API. SillyTavern sends stop strings only from 1.2.2 on."""
@@ -54,9 +51,9 @@ class KoboldFields(PromptFields):
     use_default_badwordsids: bool | None = None
     singleline: bool | None = None
 
-    def normalized(self) -> KoboldFields:
+    def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
-        changes: Json = dict.fromkeys(_NOT_ANSWERED)
+        changes: Json = dict.fromkeys(_NOT_ANSWERED) | {"stream": is_stream}
         if self.memory and isinstance(self.prompt, str):
             changes["prompt"] = self.memory + self.prompt
         elif self.memory:
@@ -71,49 +68,30 @@ class KoboldFields(PromptFields):
         return self.model_copy(update=changes)
 
 
-class KoboldFormat:
-    """KoboldCpp's answers.
+class KoboldFormat(AnswerFormat):
+    """KoboldCpp's answer. A stream has the messages of the first choice, and ends with its finish reason.
 
     Args:
         keeps_stop: whether the stop string that ended a text is returned, too.
         dropped_count: number of tokens at the beginning of the prompt that were left out.
     """
 
-    media_type = "text/event-stream"
-
     def __init__(self, keeps_stop: bool, dropped_count: int) -> None:
-        self._keeps_stop, self._dropped_count = keeps_stop, dropped_count
+        self._keeps_stop = keeps_stop
+        self._messages = KoboldMessages(keeps_stop=keeps_stop)
+        self._more_facts = {"dropped_prompt_tokens": dropped_count} if dropped_count else {}
 
-    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
+    def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the answer with a result for each choice."""
         results = [kobold_result(run, keeps_stop=self._keeps_stop) for run in runs]
-        return {"results": results, "x_gen": self.facts(facts)}
-
-    def stream(self, asked: Asked) -> KoboldStream:
-        """Return a writer of messages."""
-        return KoboldStream(self, KoboldMessages(keeps_stop=self._keeps_stop))
-
-    def facts(self, facts: Json) -> Json:
-        """Return the facts about an answer, with the number of tokens that were left out."""
-        return facts | {"dropped_prompt_tokens": self._dropped_count} if self._dropped_count else facts
-
-
-class KoboldStream:
-    """A writer of the first choice's messages as server-sent events."""
-
-    def __init__(self, form: KoboldFormat, messages: KoboldMessages) -> None:
-        self._form, self._messages = form, messages
+        return {"results": results, "x_gen": facts | self._more_facts}
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the messages of an event."""
         for message in self._messages.push(event):
             if facts is not None and message["finish_reason"] is not None:
-                message["x_gen"] = self._form.facts(facts)
+                message["x_gen"] = facts | self._more_facts
             yield kobold_server_sent(message)
-
-    def end(self) -> Iterable[str]:
-        """Return nothing: the message with the finish reason is the last one."""
-        return ()
 
 
 async def generate(request: Request, state: ServerState) -> Response:
@@ -127,37 +105,24 @@ async def generate_stream(request: Request, state: ServerState) -> Response:
 
 
 async def _generate(request: Request, state: ServerState, *, is_stream: bool) -> Response:
-    model, maker = state.loaded()
+    _, maker = state.loaded()
     state.check_queue()
     fields, ignored = read_body(KoboldFields, await read_json(request, state))
-    work = partial(_prepare, model, maker, state.engine, fields, ignored)
-    asked, dropped_count = await state.prepare(request, fields, work)
-    asked = replace(asked, is_stream=is_stream)
+    ignored += [name for name in _NOT_ANSWERED if getattr(fields, name)]
+    length, context = fields.max_context_length, state.engine.context_length
+    length = context if length is None or length < 1 else min(length, context)
+
+    def prepare() -> tuple[Asked, int]:
+        asked = maker.make(fields.normalized(is_stream), ignored)
+        fitted = [_fit(maker.model, choice, fields.memory or "", length) for choice in asked.choices]
+        return replace(asked, choices=tuple(choice for choice, _ in fitted)), max(count for _, count in fitted)
+
+    asked, dropped_count = await state.prepare(request, fields, prepare)
     if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
         asked = replace(asked, choices=asked.choices[:1], ignored=(*asked.ignored, "n"))
     form = KoboldFormat(fields.trim_stop is False, dropped_count)
     key = _answer_key(request, fields.genkey)
     return await answer(request, state.engine, asked, form, partial(state.answers.track, key))
-
-
-def _prepare(
-    model: Model, maker: RequestMaker, engine: EngineThread, fields: KoboldFields, ignored: Sequence[str]
-) -> tuple[Asked, int]:
-    """Return what a request asks for, and the number of tokens at the beginning of the prompt that do not fit.
-
-    Args:
-        model: the model.
-        maker: makes the engine's requests.
-        engine: the thread of the model.
-        fields: the fields of the request.
-        ignored: the names of fields without effect.
-    """
-    unused = [name for name in _NOT_ANSWERED if getattr(fields, name)]
-    asked = maker.make(fields.normalized(), [*ignored, *unused])
-    length = fields.max_context_length
-    length = engine.context_length if length is None or length < 1 else min(length, engine.context_length)
-    fitted = [_fit(model, choice, fields.memory or "", length) for choice in asked.choices]
-    return replace(asked, choices=tuple(choice for choice, _ in fitted)), max(count for _, count in fitted)
 
 
 _MIN_PROMPT_SHARE = 5
@@ -168,12 +133,7 @@ def _fit(model: Model, choice: Choice, memory: str, length: int) -> tuple[Choice
     """Return a choice whose prompt and answer fit into the context, and the number of tokens left out.
 
     Tokens are left out after the memory, which stays at the beginning, as KoboldCpp does.
-
-    Args:
-        model: the model.
-        choice: the choice, whose prompt is token ids.
-        memory: the text at the beginning of the prompt that stays.
-        length: length of the context, tokens.
+    ``length``: length of the context, tokens.
     """
     request, vocabulary = choice.request, model.vocabulary
     ids = tuple(request.prompt) if isinstance(request.prompt, tuple) else ()
@@ -332,10 +292,7 @@ async def token_count(request: Request, state: ServerState) -> Response:
     """Return the tokens of a text, and their number."""
     model, _maker = state.loaded()
     fields = await read_fields(request, state, TokenCountFields)
-    try:
-        ids = await state.run(lambda: model.vocabulary.tokenize(fields.prompt.encode(), special=True))
-    except (ModelError, UnicodeEncodeError):
-        raise InvalidRequestError("prompt: the text is not UTF-8", "prompt") from None
+    ids = await state.run(lambda: model.vocabulary.tokenize(fields.prompt.encode(), special=True))
     bos = model.vocabulary.bos
     if fields.special is not False and bos is not None and ids[:1] != [bos]:
         ids = [bos, *ids]

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from os import environ
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 from ..common.text import count_noun
 from ..engine.request import ChatMessages, GenerationRequest
@@ -35,17 +34,16 @@ _LISTS = (
     *("banned_strings", "bad_words", "banned_tokens", "custom_token_bans", "dry_sequence_breakers", "samplers"),
     *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
 )
-_LONG_LISTS = ("allowed_token_ids",)
-"""Lists that may name each token of a vocabulary."""
+"""The fields with lists that are limited. ``allowed_token_ids`` may name each token of a vocabulary."""
 
 
-def check_fields(fields: GenerationFields) -> None:
+def check_fields(fields: PromptFields | ChatFields) -> None:
     """Raise ``InvalidRequestError`` for a request that is too large, before anything is computed for it."""
-    if isinstance(fields, PromptFields) and isinstance(fields.prompt, list):
+    if isinstance(fields, PromptFields):
         prompts = fields.prompts()
         _check_count("prompt", len(prompts), MAX_PROMPTS, "prompt")
         _check_count("n", len(prompts) * (fields.n or fields.n_cmpl or 1), MAX_CHOICES, "choice")
-    if isinstance(fields, ChatFields):
+    else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
     for name in _LISTS:
         value = getattr(fields, name, None)
@@ -69,33 +67,6 @@ def _strings(fields: GenerationFields) -> Iterator[tuple[str, str]]:
 def _check_count(name: str, count: int, limit: int, noun: str) -> None:
     if count > limit:
         raise InvalidRequestError(f"{name}: {count_noun(count, noun)}; the limit is {limit:,}", name)
-
-
-def check_prompt_bytes(
-    prompt: str | bytes | Sequence[int], context: int, max_token_bytes: int, field: str
-) -> None:
-    """Raise ``InvalidRequestError`` for a text that cannot fit into the context, before it is tokenized.
-
-    Args:
-        prompt: the prompt.
-        context: length of the context, tokens.
-        max_token_bytes: length of the longest token.
-        field: name of the field with the prompt.
-    """
-    if isinstance(prompt, str) and len(prompt) > context * max_token_bytes:
-        raise InvalidRequestError(
-            f"{field}: {len(prompt):,} characters are more than {context:,} tokens, the context of this server",
-            field,
-        )
-
-
-def check_prompt_tokens(count: int, context: int, field: str) -> None:
-    """Raise ``InvalidRequestError`` for a prompt that does not leave one token of the context free."""
-    if count >= context:
-        raise InvalidRequestError(
-            f"{field}: {count:,} tokens do not fit into the context of {context:,} tokens; shorten the prompt",
-            field,
-        )
 
 
 def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
@@ -142,5 +113,4 @@ def brings_program(fields: GenerationFields) -> bool:
         *("guided_regex", "guided_choice", "response_format", "structured_outputs", "chat_template", "set_"),
         *("preset", "chain"),
     )
-    values: list[Any] = [getattr(fields, name) for name in names]
-    return any(value not in (None, "", {}, []) for value in values)
+    return any(getattr(fields, name) not in (None, "", {}, []) for name in names)

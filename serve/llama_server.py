@@ -18,13 +18,12 @@ from ..logprobs.events import Event, Start
 from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from ..models.errors import ModelError
-from .answers import answer
+from .answers import AnswerFormat, answer
 from .bodies import ChatFields, PromptFields, read_body
 from .errors import InvalidRequestError
 from .resolution import Asked, x_gen
+from .sampler_fields import Json
 from .state import EVENTS, JSON, RouteSpec, ServerState, read_fields, read_json
-
-Json = dict[str, Any]
 
 _RANDOM_SEED = 0xFFFFFFFF
 """llama-server's seed for "a random one"."""
@@ -36,57 +35,41 @@ class CompletionFields(PromptFields):
     response_fields: list[str] | None = None
 
 
-class LlamaServerFormat:
-    """llama-server's answers.
+class LlamaServerFormat(AnswerFormat):
+    """llama-server's answer, or a list of several. As in llama-server, no event marks the end of a stream.
 
     Args:
+        asked: what the request asks for.
         fields: the fields of the request.
     """
 
-    media_type = "text/event-stream"
+    def __init__(self, asked: Asked, fields: CompletionFields) -> None:
+        self._asked, self._fields = asked, fields
+        self._chunks = [LlamaServerChunks(prompt=choice.prompt, index=choice.index) for choice in asked.choices]
 
-    def __init__(self, fields: CompletionFields) -> None:
-        self._fields = fields
-
-    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
+    def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
         """Return the answer, or a list of several answers."""
         records = []
-        for choice, run in zip(asked.choices, runs, strict=True):
+        for choice, run in zip(self._asked.choices, runs, strict=True):
             record = llama_server_completion(
                 run, prompt=choice.prompt, index=choice.index, has_token_ids=bool(self._fields.return_tokens)
             )
             assert isinstance(run[0], Start)  # noqa: S101 - a run without a failure begins so
-            own_facts = x_gen(replace(asked, choices=(choice,)), run[0], facts["exactness"])
-            records.append(self.complete(record, asked, own_facts))
+            own_facts = x_gen(replace(self._asked, choices=(choice,)), run[0], facts["exactness"])
+            records.append(self._complete(record, own_facts))
         return records if len(records) > 1 else records[0]
-
-    def stream(self, asked: Asked) -> LlamaServerStream:
-        """Return a writer of chunks."""
-        return LlamaServerStream(asked, self)
-
-    def complete(self, record: Json, asked: Asked, facts: Json | None) -> Json:
-        """Return an answer with the fields that only a server knows, reduced to ``response_fields``."""
-        settings = record["generation_settings"] | {"stream": asked.is_stream}
-        record = record | {"generation_settings": settings, "x_gen": facts}
-        paths = self._fields.response_fields
-        return _select_fields(record, paths) if paths else record
-
-
-class LlamaServerStream:
-    """A writer of the chunks of all answers as server-sent events. As in llama-server, no event marks the end."""
-
-    def __init__(self, asked: Asked, form: LlamaServerFormat) -> None:
-        self._asked, self._form = asked, form
-        self._chunks = [LlamaServerChunks(prompt=choice.prompt, index=choice.index) for choice in asked.choices]
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the chunks of an event."""
         for chunk in self._chunks[index].push(event):
-            yield server_sent(self._form.complete(chunk, self._asked, facts) if chunk["stop"] else chunk)
+            yield server_sent(self._complete(chunk, facts) if chunk["stop"] else chunk)
 
-    def end(self) -> Iterable[str]:
-        """Return nothing, because the last chunk of each answer says that it is the last one."""
-        return ()
+    def _complete(self, record: Json, facts: Json | None) -> Json:
+        """Return an answer with the fields that only a server knows, reduced to ``response_fields``."""
+        settings = record["generation_settings"] | {"stream": bool(self._fields.stream)}
+        record = record | {"generation_settings": settings, "x_gen": facts}
+        paths = self._fields.response_fields
+        return _select_fields(record, paths) if paths else record
 
 
 def _select_fields(record: Json, paths: Sequence[str]) -> Json:
@@ -110,7 +93,7 @@ async def completion(request: Request, state: ServerState) -> Response:
     record = await read_json(request, state)
     fields, ignored = await state.run(lambda: _read_fields(record, model.vocabulary))
     asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return await answer(request, state.engine, asked, LlamaServerFormat(fields))
+    return await answer(request, state.engine, asked, LlamaServerFormat(asked, fields))
 
 
 _NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "trace")

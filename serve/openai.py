@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,89 +22,80 @@ from ..logprobs.openai import (
     server_sent,
     text_completion,
 )
+from .answers import AnswerFormat
 from .bodies import ChatFields, PromptFields
-from .resolution import Asked
+from .resolution import Asked, Choice
+from .sampler_fields import Json
 from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
-Json = dict[str, Any]
 
-
-class OpenAIFormat:
-    """OpenAI's answers, for texts or for chats.
+class OpenAIFormat(AnswerFormat):
+    """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream.
 
     Args:
-        is_chat: whether the answers are messages.
+        asked: what the request asks for.
     """
 
-    media_type = "text/event-stream"
+    def __init__(self, asked: Asked) -> None:
+        self._asked, fields = asked, asked.fields
+        self._is_chat = isinstance(fields, ChatFields)
+        self._echo = bool(fields.echo)
+        self._has_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
+        self._shape = LogprobShape(
+            has_both_forms=True,
+            has_all_requested=True,
+            writes_token_ids=bool(fields.return_tokens_as_token_ids),
+        )
+        self._id, self._created = secrets.token_hex(12), int(time.time())
+        self._chunks = [self._chunk_writer(choice) for choice in asked.choices] if fields.stream else []
+        self._usages: dict[int, Mapping[str, int]] = {}
+        self._last: Json = {}
 
-    def __init__(self, is_chat: bool) -> None:
-        self._is_chat = is_chat
-
-    def whole(self, asked: Asked, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
+    def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json:
         """Return the answer with all its choices."""
-        answer_id, created = secrets.token_hex(12), int(time.time())
-        shape = _shape(asked)
-        bodies = []
-        for choice, run in zip(asked.choices, runs, strict=True):
-            if self._is_chat:
-                body = chat_completion(run, answer_id, created=created, shape=shape)
-            else:
-                body = text_completion(
-                    run, answer_id, prompt=choice.prompt, echo=asked.echo, created=created, shape=shape
-                )
-            if asked.prompt_logprob_count is not None:
-                prompt_tokens = split_events(run)[1]
-                body["choices"][0]["prompt_logprobs"] = prompt_logprobs(prompt_tokens, asked.prompt_logprob_count)
-            bodies.append(body)
+        asked = self._asked
+        bodies = [self._body(choice, run) for choice, run in zip(asked.choices, runs, strict=True)]
         choices = [body["choices"][0] | {"index": index} for index, body in enumerate(bodies)]
-        total_usage = _add_usage([body["usage"] for body in bodies], asked.choices_per_prompt)
-        answer = bodies[0] | {"choices": choices, "usage": total_usage, "x_gen": facts}
-        if asked.echo:
-            first_choices = zip(asked.choices, runs, strict=True)
+        usage = self._total_usage([body["usage"] for body in bodies])
+        answer = bodies[0] | {"choices": choices, "usage": usage, "x_gen": facts}
+        if self._echo:
             answer["prompt"] = [
-                echoed_prompt(run, choice.prompt, shape)
-                for choice, run in islice(first_choices, None, None, asked.choices_per_prompt)
+                echoed_prompt(run, choice.prompt, self._shape)
+                for choice, run in list(zip(asked.choices, runs, strict=True))[:: asked.choices_per_prompt]
             ]
         if asked.prompt_logprob_count is not None:
             answer["prompt_logprobs"] = choices[0]["prompt_logprobs"]
         return answer
 
-    def stream(self, asked: Asked) -> OpenAIStream:
-        """Return a writer of chunks."""
-        return OpenAIStream(asked, self._is_chat)
+    def _body(self, choice: Choice, run: Sequence[Event]) -> Json:
+        """Return the answer with one choice."""
+        if self._is_chat:
+            body = chat_completion(run, self._id, created=self._created, shape=self._shape)
+        else:
+            body = text_completion(
+                run, self._id, prompt=choice.prompt, echo=self._echo, created=self._created, shape=self._shape
+            )
+        count = self._asked.prompt_logprob_count
+        if count is not None:
+            body["choices"][0]["prompt_logprobs"] = prompt_logprobs(split_events(run)[1], count)
+        return body
 
+    def _total_usage(self, usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
+        """Return the numbers of tokens of an answer. A prompt with several choices is counted once."""
+        prompt_tokens = sum(usage["prompt_tokens"] for usage in usages[:: self._asked.choices_per_prompt])
+        completion_tokens = sum(usage["completion_tokens"] for usage in usages)
+        return {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
 
-def _add_usage(usages: Sequence[Mapping[str, int]], choices_per_prompt: int) -> dict[str, int]:
-    """Return the numbers of tokens of an answer. A prompt with several choices is counted once."""
-    prompt_tokens = sum(usage["prompt_tokens"] for usage in usages[::choices_per_prompt])
-    completion_tokens = sum(usage["completion_tokens"] for usage in usages)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
-
-
-def _shape(asked: Asked) -> LogprobShape:
-    return LogprobShape(has_both_forms=True, has_all_requested=True, writes_token_ids=asked.writes_token_ids)
-
-
-class OpenAIStream:
-    """A writer of the chunks of all choices as server-sent events."""
-
-    def __init__(self, asked: Asked, is_chat: bool) -> None:
-        answer_id, created = secrets.token_hex(12), int(time.time())
-        self._asked = asked
-        shape = _shape(asked)
-        self._chunks: list[TextChunks | ChatChunks] = [
-            ChatChunks(answer_id, created=created, shape=shape)
-            if is_chat
-            else TextChunks(answer_id, prompt=choice.prompt, echo=asked.echo, created=created, shape=shape)
-            for choice in asked.choices
-        ]
-        self._usages: dict[int, Mapping[str, int]] = {}
-        self._last: Json = {}
+    def _chunk_writer(self, choice: Choice) -> TextChunks | ChatChunks:
+        if self._is_chat:
+            return ChatChunks(self._id, created=self._created, shape=self._shape)
+        return TextChunks(
+            self._id, prompt=choice.prompt, echo=self._echo, created=self._created, shape=self._shape
+        )
 
     def write(self, index: int, event: Event, facts: Json | None) -> Iterable[str]:
         """Yield the chunks of an event."""
@@ -116,32 +105,29 @@ class OpenAIStream:
             if index:
                 chunk["choices"][0]["index"] = index
             if isinstance(event, Done) and number == len(chunks) - 1:
-                self._last = chunk
+                self._last = dict(chunk)
                 self._usages[index] = usage or {}
-                if facts is not None:
-                    chunk["x_gen"] = facts
-            if self._asked.has_usage:
+                chunk["x_gen"] = facts
+            if self._has_usage:
                 chunk["usage"] = None
             yield server_sent(chunk)
 
     def end(self) -> Iterable[str]:
         """Yield the chunk of the usage, if it is requested, and the end."""
-        if self._asked.has_usage:
-            fields = {key: value for key, value in self._last.items() if key != "x_gen"}
-            usages = [usage for _, usage in sorted(self._usages.items())]
-            total_usage = _add_usage(usages, self._asked.choices_per_prompt)
-            yield server_sent(fields | {"choices": [], "usage": total_usage})
+        if self._has_usage:
+            usage = self._total_usage([usage for _, usage in sorted(self._usages.items())])
+            yield server_sent(self._last | {"choices": [], "usage": usage})
         yield SERVER_SENT_DONE
 
 
 async def completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/completions`."""
-    return await generate(request, state, PromptFields, OpenAIFormat(is_chat=False))
+    return await generate(request, state, PromptFields, OpenAIFormat)
 
 
 async def chat_completions(request: Request, state: ServerState) -> Response:
     """Answer `/v1/chat/completions`."""
-    return await generate(request, state, ChatFields, OpenAIFormat(is_chat=True))
+    return await generate(request, state, ChatFields, OpenAIFormat)
 
 
 async def models(_: Request, state: ServerState) -> Response:

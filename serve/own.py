@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from collections.abc import Mapping
+from typing import Annotated, cast
 
 from pydantic import Field
 from starlette.requests import Request
@@ -13,12 +12,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from ..common.errors import LogitsmithError
 from ..common.text import short_repr
 from ..engine.model import Model
-from ..engine.next_token import NextToken, RowReader, next_token_json, trace_row
+from ..engine.next_token import RowReader, next_token_json, trace_row
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
 from ..grammars.mismatch import Mismatch, find_mismatch
 from ..grammars.search import list_grammars
-from ..grammars.spec import GRAMMAR_KEYS, GrammarSpec, resolve_grammar
+from ..grammars.spec import GRAMMAR_KEYS, resolve_grammar
 from ..jobs.bodies import StrictModel
 from ..jobs.sources import grammar_folders
 from ..logprobs.events import Start
@@ -37,12 +36,10 @@ from ..samplers.kernels import Floats
 from ..samplers.registry import catalogue
 from .answers import run_requests
 from .bodies import ChatFields, GenerationFields, PromptFields, read_body, text_grammar
-from .compile_guard import CompileGuard
 from .errors import InvalidRequestError, NotFoundError
-from .resolution import SETTING_ERRORS, check_grammar_source, find_listed_preset, is_preset_name
+from .resolution import Asked, RequestMaker, check_grammar_source, find_listed_preset, is_preset_name
+from .sampler_fields import Json
 from .state import YAML, RouteSpec, ServerState, read_json
-
-Json = dict[str, Any]
 
 
 class NextTokenFields(GenerationFields):
@@ -66,66 +63,48 @@ class NextTokenOfChat(NextTokenFields, ChatFields):
 _DEFAULT_TOP = 10
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """The request for a next token, with the other chains.
-
-    Attributes:
-        request: the request, with the tokens of the prompt, the chain and the constraint.
-        against: the names and chains to compare with.
-        ignored: the names of fields without effect.
-    """
-
-    request: GenerationRequest
-    against: Sequence[tuple[str, Chain]]
-    ignored: tuple[str, ...]
-
-
 async def next_token(request: Request, state: ServerState) -> Response:
     """Return the distribution of the next token after each step of a chain. No token is drawn."""
-    model, _maker = state.loaded()
+    model, maker = state.loaded()
     record = await read_json(request, state)
     has_messages = isinstance(record, dict) and record.get("messages") is not None
     fields_type: type[NextTokenOfPrompt | NextTokenOfChat] = NextTokenOfChat if has_messages else NextTokenOfPrompt
     fields, ignored = read_body(fields_type, record)
-    comparison = await state.prepare(request, fields, lambda: _prepare(state, fields, ignored))
-    row, decoded_count = await _logits(request, state, model, comparison.request)
-    result = await state.run(lambda: _trace(model, row, comparison, fields.top or _DEFAULT_TOP))
-    chain = cast("Chain", comparison.request.chain)
-    answer = next_token_json(model, chain, result, comparison.against)
+
+    def prepare() -> tuple[Asked, list[tuple[str, Chain]]]:
+        asked = maker.make(fields, ignored)
+        if len(asked.choices) > 1:
+            raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
+        seed = cast("Chain", asked.choices[0].request.chain).seed
+        return asked, [(text, _other_chain(text, seed, model)) for text in fields.against or ()]
+
+    asked, against = await state.prepare(request, fields, prepare)
+    generation = asked.choices[0].request
+    chain = cast("Chain", generation.chain)
+    row, decoded_count = await _logits(request, state, model, generation)
+    top = min(fields.top or _DEFAULT_TOP, model.vocabulary.size)
+    result = await state.run(
+        lambda: trace_row(model.vocabulary, row, generation, top=top, against=[other for _, other in against])
+    )
     facts = {
         "chain": chain_notation(chain.config),
-        "ignored": list(comparison.ignored),
+        "ignored": list(asked.ignored),
         "decoded_tokens": decoded_count,
     }
-    return JSONResponse(answer | {"x_gen": facts})
+    return JSONResponse(next_token_json(model, chain, result, against) | {"x_gen": facts})
 
 
-def _prepare(
-    state: ServerState, fields: NextTokenOfPrompt | NextTokenOfChat, ignored: Sequence[str]
-) -> _Comparison:
-    """Return the request, and the other chains. Raises ``InvalidRequestError``."""
-    model, maker = state.loaded()
-    asked = maker.make(fields, ignored)
-    if len(asked.choices) > 1:
-        raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
-    request = asked.choices[0].request
-    seed, vocabulary = cast("Chain", request.chain).seed, model.vocabulary
-    against = []
-    for text in fields.against or ():
-        try:
-            steps = (
-                resolve_settings(load_preset(text)).steps
-                if is_preset_name(text)
-                else resolve_settings(None, chain=text).steps
-            )
-            against.append((text, build(steps, seed=seed, vocab=vocabulary)))
-        except (PresetError, SamplingError) as error:
-            message = str(error).removeprefix("--chain: ")
-            raise InvalidRequestError(
-                f"against: {short_repr(text)} is not a preset or a chain: {message}", "against"
-            ) from None
-    return _Comparison(request, against, asked.ignored)
+def _other_chain(text: str, seed: int, model: Model) -> Chain:
+    """Return the chain of a preset, or the chain in notation. Raises ``InvalidRequestError``."""
+    try:
+        is_preset = is_preset_name(text)
+        settings = resolve_settings(load_preset(text)) if is_preset else resolve_settings(None, chain=text)
+        return build(settings.steps, seed=seed, vocab=model.vocabulary)
+    except (PresetError, SamplingError) as error:
+        message = str(error).removeprefix("--chain: ")
+        raise InvalidRequestError(
+            f"against: {short_repr(text)} is not a preset or a chain: {message}", "against"
+        ) from None
 
 
 async def _logits(
@@ -145,19 +124,6 @@ async def _logits(
     return reader.row, start.prompt_tokens - start.cached_tokens
 
 
-def _trace(model: Model, row: Floats, comparison: _Comparison, top: int) -> NextToken:
-    try:
-        return trace_row(
-            model.vocabulary,
-            row,
-            comparison.request,
-            top=min(top, model.vocabulary.size),
-            against=[chain for _, chain in comparison.against],
-        )
-    except SETTING_ERRORS as error:
-        raise InvalidRequestError(str(error)) from None
-
-
 async def samplers(_: Request, _state: ServerState) -> Response:
     """List the samplers with their parameters."""
     return JSONResponse({"samplers": [sampler_json(cls) for cls in catalogue().values()]})
@@ -166,23 +132,12 @@ async def samplers(_: Request, _state: ServerState) -> Response:
 def sampler_json(cls: type[Sampler]) -> Json:
     """Return the description of a sampler. The parameters are those of its JSON Schema, with their names."""
     about = cls.about
+    names = ("name", "summary", "formula", "reference", "llama_cpp", "aliases", "main_parameter", "example")
     schema = cls.model_json_schema()
-    parameters = [{"name": name, **values} for name, values in schema.get("properties", {}).items()]
-    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     return {
-        "name": about.name,
-        "summary": about.summary,
-        "formula": about.formula,
-        "reference": about.reference,
-        "llama_cpp": about.llama_cpp,
-        "aliases": list(about.aliases),
-        "main_parameter": about.main_parameter,
-        "example": about.example,
-        "off_values": dict(about.off_values),
-        "stage": about.stage,
-        "is_selector": about.is_selector,
-        "parameters": parameters,
-        **definitions,
+        **{name: getattr(about, name) for name in (*names, "off_values", "stage", "is_selector")},
+        "parameters": [{"name": name, **values} for name, values in schema.get("properties", {}).items()],
+        **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
     }
 
 
@@ -193,8 +148,8 @@ def _origin(origin: str) -> str:
 
 async def presets(_: Request, state: ServerState) -> Response:
     """List the presets with their chains."""
-    entries = await state.run(lambda: [entry for entry in list_presets() if not entry.is_shadowed])
-    return JSONResponse({"presets": await state.run(lambda: [_preset_json(entry) for entry in entries])})
+    entries = await state.run(lambda: [_preset_json(entry) for entry in list_presets() if not entry.is_shadowed])
+    return JSONResponse({"presets": entries})
 
 
 def _preset_json(entry: PresetEntry) -> Json:
@@ -220,7 +175,7 @@ async def preset_text(request: Request, state: ServerState) -> Response:
 
 def _preset_yaml(state: ServerState, name: str) -> str:
     if name == "model":
-        model, _maker = state.loaded()
+        model, _ = state.loaded()
         imported = import_metadata(model.metadata)
         if imported is None:
             raise NotFoundError("model: this model names no sampling settings", "name")
@@ -248,59 +203,50 @@ class PresetImportFields(StrictModel):
 async def import_preset(request: Request, state: ServerState) -> Response:
     """Convert a preset of another tool to a preset of logitsmith. Nothing is saved."""
     fields, _ = read_body(PresetImportFields, await read_json(request, state))
+    return await state.run(lambda: _imported(fields))
+
+
+def _imported(fields: PresetImportFields) -> Response:
+    if len(fields.text.encode()) > MAX_FILE_BYTES:
+        raise InvalidRequestError(f"text: it has more than {MAX_FILE_BYTES:,} bytes", "text")
+    name = (fields.name or "preset").replace("\\", "/").rpartition("/")[2] or "preset"
     try:
-        return JSONResponse(await state.run(lambda: _imported(fields)))
+        if fields.format is None and not is_foreign(fields.text, name):
+            facts = _own_preset(fields.text, name)
+        else:
+            imported = import_text(fields.text, name, fields.format, fields.section)
+            facts = {
+                "name": imported.preset.name,
+                "format": imported.format,
+                "preset": imported.yaml_text(),
+                **_chain_json(imported.preset),
+                "unsupported": list(imported.unsupported_settings),
+                "notes": list(imported.notes),
+                "sections": imported.sections,
+            }
     except MissingSectionError as error:
         body = InvalidRequestError(str(error), "section").as_json()
         return JSONResponse(body | {"sections": list(error.names)}, 400)
     except (PresetError, SamplingError) as error:
         raise InvalidRequestError(str(error), "text") from None
-
-
-def _imported(fields: PresetImportFields) -> Json:
-    if len(fields.text.encode("utf-8", "replace")) > MAX_FILE_BYTES:
-        raise InvalidRequestError(f"text: it has more than {MAX_FILE_BYTES:,} bytes", "text")
-    name = (fields.name or "preset").replace("\\", "/").rpartition("/")[2] or "preset"
-    if fields.format is None and not is_foreign(fields.text, name):
-        return _own_preset(fields.text, name)
-    imported = import_text(fields.text, name, fields.format, fields.section)
-    return {
-        "name": imported.preset.name,
-        "format": imported.format,
-        "preset": imported.yaml_text(),
-        **_chain_json(imported.preset),
-        "unsupported": list(imported.unsupported_settings),
-        "notes": list(imported.notes),
-        "sections": imported.sections,
-    }
+    return JSONResponse(facts)
 
 
 def _own_preset(text: str, name: str) -> Json:
     """Return the description of a preset of logitsmith, whose text is kept."""
     stem = name.removesuffix(".yaml").removesuffix(".yml")
     preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
-    return {
-        "name": stem,
-        "format": "logitsmith",
-        "preset": text,
-        **_chain_json(preset),
-        "unsupported": [],
-        "notes": [],
-        "sections": [],
-    }
+    facts = {"name": stem, "format": "logitsmith", "preset": text, **_chain_json(preset)}
+    return facts | {"unsupported": [], "notes": [], "sections": []}
 
 
 async def grammars(_: Request, state: ServerState) -> Response:
     """List the grammars that have a name."""
-    entries = await state.run(lambda: list_grammars(grammar_folders()))
-    return JSONResponse(
-        {
-            "grammars": [
-                {"name": entry.name, "origin": _origin(entry.origin), "description": entry.description}
-                for entry in entries
-            ]
-        }
-    )
+    entries = [
+        {"name": entry.name, "origin": _origin(entry.origin), "description": entry.description}
+        for entry in await state.run(lambda: list_grammars(grammar_folders()))
+    ]
+    return JSONResponse({"grammars": entries})
 
 
 _MAX_TEXT_CHARACTERS = 100_000
@@ -316,46 +262,36 @@ class GrammarCheckFields(StrictModel):
 
 async def check_grammar(request: Request, state: ServerState) -> Response:
     """Check a grammar, or a text against it. A wrong grammar is an answer, not an error of the request."""
-    model, _maker = state.loaded()
+    _, maker = state.loaded()
     fields, _ = read_body(GrammarCheckFields, await read_json(request, state))
-    guard = state.guard
-    assert guard is not None  # noqa: S101 - it is made with the model
-    return JSONResponse(await state.run_program(lambda: _checked(model, guard, fields)))
+    return JSONResponse(await state.run(lambda: _checked(maker, fields), is_program=True))
 
 
-def _checked(model: Model, guard: CompileGuard, fields: GrammarCheckFields) -> Json:
+def _checked(maker: RequestMaker, fields: GrammarCheckFields) -> Json:
     value = text_grammar(fields.grammar) if isinstance(fields.grammar, str) else fields.grammar
+    if isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys():
+        value = {"json_schema": value}
+    check_grammar_source(value, "grammar")
     try:
-        if isinstance(value, Mapping) and not GRAMMAR_KEYS.keys() & value.keys():
-            value = {"json_schema": value}
-        check_grammar_source(value, "grammar")
         spec = resolve_grammar(value, grammar_folders())
-        guard.check(spec)
-        mismatch = _find_mismatch(spec, model, fields.text)
+        maker.guard.check(spec)
+        grammar = spec.compile(maker.model.vocabulary if spec.has_token_references else None)
+        mismatch = None if fields.text is None else find_mismatch(grammar, fields.text)
     except GrammarError as error:
         return {"ok": False, "message": error.message, "line": error.line, "column": error.column}
     except LogitsmithError as error:
         return {"ok": False, "message": str(error), "line": None, "column": None}
     answer: Json = {"ok": True, "kind": spec.kind, "ignored_schema_paths": list(spec.ignored_schema_paths)}
     if fields.text is not None:
-        answer |= {"matches": mismatch is None, "mismatch": None if mismatch is None else _mismatch(mismatch)}
+        answer |= {"matches": mismatch is None, "mismatch": None if mismatch is None else _mismatch_json(mismatch)}
     return answer
 
 
-def _find_mismatch(spec: GrammarSpec, model: Model, text: str | None) -> Mismatch | None:
-    grammar = spec.compile(model.vocabulary if spec.has_token_references else None)
-    return None if text is None else find_mismatch(grammar, text)
-
-
-def _mismatch(mismatch: Mismatch) -> Json:
+def _mismatch_json(mismatch: Mismatch) -> Json:
     character = mismatch.character
     reason = "the text ends too early" if character is None else f"{character!r} is not allowed here"
-    return {
-        "line": mismatch.line,
-        "column": mismatch.column,
-        "offset": mismatch.offset,
-        "message": f"{reason}; expected {mismatch.expected}",
-    }
+    message = f"{reason}; expected {mismatch.expected}"
+    return {"line": mismatch.line, "column": mismatch.column, "offset": mismatch.offset, "message": message}
 
 
 ROUTES = (

@@ -145,37 +145,34 @@ class RequestLog:
         """Write the line of a request that has ended."""
         if record.fault is not None:
             self._write_fault(record, record.fault)
-        if self.format == "none":
-            return
-        line = json.dumps(record.as_json()) if self.format == "json" else printable(record.as_text())
-        self._write_later(line)
+        if self.format != "none":
+            self._write(record.as_json(), record.as_text())
 
     def note(self, sentence: str) -> None:
         """Write a note about the model or a preset, once. Any thread may call this."""
-        if sentence in self._notes or len(self._notes) >= _MAX_NOTES:
-            return
-        self._notes.add(sentence)
-        self._write_later(
-            json.dumps({"note": sentence}) if self.format == "json" else printable(f"gen: note: {sentence}")
-        )
+        if sentence not in self._notes and len(self._notes) < _MAX_NOTES:
+            self._notes.add(sentence)
+            self._write({"note": sentence}, f"gen: note: {sentence}")
 
     def _write_fault(self, record: RequestRecord, fault: Exception) -> None:
         """Write the place of an unexpected exception."""
         frames = "".join(traceback.format_tb(fault.__traceback__, -_MAX_FRAMES))
         message = f": {fault}" if self.has_prompts else ""
         text = f"request {record.id} failed: {type(fault).__name__}{message}\n{frames}".rstrip()
-        if self.format == "json":
-            self._write_later(json.dumps({"time": record.as_json()["time"], "id": record.id, "fault": text}))
-        else:
-            self._write_later("\n".join(map(printable, text.splitlines())))
+        self._write({"time": record.as_json()["time"], "id": record.id, "fault": text}, *text.splitlines())
 
-    def _write_later(self, line: str) -> None:
-        """Write a line in another thread: a pipe that nothing reads must not stop the server."""
+    def _write(self, facts: dict[str, Any], *lines: str) -> None:
+        """Write facts in another thread: a pipe that nothing reads must not stop the server.
+
+        ``lines``: the facts as text.
+        """
         if self._writer is None:
             self._writer = Thread(target=self._write_lines, name="request log", daemon=True)
             self._writer.start()
         with suppress(Full):
-            self._lines.put_nowait(line)
+            self._lines.put_nowait(
+                json.dumps(facts) if self.format == "json" else "\n".join(map(printable, lines))
+            )
 
     def _write_lines(self) -> None:
         while True:

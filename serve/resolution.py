@@ -35,11 +35,11 @@ from ..samplers.registry import find_sampler
 from .bodies import ChatFields, GenerationFields, PromptFields, read_settings
 from .compile_guard import CompileGuard
 from .errors import InvalidRequestError
-from .limits import check_logprobs, check_prompt_bytes, check_prompt_tokens, without_paths
-from .sampler_fields import ChainChanges, first_given, read_chain_changes
+from .limits import check_logprobs
+from .sampler_fields import ChainChanges, Json, first_given, read_chain_changes
 
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
-"""The errors of settings that cannot be used. Their messages say why."""
+"""The errors of settings that cannot be used. Their messages say why. `ServerState.run` reports them."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,18 @@ class Asked:
     """All that a request asks for.
 
     Attributes:
+        fields: the fields of the request.
         choices: the texts to be generated, those of the first prompt first.
         choices_per_prompt: number of texts for each prompt.
         ignored: the names of fields without effect.
-        is_stream: whether tokens are sent as they are generated.
-        has_usage: whether a stream ends with the numbers of tokens.
-        has_logprobs: whether tokens are sent with logprobs.
-        echo: whether the answer begins with the prompt.
         prompt_logprob_count: number of most likely tokens for each token of the prompt; None: no such logprobs.
-        writes_token_ids: whether tokens are written as ``token_id:7`` instead of their texts.
     """
 
+    fields: PromptFields | ChatFields
     choices: tuple[Choice, ...]
     choices_per_prompt: int
     ignored: tuple[str, ...]
-    is_stream: bool
-    has_usage: bool
-    has_logprobs: bool
-    echo: bool
     prompt_logprob_count: int | None
-    writes_token_ids: bool
 
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
@@ -138,11 +130,10 @@ class RequestMaker:
         guard: CompileGuard,
         reuses_answers: bool | None = False,
     ) -> None:
-        self._guard, self._reuses_answers = guard, reuses_answers
+        self.guard, self.model = guard, model
+        self._note, self._reuses_answers = note, reuses_answers
         self._resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
-        self._context = model.context_length
         self._max_token_bytes = max(map(len, model.vocabulary.pieces))
-        self._model, self._note = model, note
 
     def default_settings(self) -> Settings:
         """Return the settings of a request that sets nothing."""
@@ -155,18 +146,16 @@ class RequestMaker:
             fields: the fields of the request.
             ignored: the names of fields without effect that are already known.
 
-        Raises ``InvalidRequestError`` with a sentence about a setting that cannot be used.
+        Raises ``InvalidRequestError`` or one of ``SETTING_ERRORS`` about a setting that cannot be used.
         """
-        try:
-            return self._make(fields, [*ignored])
-        except SETTING_ERRORS as error:
-            raise InvalidRequestError(without_paths(str(error), self._model.path)) from None
-
-    def _make(self, fields: PromptFields | ChatFields, unused: list[str]) -> Asked:
-        parsed, settings = self._parse(fields, unused)
+        unused = [*ignored]
+        messages, beginning = _messages(fields) if isinstance(fields, ChatFields) else (None, "")
+        if not beginning and isinstance(fields, ChatFields) and fields.add_generation_prompt is False:
+            unused.append("add_generation_prompt")  # only a continued message needs no prompt
+        parsed, settings = self._parse(fields, messages, unused)
         seed = settings.seed.value
         first_seed = secrets.randbelow(SEED_MAX + 1) if seed is None else seed
-        logprobs, echo, prompt_count = _read_logprobs(fields, unused)
+        logprobs, prompt_count = _read_logprobs(fields, unused)
         prompts = fields.prompts() if isinstance(fields, PromptFields) else [None]
         count = first_given(fields, ("n", "n_cmpl"), unused)[1] or 1
         if fields.cache_prompt and self._reuses_answers is None:
@@ -180,36 +169,24 @@ class RequestMaker:
                 self._resolver.resolve(replace(parsed, prompt=prompt), settings),
                 exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
                 logprobs=logprobs,
-                echo=echo or prompt_count is not None,
+                echo=bool(fields.echo) or prompt_count is not None,
                 stop_token_ids=tuple(fields.stop_token_ids or ()),
-                beginning=_messages(fields)[1] if isinstance(fields, ChatFields) else "",
+                beginning=beginning,
                 ends_at_eog=not fields.bypass_eos,
             )
             if isinstance(request.constraint, GrammarSpec):
                 unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
-            if prompt is not None and not prompt:
-                self._check_empty_prompt()
+            if prompt is not None and not prompt and self.model.vocabulary.bos is None:
+                raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
             for number in range(count):
                 seeded = replace(request, seed=(first_seed + number) % (SEED_MAX + 1))
-                choices.append(self._choice(seeded, prompt, len(choices), grammars))
-        check_logprobs([choice.request for choice in choices], self._context)
-        return Asked(
-            choices=tuple(choices),
-            choices_per_prompt=count,
-            ignored=tuple(dict.fromkeys(unused)),
-            is_stream=bool(fields.stream),
-            has_usage=fields.stream_options is not None and bool(fields.stream_options.include_usage),
-            has_logprobs=_asks_for_logprobs(fields),
-            echo=echo,
-            prompt_logprob_count=prompt_count,
-            writes_token_ids=bool(fields.return_tokens_as_token_ids),
-        )
+                choices.append(self._choice(seeded, len(choices), grammars))
+        check_logprobs([choice.request for choice in choices], self.model.context_length)
+        return Asked(fields, tuple(choices), count, tuple(dict.fromkeys(unused)), prompt_count)
 
-    def _check_empty_prompt(self) -> None:
-        if self._model.vocabulary.bos is None:
-            raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
-
-    def _parse(self, fields: PromptFields | ChatFields, unused: list[str]) -> tuple[ParsedRequest, Settings]:
+    def _parse(
+        self, fields: GenerationFields, messages: list[dict[str, str]] | None, unused: list[str]
+    ) -> tuple[ParsedRequest, Settings]:
         """Return the request, and its settings. Names are checked, so that no file is read for a request."""
         if fields.preset is not None and fields.preset != "model":
             find_listed_preset(fields.preset, "preset")
@@ -219,11 +196,6 @@ class RequestMaker:
         sets = fields.set_
         if isinstance(sets, Mapping):
             sets = [f"{name}={json.dumps(value)}" for name, value in sets.items()]
-        messages = None
-        if isinstance(fields, ChatFields):
-            messages, beginning = _messages(fields)
-            if fields.add_generation_prompt is False and not beginning:  # a continued message needs no prompt
-                unused.append("add_generation_prompt")
         parsed = ParsedRequest(
             id="",
             line_number=0,
@@ -247,44 +219,24 @@ class RequestMaker:
         if overrides or rearrangements:
             settings = self._resolver.settings(parsed)
         final_names = {step.name for step in settings.steps}
-        for override in overrides:
-            sampler = override.target.partition(".")[0]
-            if not _is_in_chain(sampler, final_names):
-                unused.append(override.origin)
+        unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
 
-    def _choice(
-        self,
-        request: GenerationRequest,
-        prompt: str | list[int] | None,
-        index: int,
-        grammars: dict[GrammarSpec, Grammar],
-    ) -> Choice:
+    def _choice(self, request: GenerationRequest, index: int, grammars: dict[GrammarSpec, Grammar]) -> Choice:
         """Prepare a request: tokens, chain and grammar are made here, not in the thread of the engine.
 
-        Args:
-            request: the request.
-            prompt: the prompt; None for a chat.
-            index: number of the choice.
-            grammars: the compiled grammars of the answer, which all choices share.
+        ``grammars``: the compiled grammars of the answer, which all choices share.
         """
-        model = self._model
-        messages = request.prompt
-        if isinstance(messages, ChatMessages):
-            template = open_chat_template(model, messages.template, messages.variables)
-            shown = format_chat(model, messages.messages, template, self._note) + request.beginning
-            check_prompt_bytes(shown, self._context, self._max_token_bytes, "messages")
-            ids = prompt_token_ids(model.vocabulary, shown)
-        else:
-            check_prompt_bytes(messages, self._context, self._max_token_bytes, "prompt")
-            ids = prompt_token_ids(model.vocabulary, messages)
-            shown = prompt if isinstance(prompt, str) else ""
-        check_prompt_tokens(len(ids), self._context, "messages" if prompt is None else "prompt")
+        model, prompt, field = self.model, request.prompt, "prompt"
+        if isinstance(prompt, ChatMessages):
+            template = open_chat_template(model, prompt.template, prompt.variables)
+            prompt = format_chat(model, prompt.messages, template, self._note) + request.beginning
+            field = "messages"
+        ids = self._prompt_ids(prompt, field)
+        shown = prompt if isinstance(prompt, str) else model.vocabulary.detokenize(ids).decode("utf-8", "replace")
         constraint = request.constraint
         if isinstance(constraint, GrammarSpec):
             constraint = start_constraint(constraint, model, self._compile(constraint, grammars))
-        if isinstance(prompt, list):
-            shown = model.vocabulary.detokenize(prompt).decode("utf-8", "replace")
         return Choice(
             replace(request, prompt=tuple(ids), constraint=constraint, chain=build_chain(model, request)),
             shown,
@@ -292,14 +244,26 @@ class RequestMaker:
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
             and "\0" not in shown
-            and (not isinstance(prompt, list) or prompt_token_ids(model.vocabulary, shown) == list(ids)),
+            and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),
         )
+
+    def _prompt_ids(self, prompt: str | Sequence[int], field: str) -> list[int]:
+        """Return the tokens of a prompt, which leave a token of the context free. ``field``: for errors."""
+        context = self.model.context_length
+        if isinstance(prompt, str) and len(prompt) > context * self._max_token_bytes:  # it need not be tokenized
+            excess = f"{len(prompt):,} characters are more than {context:,} tokens, the context of this server"
+            raise InvalidRequestError(f"{field}: {excess}", field)
+        ids = prompt_token_ids(self.model.vocabulary, prompt)
+        if len(ids) >= context:
+            excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
+            raise InvalidRequestError(f"{field}: {excess}", field)
+        return ids
 
     def _compile(self, spec: GrammarSpec, grammars: dict[GrammarSpec, Grammar]) -> Grammar:
         """Return the compiled grammar. Another process compiles it first, because it could take very long."""
         if spec not in grammars:
-            self._guard.check(spec)
-            grammars[spec] = spec.compile(self._model.vocabulary)
+            self.guard.check(spec)
+            grammars[spec] = spec.compile(self.model.vocabulary)
         return grammars[spec]
 
 
@@ -311,7 +275,8 @@ def _messages(fields: ChatFields) -> tuple[list[dict[str, str]], str]:
     return messages[:-1], messages[-1]["content"]
 
 
-def _is_in_chain(sampler: str, names: set[str]) -> bool:
+def _is_in_chain(override: Override, names: set[str]) -> bool:
+    sampler = override.target.partition(".")[0]
     family = find_sampler(sampler).about.family
     return sampler in names or (bool(family) and any(find_sampler(name).about.family == family for name in names))
 
@@ -355,40 +320,24 @@ def check_grammar_source(value: Any, origin: str) -> None:
         )
 
 
-def _asks_for_logprobs(fields: GenerationFields) -> bool:
-    return bool(
-        (fields.logprobs is not None and fields.logprobs is not False)
-        or fields.n_probs
-        or fields.logprob_token_ids
-    )
-
-
-def _read_logprobs(fields: GenerationFields, unused: list[str]) -> tuple[LogprobRequest, bool, int | None]:
-    """Return the logprobs of each token, whether the prompt is returned, and the number of its alternatives."""
+def _read_logprobs(fields: GenerationFields, unused: list[str]) -> tuple[LogprobRequest, int | None]:
+    """Return the logprobs of each token, and the number of alternatives of each token of the prompt."""
     prompt_count = fields.prompt_logprobs
     if isinstance(prompt_count, bool):
         prompt_count = 1 if prompt_count else None
-    counts = [count for count in (*_logprob_counts(fields), prompt_count) if count is not None]
+    counts = [] if prompt_count is None else [prompt_count]
+    if fields.logprobs is not None and fields.logprobs is not False:
+        counts += [0 if fields.logprobs is True else fields.logprobs, fields.top_logprobs or 0]
+    if fields.n_probs or fields.logprob_token_ids:
+        counts.append(fields.n_probs or 0)
     if not counts:
         unused += [name for name in ("top_logprobs", "logprobs_from") if getattr(fields, name)]
-        return LogprobRequest(), bool(fields.echo), None
+        return LogprobRequest(), None
     source = fields.logprobs_from or ("chain" if fields.post_sampling_probs else "model")
-    token_ids = tuple(fields.logprob_token_ids or ())
-    return LogprobRequest(max(counts), source, token_ids), bool(fields.echo), prompt_count
+    return LogprobRequest(max(counts), source, tuple(fields.logprob_token_ids or ())), prompt_count
 
 
-def _logprob_counts(fields: GenerationFields) -> Iterator[int]:
-    """Yield the numbers of alternatives that the fields of a request ask for; none without logprobs."""
-    if fields.logprobs is not None and fields.logprobs is not False:
-        yield 0 if fields.logprobs is True else fields.logprobs
-        yield fields.top_logprobs or 0
-    if fields.n_probs:
-        yield fields.n_probs
-    if fields.logprob_token_ids:
-        yield 0
-
-
-def x_gen(asked: Asked, start: Start, exactness: str) -> dict[str, Any]:
+def x_gen(asked: Asked, start: Start, exactness: str) -> Json:
     """Return the facts about an answer that only this server states.
 
     Args:
@@ -413,14 +362,12 @@ def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
     for text in start.stop:
         yield from ("--stop", text)
     if start.grammar is not None:
-        table = {start.grammar["kind"]: start.grammar["source"], **_grammar_options(start.grammar)}
+        description = start.grammar
+        table = {description["kind"]: description["source"]}
+        if description.get("after"):
+            table["after"] = description["after"]
+        if description["kind"] == "gbnf" and description.get("root", "root") != "root":
+            table["root"] = description["root"]
         yield from ("--set", f"grammar={json.dumps(table)}")
     if choice.prompt:
         yield from ("--", choice.prompt)
-
-
-def _grammar_options(description: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: description[key] for key in ("after",) if description.get(key)}
-    if description.get("kind") == "gbnf" and description.get("root", "root") != "root":
-        options["root"] = description["root"]
-    return options

@@ -17,14 +17,14 @@ from ..engine.model import Model
 from ..jobs.bodies import StrictModel
 from ..jobs.resolve import BatchDefaults
 from .answers import AnswerFormat, answer, until_client_leaves
-from .bodies import ChatFields, GenerationFields, PromptFields, read_body
+from .bodies import ChatFields, PromptFields, read_body
 from .compile_guard import CompileGuard
 from .engine_thread import EngineThread
 from .errors import InvalidRequestError, TimedOutError, TooLargeError, UnavailableError
-from .limits import MAX_JSON_VALUES, brings_program, check_fields
+from .limits import MAX_JSON_VALUES, brings_program, check_fields, without_paths
 from .metrics import Metrics
-from .request_log import RequestLog, RequestRecord, record_of
-from .resolution import RequestMaker
+from .request_log import RequestLog, record_of
+from .resolution import SETTING_ERRORS, Asked, RequestMaker
 from .row_cache import RowCache
 from .security import Access
 from .tracked_answers import AnswerTracker
@@ -55,10 +55,8 @@ class ServerState:
         access: which requests are answered.
         log: writes a line for each request.
         metrics: the numbers for Prometheus.
-        observers: called with the record of each request that has ended.
         workers: threads in which requests are prepared.
         program_workers: threads for requests with a grammar or a template, which may take longer.
-        guard: compiles the grammars of requests in other processes first; None while the model is loaded.
     """
 
     engine: EngineThread
@@ -73,23 +71,20 @@ class ServerState:
     access: Access = field(default_factory=Access)
     log: RequestLog = field(default_factory=RequestLog)
     metrics: Metrics = field(init=False)
-    observers: list[Callable[[RequestRecord], object]] = field(default_factory=list)
     workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="requests")
     )
     program_workers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="programs")
     )
-    guard: CompileGuard | None = None
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.engine)
-        self.observers += (self.log, self.metrics)
 
     def set_model(self, model: Model) -> None:
         """Take requests from now on."""
-        self.guard = CompileGuard(model.vocabulary)
-        self.maker = RequestMaker(self.defaults, model, self.note, self.guard, self.reuses_answers)
+        guard = CompileGuard(model.vocabulary)
+        self.maker = RequestMaker(self.defaults, model, self.note, guard, self.reuses_answers)
         self.model = model
 
     def loaded(self) -> tuple[Model, RequestMaker]:
@@ -100,39 +95,42 @@ class ServerState:
             raise UnavailableError("the server is stopping")
         return self.model, self.maker
 
-    async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function that takes long, such as the compilation of a grammar, in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.workers, work)
-
-    async def prepare(self, request: Request, fields: GenerationFields, work: Callable[[], _Result]) -> _Result:
-        """Return the result of a function that prepares the texts of a request, in another thread.
+    async def run(self, work: Callable[[], _Result], *, is_program: bool = False) -> _Result:
+        """Run a function that takes long in another thread; return its result.
 
         Args:
-            request: the request.
-            fields: the fields of its body.
             work: the function.
+            is_program: True if it compiles a grammar or runs a template.
 
-        Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
+        Raises ``InvalidRequestError`` for a setting that cannot be used.
+        """
+        workers = self.program_workers if is_program else self.workers
+        try:
+            return await asyncio.get_running_loop().run_in_executor(workers, work)
+        except SETTING_ERRORS as error:
+            files = () if self.model is None else (self.model.path,)
+            raise InvalidRequestError(without_paths(str(error), *files)) from None
+
+    async def prepare(
+        self, request: Request, fields: PromptFields | ChatFields, work: Callable[[], _Result]
+    ) -> _Result:
+        """Return the result of a function that prepares the texts of a request, in another thread.
+
+        ``fields``: the fields of its body. Raises ``RequestError``, and ``ClientLeftError`` if the client leaves.
         """
         self.loaded()
         if self.log.has_prompts:
             record_of(request.scope).prompts = fields.logged()
         check_fields(fields)
-        return await until_client_leaves(request, self._prepare(fields, work))
-
-    async def _prepare(self, fields: GenerationFields, work: Callable[[], _Result]) -> _Result:
-        workers = self.program_workers if brings_program(fields) else self.workers
         try:
             async with asyncio.timeout(_SECONDS_TO_PREPARE):
-                return await asyncio.get_running_loop().run_in_executor(workers, work)
+                return await until_client_leaves(
+                    request.receive, self.run(work, is_program=brings_program(fields))
+                )
         except TimeoutError:
             raise TimedOutError(
                 f"the request could not be prepared within {_SECONDS_TO_PREPARE:.0f} s; try again later"
             ) from None
-
-    async def run_program(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function that compiles a grammar, in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.program_workers, work)
 
     def check_queue(self) -> None:
         """Raise ``UnavailableError`` if no request can wait for a slot, before the request is prepared."""
@@ -143,8 +141,8 @@ class ServerState:
         """End the threads and processes."""
         for workers in (self.workers, self.program_workers):
             workers.shutdown(wait=False, cancel_futures=True)
-        if self.guard is not None:
-            self.guard.close()
+        if self.maker is not None:
+            self.maker.guard.close()
         self.log.flush(_SECONDS_TO_WRITE_LOG)
 
 
@@ -176,22 +174,24 @@ class RouteSpec(NamedTuple):
 
 async def read_json(request: Request, state: ServerState) -> object:
     """Return the JSON of a request's body. Raises ``InvalidRequestError``, ``TooLargeError``."""
-    chunks: list[bytes] = []
+    parts: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
+    async for part in request.stream():
+        size += len(part)
         if size > state.access.max_body_bytes:
             raise TooLargeError(f"the body has more than {state.access.max_body_bytes:,} bytes")
-        chunks.append(chunk)
-    body = b"".join(chunks)
+        parts.append(part)
+    body = b"".join(parts)
     if body.count(b",") > MAX_JSON_VALUES:
         raise InvalidRequestError(f"the body has more than {MAX_JSON_VALUES:,} values")
     try:
         if len(body) < _MAX_BYTES_PARSED_AT_ONCE:
             return _parse(body)
         return await state.run(lambda: _parse(body))
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is not JSON: byte {error.start} is not UTF-8") from None
     except ValueError as error:
-        raise InvalidRequestError(f"the body is not JSON: {_json_problem(error)}") from None
+        raise InvalidRequestError(f"the body is not JSON: {error}") from None
 
 
 _SURROGATE = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
@@ -208,14 +208,11 @@ def _parse(body: bytes) -> object:
     return value
 
 
-def _json_problem(error: ValueError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} is not UTF-8"
-    return str(error)
-
-
 async def generate(
-    request: Request, state: ServerState, fields_type: type[PromptFields] | type[ChatFields], form: AnswerFormat
+    request: Request,
+    state: ServerState,
+    fields_type: type[PromptFields] | type[ChatFields],
+    make_format: Callable[[Asked], AnswerFormat],
 ) -> Response:
     """Answer a request for text.
 
@@ -223,7 +220,7 @@ async def generate(
         request: the request.
         state: what the routes share.
         fields_type: the fields of the body.
-        form: the format of the answer.
+        make_format: returns the format of the answer.
 
     Raises ``RequestError``, and ``ClientLeftError`` if the client leaves first.
     """
@@ -231,7 +228,7 @@ async def generate(
     state.check_queue()
     fields, ignored = read_body(fields_type, await read_json(request, state))
     asked = await state.prepare(request, fields, lambda: maker.make(fields, ignored))
-    return await answer(request, state.engine, asked, form)
+    return await answer(request, state.engine, asked, make_format(asked))
 
 
 async def read_fields(request: Request, state: ServerState, fields_type: type[_Fields]) -> _Fields:

@@ -6,8 +6,7 @@ fields of all of them, and every answer has the keys of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from pydantic import Field
 from starlette.requests import Request
@@ -19,11 +18,9 @@ from ..jobs.bodies import ChatMessage, StrictModel
 from .bodies import ChatFields
 from .errors import InvalidRequestError
 from .openai import model_entry
-from .resolution import SETTING_ERRORS, RequestMaker
+from .resolution import RequestMaker
+from .sampler_fields import Json
 from .state import RouteSpec, ServerState, read_fields
-
-Json = dict[str, Any]
-_Result = TypeVar("_Result")
 
 
 class EncodeFields(StrictModel):
@@ -67,14 +64,14 @@ async def encode(request: Request, state: ServerState) -> Response:
     """Return the tokens of a text, and their number, under the names of all families."""
     model, maker = state.loaded()
     fields = await read_fields(request, state, EncodeFields)
-    ids = await _run(state, lambda: _encode(fields, model.vocabulary, maker))
+    ids = await state.run(lambda: _encode(fields, model.vocabulary, maker))
     tokens = [_piece(model.vocabulary, token) for token in ids] if fields.with_pieces else ids
     counts = dict.fromkeys(("length", "count", "value"), len(ids))
     return JSONResponse({"tokens": tokens, "ids": ids, **counts, "max_model_len": model.context_length})
 
 
 def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -> list[int]:
-    """Return the token ids that the fields ask for. Raises one of ``SETTING_ERRORS``."""
+    """Return the token ids that the fields ask for."""
     messages = fields.text if isinstance(fields.text, list) else fields.messages
     if messages:
         asked = maker.make(ChatFields(messages=messages), [])
@@ -94,10 +91,7 @@ def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -
 
 
 def _text_ids(text: str, vocabulary: Vocabulary, adds_special: bool, parses_special: bool) -> list[int]:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequestError("the text is not UTF-8: it has half of a surrogate pair") from None
+    data = text.encode()
     if adds_special and parses_special:
         return vocabulary.tokenize_prompt(data)
     bos = [vocabulary.bos] if adds_special and vocabulary.adds_bos and vocabulary.bos is not None else []
@@ -126,7 +120,7 @@ async def decode(request: Request, state: ServerState) -> Response:
         raise InvalidRequestError("there are no tokens; give tokens, a list of ids", "tokens")
     ids = (fields.tokens if fields.tokens is not None else fields.ids) or []
     leaves_out_special = fields.decode_special_tokens is False or fields.skip_special_tokens is True
-    text = await _run(state, lambda: _decode(ids, model.vocabulary, leaves_out_special))
+    text = await state.run(lambda: _decode(ids, model.vocabulary, leaves_out_special))
     return JSONResponse(dict.fromkeys(("content", "prompt", "text", "result"), text))
 
 
@@ -134,14 +128,6 @@ def _decode(ids: Sequence[int], vocabulary: Vocabulary, leaves_out_special: bool
     vocabulary.check(ids)
     kept = [token for token in ids if not (leaves_out_special and vocabulary.is_control(token))]
     return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
-
-
-async def _run(state: ServerState, work: Callable[[], _Result]) -> _Result:
-    """Run a function in another thread. Raises ``InvalidRequestError`` for a value that cannot be used."""
-    try:
-        return await state.run(work)
-    except SETTING_ERRORS as error:
-        raise InvalidRequestError(str(error)) from None
 
 
 async def tokenizer_info(_: Request, state: ServerState) -> Response:
