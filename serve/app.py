@@ -8,10 +8,12 @@ from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from . import kobold, llama_server, openai, own, tokenizer_routes
 from .answers import ClientLeftError
@@ -19,8 +21,8 @@ from .bodies import IGNORED_FIELDS
 from .docs import docs_page, page
 from .docs import openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
-from .request_log import CLIENT_LEFT, RecordMiddleware, record_of
-from .security import SecurityMiddleware
+from .request_log import CLIENT_LEFT, record_of, start_record
+from .security import check_request
 from .state import HTML, TEXT, RouteSpec, ServerState
 
 _LINKS = (
@@ -69,37 +71,76 @@ ROUTES: tuple[RouteSpec, ...] = (
 )
 
 
-def make_app(state: ServerState) -> RecordMiddleware:
+class ServerApp:
+    """The application: it records each request, and answers those that may not be sent.
+
+    After an unexpected exception, it answers 500 with the id of the record.
+
+    Attributes:
+        open_count: number of requests whose responses have not ended.
+    """
+
+    def __init__(self, routes: Starlette, state: ServerState) -> None:
+        self._routes, self._state = routes, state
+        self.open_count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._routes(scope, receive, send)
+            return
+        record = start_record(scope)
+        added_headers = {"x-content-type-options": "nosniff", "x-frame-options": "DENY"}
+        has_begun = False
+
+        async def recording_send(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun, record.status = True, message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in added_headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        self.open_count += 1
+        try:
+            try:
+                response = check_request(scope, self._state.access, added_headers)
+            except RequestError as error:
+                response = error.response()
+            await (response or self._routes)(scope, receive, recording_send)
+        except Exception as error:
+            record.fault = error
+            if not has_begun:
+                await FaultError(record.id).response()(scope, receive, recording_send)
+        finally:
+            self.open_count -= 1
+            record.end()
+            self._state.log(record)
+            self._state.metrics(record)
+
+
+def make_app(state: ServerState) -> ServerApp:
     """Return the application."""
-    routes = Starlette(
-        routes=[Route(spec.path, _endpoint(spec, state), methods=[spec.method]) for spec in ROUTES],
-        exception_handlers={
-            RequestError: _error_response,
-            HTTPException: _http_error_response,
-            Exception: _fault_response,
-        },
-    )
-    return RecordMiddleware(SecurityMiddleware(routes, state.access), (state.log, state.metrics))
+    routes = [Route(spec.path, _endpoint(spec, state), methods=[spec.method]) for spec in ROUTES]
+    return ServerApp(Starlette(routes=routes, exception_handlers={HTTPException: _http_error_response}), state)
 
 
 def _endpoint(spec: RouteSpec, state: ServerState) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        record_of(request.scope).route = spec.path
+        record = record_of(request.scope)
+        record.route = spec.path
         try:
             return await spec.handler(request, state)
         except (ClientLeftError, ClientDisconnect):
             return Response(status_code=CLIENT_LEFT)
+        except RequestError as error:
+            return error.response(has_detail=spec.path.startswith("/api/"))
+        except Exception as error:
+            record.fault = error
+            return FaultError(record.id).response()
 
     return endpoint
-
-
-async def _error_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)  # noqa: S101 - the handlers above pass nothing else
-    return error.response(has_detail=request.scope["path"].startswith("/api/"))
-
-
-async def _fault_response(request: Request, _: Exception) -> Response:
-    return FaultError(record_of(request.scope).id).response()
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:

@@ -19,10 +19,9 @@ from queue import Full, Queue
 from threading import Thread
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ..logprobs.events import Start, Token
-from .errors import FaultError
 
 _SCOPE_KEY = "gen.record"
 _MAX_LOGGED_PATH = 200
@@ -118,6 +117,12 @@ class RequestRecord:
         return " ".join(words)
 
 
+def start_record(scope: Scope) -> RequestRecord:
+    """Return the record of a request that begins now. `record_of` finds the record."""
+    record = scope[_SCOPE_KEY] = RequestRecord(scope["method"], scope["path"][:_MAX_LOGGED_PATH])
+    return record
+
+
 def record_of(scope: Scope) -> RequestRecord:
     """Return the record of a request; a new one if requests are not recorded."""
     record = scope.get(_SCOPE_KEY)
@@ -189,46 +194,3 @@ class RequestLog:
 def printable(text: str) -> str:
     """Return a text in which control characters, which could command a terminal or fake a line, are escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-class RecordMiddleware:
-    """A middleware that records each request.
-
-    After an unexpected exception, it answers 500 with the id of the record.
-
-    Args:
-        app: the application.
-        observers: called with each record when its response has ended.
-    """
-
-    def __init__(self, app: ASGIApp, observers: Sequence[Callable[[RequestRecord], object]]) -> None:
-        self._app, self._observers = app, observers
-        self.open_count = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        record = RequestRecord(scope["method"], scope["path"][:_MAX_LOGGED_PATH])
-        scope[_SCOPE_KEY] = record
-        has_begun = False
-
-        async def recording_send(message: Message) -> None:
-            nonlocal has_begun
-            if message["type"] == "http.response.start":
-                has_begun, record.status = True, message["status"]
-            await send(message)
-
-        self.open_count += 1
-        try:
-            await self._app(scope, receive, recording_send)
-        except Exception as error:
-            record.fault = error
-            if not has_begun:
-                await FaultError(record.id).response()(scope, receive, recording_send)
-        finally:
-            self.open_count -= 1
-            record.end()
-            for observe in self._observers:
-                observe(record)

@@ -10,19 +10,19 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ..common.errors import UsageError
 from ..common.files import TextFileError, read_text_file
 from ..common.text import short_repr
-from .errors import ForbiddenError, HeadersTooLargeError, RequestError, TooLargeError, UnauthorizedError
+from .errors import ForbiddenError, HeadersTooLargeError, TooLargeError, UnauthorizedError
 
 OPEN_PATHS = frozenset(("/", "/health", "/v1/health"))
 """The paths that need no key: the page, which asks for the key, and the state of the server."""
@@ -31,6 +31,12 @@ MAX_HEADER_COUNT = 100
 _MAX_KEY_FILE_BYTES = 1_000_000
 _KEY = re.compile(r"[\x21-\x7e]+")
 _ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?")
+_ORIGIN_RULE = (
+    "an origin is written like http://localhost:3000, in lowercase and without a path; "
+    "null stands for pages that are opened as files"
+)
+_HOST_NAME = re.compile(r"[a-z0-9._-]+")
+_HOST_NAME_RULE = "a name is written like server.example.org, without a port"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{0,5})?")
 _TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,1000}")
 _KEY_HEADERS = ("x-api-key", "x-admin-key", "api-key")
@@ -123,8 +129,11 @@ def read_access(  # noqa: PLR0913 - a parameter for each flag
     return Access(
         host,
         tuple(dict.fromkeys(keys)),
-        frozenset(map(_checked_origin, origins)),
-        frozenset(map(_checked_host_name, host_names)),
+        frozenset(_matching(f"--cors {origin}", origin, _ORIGIN, _ORIGIN_RULE) for origin in origins),
+        frozenset(
+            _matching(f"--allow-host {name}", name.lower().rstrip("."), _HOST_NAME, _HOST_NAME_RULE)
+            for name in host_names
+        ),
     )
 
 
@@ -142,26 +151,15 @@ def _read_keys(path: Path) -> list[str]:
     return keys
 
 
-def _checked_key(origin: str, key: str) -> str:
-    if not _KEY.fullmatch(key):  # the message does not repeat the key, because terminals are recorded
-        raise UsageError(f"{origin}: a key consists of printable ASCII characters without spaces")
-    return key
+def _checked_key(origin: str, key: str) -> str:  # the message does not repeat it, because terminals are recorded
+    return _matching(origin, key, _KEY, "a key consists of printable ASCII characters without spaces")
 
 
-def _checked_origin(origin: str) -> str:
-    if not _ORIGIN.fullmatch(origin):
-        raise UsageError(
-            f"--cors {origin}: an origin is written like http://localhost:3000, in lowercase and without a path; "
-            "null stands for pages that are opened as files"
-        )
-    return origin
-
-
-def _checked_host_name(name: str) -> str:
-    lowered = name.lower().rstrip(".")
-    if not re.fullmatch(r"[a-z0-9._-]+", lowered):
-        raise UsageError(f"--allow-host {name}: a name is written like server.example.org, without a port")
-    return lowered
+def _matching(origin: str, value: str, pattern: re.Pattern[str], rule: str) -> str:
+    """Return a value that matches a pattern. Raises ``UsageError``."""
+    if not pattern.fullmatch(value):
+        raise UsageError(f"{origin}: {rule}")
+    return value
 
 
 def is_loopback(host: str) -> bool:
@@ -192,78 +190,57 @@ def _sent_keys(headers: Headers) -> Iterable[bytes]:
             yield value.strip().encode("latin-1")
 
 
-class SecurityMiddleware:
-    """A middleware that answers requests that may not be sent and requests of pages whether they may send others.
+def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -> Response | None:
+    """Check the headers of a request. Raises ``RequestError`` for a request that may not be sent.
 
     Args:
-        app: the application.
+        scope: the request.
         access: the rules.
+        added_headers: the headers that each response gets; those for a page of an allowed origin are added.
+
+    Returns the response to a page that asks whether it may send a request; None for other requests.
     """
+    headers = Headers(scope=scope)
+    # h11 limits only headers that arrive in several parts.
+    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+    if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEADER_BYTES:
+        raise HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes")
+    if len(headers.raw) > MAX_HEADER_COUNT:
+        raise HeadersTooLargeError(f"there are more than {MAX_HEADER_COUNT} headers")
+    _check_sender(scope, access, headers)
+    if access.origins:
+        added_headers["vary"] = "Origin"
+        if (origin := headers.get("origin")) in access.origins:
+            added_headers["access-control-allow-origin"] = str(origin)
+            added_headers["access-control-expose-headers"] = _READABLE_HEADERS
+    if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+        return Response(status_code=204, headers=_preflight_headers(headers))
+    if access.keys and scope["path"] not in OPEN_PATHS and not access.has_key(headers):
+        raise UnauthorizedError("this server needs its key, as Authorization: Bearer KEY")
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > access.max_body_bytes:  # before the body is read
+        raise TooLargeError(f"the body has {int(length):,} bytes; the limit is {access.max_body_bytes:,}")
+    return None
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        added = {"x-content-type-options": "nosniff", "x-frame-options": "DENY"}
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                sent = MutableHeaders(scope=message)
-                for name, value in added.items():
-                    sent.setdefault(name, value)
-            await send(message)
-
-        try:
-            _check_size(scope, headers)
-            self._check_sender(scope, headers)
-            if self._access.origins:
-                added |= self._cors_headers(headers)
-            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await Response(status_code=204, headers=_preflight_headers(headers))(
-                    scope, receive, send_with_headers
-                )
-                return
-            if self._access.keys and scope["path"] not in OPEN_PATHS and not self._access.has_key(headers):
-                raise UnauthorizedError("this server needs its key, as Authorization: Bearer KEY")
-            _check_length(headers, self._access.max_body_bytes)
-        except RequestError as error:
-            await error.response()(scope, receive, send_with_headers)
-            return
-        await self._app(scope, receive, send_with_headers)
-
-    def _check_sender(self, scope: Scope, headers: Headers) -> None:
-        """Raise ``ForbiddenError`` for a request with another server's name, or of a page that may not send it."""
-        host = headers.get("host")
-        if host is None and scope["http_version"] == "1.0":
-            host = ""  # not a browser
-        elif host is None or not self._access.knows_host(host):
-            raise ForbiddenError(
-                f"Host: {short_repr(host or '')} is not a name of this server; allow it with --allow-host NAME"
-            )
-        origin = headers.get("origin")
-        if origin is not None and not self._access.knows_origin(origin, host):
-            raise ForbiddenError(
-                f"Origin: pages of {short_repr(origin)} may not send requests; allow them with --cors ORIGIN"
-            )
-        # A request of a page for an image or a script has no Origin.
-        is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if origin is None and is_foreign and headers.get("sec-fetch-mode") != "navigate":
-            raise ForbiddenError("Sec-Fetch-Site: pages of other servers may not load anything from this one")
-
-    def _cors_headers(self, headers: Headers) -> Mapping[str, str]:
-        origin = headers.get("origin")
-        if origin not in self._access.origins:
-            return {"vary": "Origin"}
-        return {
-            "vary": "Origin",
-            "access-control-allow-origin": str(origin),
-            "access-control-expose-headers": _READABLE_HEADERS,
-        }
+def _check_sender(scope: Scope, access: Access, headers: Headers) -> None:
+    """Raise ``ForbiddenError`` for a request with another server's name, or of a page that may not send it."""
+    host = headers.get("host")
+    if host is None and scope["http_version"] == "1.0":
+        host = ""  # not a browser
+    elif host is None or not access.knows_host(host):
+        raise ForbiddenError(
+            f"Host: {short_repr(host or '')} is not a name of this server; allow it with --allow-host NAME"
+        )
+    origin = headers.get("origin")
+    if origin is not None and not access.knows_origin(origin, host):
+        raise ForbiddenError(
+            f"Origin: pages of {short_repr(origin)} may not send requests; allow them with --cors ORIGIN"
+        )
+    # A request of a page for an image or a script has no Origin.
+    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if origin is None and is_foreign and headers.get("sec-fetch-mode") != "navigate":
+        raise ForbiddenError("Sec-Fetch-Site: pages of other servers may not load anything from this one")
 
 
 def _preflight_headers(headers: Headers) -> dict[str, str]:
@@ -275,20 +252,3 @@ def _preflight_headers(headers: Headers) -> dict[str, str]:
         if headers.get(f"access-control-request-{network}-network") == "true":
             allowed[f"access-control-allow-{network}-network"] = "true"
     return allowed
-
-
-def _check_size(scope: Scope, headers: Headers) -> None:
-    """Raise ``HeadersTooLargeError``. h11 limits only headers that arrive in several parts."""
-    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
-    size += len(scope.get("raw_path") or b"") + len(scope["query_string"])
-    if size > MAX_HEADER_BYTES:
-        raise HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes")
-    if len(headers.raw) > MAX_HEADER_COUNT:
-        raise HeadersTooLargeError(f"there are more than {MAX_HEADER_COUNT} headers")
-
-
-def _check_length(headers: Headers, max_bytes: int) -> None:
-    """Raise ``TooLargeError`` for a body that is announced to be too large, before it is read."""
-    length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > max_bytes:
-        raise TooLargeError(f"the body has {int(length):,} bytes; the limit is {max_bytes:,}")
