@@ -7,6 +7,7 @@ Together's format has lists of tokens and logprobs, also for the prompt. The ser
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
@@ -105,12 +106,44 @@ def llama_server_completion(
     return response
 
 
-class LlamaServerChunks:
+class _TokenStream(ABC):
+    """The JSON objects of a stream, made from events that arrive one by one.
+
+    There is an object for each token of the text, which is returned once its text cannot change any more. The last
+    object has the text that was held back.
+    """
+
+    def __init__(self, *, keeps_control_tokens: bool = False) -> None:
+        self._start: Start | None = None
+        self._text_tokens = TextTokenStream(keeps_control_tokens=keeps_control_tokens)
+
+    def push(self, event: Event) -> Iterator[Json]:
+        """Yield the objects that are complete after this event. The first event must be a `Start`."""
+        start = self._start
+        if start is None:
+            self._start = read_start(iter([event]))
+        elif isinstance(event, Token):
+            yield from (self._token_json(start, token) for token in self._text_tokens.push(event))
+        elif isinstance(event, Done):
+            yield from (
+                self._token_json(start, token) for token in self._text_tokens.finish(event.text, event.stop)
+            )
+            yield self._last_json(start, event, event.text[self._text_tokens.text_length :])
+
+    @abstractmethod
+    def _token_json(self, start: Start, token: TokenRecord) -> Json:
+        """Return the object of a token."""
+
+    @abstractmethod
+    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
+        """Return the last object."""
+
+
+class LlamaServerChunks(_TokenStream):
     """The chunks of an answer of llama.cpp's server, made from events that arrive one by one.
 
-    There is a chunk for each token of ``completion_probabilities``. A chunk is returned once its text cannot
-    change any more. The last chunk is the answer of `llama_server_completion` without ``tokens`` and logprobs; its
-    ``content`` is the text that was held back.
+    There is a chunk for each token of ``completion_probabilities``. The last chunk is the answer of
+    `llama_server_completion` without ``tokens`` and logprobs; its ``content`` is the text that was held back.
 
     Args:
         prompt: the prompt.
@@ -118,37 +151,27 @@ class LlamaServerChunks:
     """
 
     def __init__(self, *, prompt: str = "", index: int = 0) -> None:
+        super().__init__(keeps_control_tokens=True)
         self._prompt, self._index = prompt, index
-        self._start: Start | None = None
-        self._text_tokens = TextTokenStream(keeps_control_tokens=True)
         self._count = 0
 
-    def push(self, event: Event) -> Iterator[Json]:
-        """Yield the chunks that are complete after this event. The first event must be a `Start`."""
-        if self._start is None:
-            self._start = read_start(iter([event]))
-        elif isinstance(event, Token):
-            yield from self._token_chunks(self._start, self._text_tokens.push(event))
-        elif isinstance(event, Done):
-            yield from self._token_chunks(self._start, self._text_tokens.finish(event.text, event.stop))
-            held_back = event.text[self._text_tokens.text_length :]
-            yield _record(self._start, event, self._prompt, self._index) | {"content": held_back}
+    def _token_json(self, start: Start, token: TokenRecord) -> Json:
+        self._count += 1
+        chunk: Json = {
+            "index": self._index,
+            "content": token.text,
+            "tokens": [token.id],
+            "stop": False,
+            "id_slot": -1,
+            "tokens_predicted": self._count,
+            "tokens_evaluated": start.prompt_tokens,
+        }
+        if start.logprobs is not None:
+            chunk["completion_probabilities"] = _probabilities(start, [token])
+        return chunk
 
-    def _token_chunks(self, start: Start, tokens: Iterable[TokenRecord]) -> Iterator[Json]:
-        for token in tokens:
-            self._count += 1
-            chunk: Json = {
-                "index": self._index,
-                "content": token.text,
-                "tokens": [token.id],
-                "stop": False,
-                "id_slot": -1,
-                "tokens_predicted": self._count,
-                "tokens_evaluated": start.prompt_tokens,
-            }
-            if start.logprobs is not None:
-                chunk["completion_probabilities"] = _probabilities(start, [token])
-            yield chunk
+    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
+        return _record(start, done, self._prompt, self._index) | {"content": held_back}
 
 
 def _record(start: Start, done: Done, prompt: str, index: int) -> Json:
@@ -313,7 +336,7 @@ def _kept_stop(done: Done, keeps_stop: bool) -> str:
     return (done.stop or "") if keeps_stop else ""
 
 
-class KoboldMessages:
+class KoboldMessages(_TokenStream):
     """KoboldCpp's messages of a stream, made from events that arrive one by one.
 
     There is a message for each token of `kobold_result`. The last message has text that was held back, and the
@@ -324,29 +347,16 @@ class KoboldMessages:
     """
 
     def __init__(self, *, keeps_stop: bool = False) -> None:
+        super().__init__()
         self._keeps_stop = keeps_stop
-        self._start: Start | None = None
-        self._text_tokens = TextTokenStream()
 
-    def push(self, event: Event) -> Iterator[Json]:
-        """Yield the messages that are complete after this event. The first event must be a `Start`."""
-        if self._start is None:
-            self._start = read_start(iter([event]))
-        elif isinstance(event, Token):
-            yield from self._token_messages(self._start, self._text_tokens.push(event))
-        elif isinstance(event, Done):
-            yield from self._token_messages(self._start, self._text_tokens.finish(event.text, event.stop))
-            held_back = event.text[self._text_tokens.text_length :]
-            yield {
-                "token": held_back + _kept_stop(event, self._keeps_stop),
-                "finish_reason": finish_reason(event),
-            }
+    def _token_json(self, start: Start, token: TokenRecord) -> Json:
+        logprobs = kobold_logprobs(start, [token])
+        fields = {} if logprobs is None else logprobs["content"][0]
+        return fields | {"token": token.text, "finish_reason": None}
 
-    def _token_messages(self, start: Start, tokens: Iterable[TokenRecord]) -> Iterator[Json]:
-        for token in tokens:
-            logprobs = kobold_logprobs(start, [token])
-            fields = {} if logprobs is None else logprobs["content"][0]
-            yield fields | {"token": token.text, "finish_reason": None}
+    def _last_json(self, start: Start, done: Done, held_back: str) -> Json:
+        return {"token": held_back + _kept_stop(done, self._keeps_stop), "finish_reason": finish_reason(done)}
 
 
 def kobold_server_sent(message: Mapping[str, object]) -> str:
