@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..common.strict_json import encode_json
@@ -216,7 +216,7 @@ async def _stream_parts(
     yield "".join(form.end())
 
 
-class StreamResponse(Response):
+class StreamResponse(StreamingResponse):
     """A response whose parts are sent as they are made.
 
     Args:
@@ -227,30 +227,17 @@ class StreamResponse(Response):
     """
 
     def __init__(
-        self,
-        parts: AsyncIterator[str],
-        on_end: Callable[[], object],
-        media_type: str,
-        headers: dict[str, str],
+        self, parts: AsyncIterator[str], on_end: Callable[[], object], media_type: str, headers: dict[str, str]
     ) -> None:
-        self._parts, self._on_end = parts, on_end
-        super().__init__(
-            media_type=media_type,
-            headers={**headers, "cache-control": "no-store", "x-accel-buffering": "no"},
-        )
-        del self.headers["content-length"]
+        headers = {**headers, "cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(parts, headers=headers, media_type=media_type)
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, until it ends or the client leaves."""
         try:
-            await until_client_leaves(receive, self._send_parts(send))
+            await until_client_leaves(receive, self.stream_response(send))
         except ClientLeftError:
             record_of(scope).status = CLIENT_LEFT
         finally:
             self._on_end()
-
-    async def _send_parts(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for part in self._parts:
-            await send({"type": "http.response.body", "body": part.encode(), "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})

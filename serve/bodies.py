@@ -190,12 +190,13 @@ def read_body(fields_type: type[_Fields], record: object) -> tuple[_Fields, list
     if not isinstance(record, dict):
         raise InvalidRequestError(f"the body is {short_repr(record)}, not a JSON object")
     known = {field.alias or name for name, field in fields_type.model_fields.items()}
+    without_effect = [name for name in record if name in IGNORED_FIELDS and name not in known]
     ignored = [
         name
-        for name, value in record.items()
-        if name not in known and name in IGNORED_FIELDS and value is not None and _is_reported(name, value)
+        for name in without_effect
+        if IGNORED_FIELDS[name][0] is not _ANYTHING and record[name] not in (None, *IGNORED_FIELDS[name])
     ]
-    used = {name: value for name, value in record.items() if name in known or name not in IGNORED_FIELDS}
+    used = {name: value for name, value in record.items() if name not in without_effect}
     try:
         return fields_type.model_validate(used), ignored
     except ValidationError as error:
@@ -208,22 +209,13 @@ def read_body(fields_type: type[_Fields], record: object) -> tuple[_Fields, list
         raise InvalidRequestError(first_problem(error, fields_type), name) from None
 
 
-def _is_reported(name: str, value: Any) -> bool:
-    neutral = IGNORED_FIELDS[name]
-    return neutral[0] is not _ANYTHING and value not in neutral
-
-
 _LENGTHS = ("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict")
 
 
 def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]:
-    """Return the settings of a request other than those of the chain.
+    """Return the settings of a request other than those of the chain. Raises ``InvalidRequestError``.
 
-    Args:
-        fields: the fields of the request.
-        unused: the names of fields without effect are appended.
-
-    Raises ``InvalidRequestError``.
+    ``unused``: the names of fields without effect are appended.
     """
     overrides: list[Override] = []
     name, seed = first_given(fields, ("seed", "sampler_seed"), unused)

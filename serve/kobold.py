@@ -191,14 +191,11 @@ async def generate_check(request: Request, state: ServerState) -> Response:
 async def last_logprobs(request: Request, state: ServerState) -> Response:
     """Return the logprobs of a client's last answer; null if it has none."""
     tracked = state.answers.latest(await _requested_key(request, state))
-    return JSONResponse({"logprobs": None if tracked is None else _logprobs(tracked)})
-
-
-def _logprobs(tracked: TrackedAnswer) -> Json | None:
-    if tracked.start is None:
-        return None
+    if tracked is None or tracked.start is None:
+        return JSONResponse({"logprobs": None})
     stop = None if tracked.done is None else tracked.done.stop
-    return kobold_logprobs(tracked.start, tokens_of_text(tracked.tokens, tracked.text, stop))
+    tokens = tokens_of_text(tracked.tokens, tracked.text, stop)
+    return JSONResponse({"logprobs": kobold_logprobs(tracked.start, tokens)})
 
 
 async def perf(_: Request, state: ServerState) -> Response:

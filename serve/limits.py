@@ -5,7 +5,7 @@ Without these limits, a small body could fill the memory or keep the server busy
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from os import environ
 from pathlib import Path
 from tempfile import gettempdir
@@ -35,6 +35,8 @@ _LISTS = (
     *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
 )
 """The fields with lists that are limited. ``allowed_token_ids`` may name each token of a vocabulary."""
+_STRINGS = ("stop", "stop_sequence", "stopping_strings", "bad_words", "banned_strings", "chain", "preset")
+"""The fields with strings that are limited. Most are searched in the text after each token."""
 
 
 def check_fields(fields: PromptFields | ChatFields) -> None:
@@ -46,22 +48,16 @@ def check_fields(fields: PromptFields | ChatFields) -> None:
     else:
         _check_count("messages", len(fields.messages), MAX_MESSAGES, "message")
     for name in _LISTS:
-        value = getattr(fields, name, None)
+        value = getattr(fields, name)
         if isinstance(value, (list, dict)):
             _check_count(name.rstrip("_"), len(value), MAX_ITEMS, "item")
-    for name, text in _strings(fields):
-        _check_count(name, len(text), MAX_STRING_CHARACTERS, "character")
-    if fields.chat_template is not None:
-        _check_count("chat_template", len(fields.chat_template), MAX_TEMPLATE_CHARACTERS, "character")
-
-
-def _strings(fields: GenerationFields) -> Iterator[tuple[str, str]]:
-    """Yield the strings that are searched in the text after each token."""
-    for name in ("stop", "stop_sequence", "stopping_strings", "bad_words", "banned_strings", "chain", "preset"):
-        value = getattr(fields, name, None)
+    for name in _STRINGS:
+        value = getattr(fields, name)
         for text in [value] if isinstance(value, str) else value or ():
             if isinstance(text, str):
-                yield name, text
+                _check_count(name, len(text), MAX_STRING_CHARACTERS, "character")
+    if fields.chat_template is not None:
+        _check_count("chat_template", len(fields.chat_template), MAX_TEMPLATE_CHARACTERS, "character")
 
 
 def _check_count(name: str, count: int, limit: int, noun: str) -> None:
@@ -72,9 +68,7 @@ def _check_count(name: str, count: int, limit: int, noun: str) -> None:
 def check_logprobs(requests: Sequence[GenerationRequest], context: int) -> None:
     """Raise ``InvalidRequestError`` if the logprobs of an answer would take too much memory.
 
-    Args:
-        requests: the request of each choice. Its prompt consists of tokens.
-        context: length of the context, tokens.
+    ``requests``: the request of each choice, whose prompt consists of tokens. ``context``: length, tokens.
     """
     total = 0
     for request in requests:

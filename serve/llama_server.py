@@ -36,23 +36,20 @@ class CompletionFields(PromptFields):
 
 
 class LlamaServerFormat(AnswerFormat):
-    """llama-server's answer, or a list of several. As in llama-server, no event marks the end of a stream.
-
-    Args:
-        asked: what the request asks for.
-        fields: the fields of the request.
-    """
+    """llama-server's answer, or a list of several. No event marks the end of a stream, as in llama-server."""
 
     def __init__(self, asked: Asked, fields: CompletionFields) -> None:
         self._asked, self._fields = asked, fields
-        self._chunks = [LlamaServerChunks(prompt=choice.prompt, index=choice.index) for choice in asked.choices]
+        self._chunks = [
+            LlamaServerChunks(prompt=choice.prompt, index=index) for index, choice in enumerate(asked.choices)
+        ]
 
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
         """Return the answer, or a list of several answers."""
         records = []
-        for choice, run in zip(self._asked.choices, runs, strict=True):
+        for index, (choice, run) in enumerate(zip(self._asked.choices, runs, strict=True)):
             record = llama_server_completion(
-                run, prompt=choice.prompt, index=choice.index, has_token_ids=bool(self._fields.return_tokens)
+                run, prompt=choice.prompt, index=index, has_token_ids=bool(self._fields.return_tokens)
             )
             assert isinstance(run[0], Start)  # noqa: S101 - a run without a failure begins so
             own_facts = x_gen(replace(self._asked, choices=(choice,)), run[0], facts["exactness"])

@@ -30,11 +30,7 @@ from .state import EVENTS, JSON, RouteSpec, ServerState, generate
 
 
 class OpenAIFormat(AnswerFormat):
-    """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream.
-
-    Args:
-        asked: what the request asks for.
-    """
+    """An answer of OpenAI's, to texts or to a chat. The chunks of all its choices are one stream."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked, fields = asked, asked.fields

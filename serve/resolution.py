@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,14 +49,12 @@ class Choice:
     Attributes:
         request: the request for the engine.
         prompt: the prompt as text, in a chat with the chat template.
-        index: number of the choice in the answer, from 0.
         is_repeatable: whether `gen run` with the text of the prompt gives the same tokens. It has no flag for
             tokens that end a text, and other token ids than those of the prompt's text cannot be typed.
     """
 
     request: GenerationRequest
     prompt: str
-    index: int
     is_repeatable: bool
 
 
@@ -93,15 +91,10 @@ def _presets_by_name() -> dict[str, PresetEntry]:
 
 
 def find_listed_preset(name: str, field: str) -> PresetEntry:
-    """Return the preset of the search path that has this name.
+    """Return the preset of the search path that has this name, which the field ``field`` holds.
 
-    The name is never read as the path of a file, not even if there is such a file in the server's folder.
-
-    Args:
-        name: the name.
-        field: the field of the request that holds the name, for the message.
-
-    Raises ``InvalidRequestError``, which tells the most similar name.
+    The name is never read as the path of a file, not even if there is such a file in the server's folder. Raises
+    ``InvalidRequestError``, which tells the most similar name.
     """
     known = _presets_by_name()
     if not _NAME.fullmatch(name) or name not in known:
@@ -142,11 +135,8 @@ class RequestMaker:
     def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
 
-        Args:
-            fields: the fields of the request.
-            ignored: the names of fields without effect that are already known.
-
-        Raises ``InvalidRequestError`` or one of ``SETTING_ERRORS`` about a setting that cannot be used.
+        ``ignored``: the names of fields without effect that are already known.
+        Raises ``InvalidRequestError`` or one of ``SETTING_ERRORS`` for a setting that cannot be used.
         """
         unused = [*ignored]
         messages, beginning = _messages(fields) if isinstance(fields, ChatFields) else (None, "")
@@ -180,7 +170,7 @@ class RequestMaker:
                 raise InvalidRequestError("the prompt is empty; this model needs at least one token", "prompt")
             for number in range(count):
                 seeded = replace(request, seed=(first_seed + number) % (SEED_MAX + 1))
-                choices.append(self._choice(seeded, len(choices), grammars))
+                choices.append(self._choice(seeded, grammars))
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         return Asked(fields, tuple(choices), count, tuple(dict.fromkeys(unused)), prompt_count)
 
@@ -209,7 +199,9 @@ class RequestMaker:
             chat_template=template,
             chat_template_kwargs=fields.chat_template_kwargs,
         )
-        _check_grammars((*map(parse_set, parsed.set_arguments), *parsed.overrides))
+        for override in (*map(parse_set, parsed.set_arguments), *parsed.overrides):
+            if find_setting_name(override.target) == "grammar" and override.value is not None:
+                check_grammar_source(override.value, override.origin)
         settings = self._resolver.settings(parsed)
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
@@ -222,7 +214,7 @@ class RequestMaker:
         unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
 
-    def _choice(self, request: GenerationRequest, index: int, grammars: dict[GrammarSpec, Grammar]) -> Choice:
+    def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]) -> Choice:
         """Prepare a request: tokens, chain and grammar are made here, not in the thread of the engine.
 
         ``grammars``: the compiled grammars of the answer, which all choices share.
@@ -240,7 +232,6 @@ class RequestMaker:
         return Choice(
             replace(request, prompt=tuple(ids), constraint=constraint, chain=build_chain(model, request)),
             shown,
-            index,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
             and "\0" not in shown
@@ -292,13 +283,6 @@ def _overrides_with_effect(settings: Settings, changes: ChainChanges, unused: li
         else:
             kept.append(override)
     return kept
-
-
-def _check_grammars(overrides: Iterable[Override]) -> None:
-    """Raise ``InvalidRequestError`` if an override names a file as the grammar. No file is read for a request."""
-    for override in overrides:
-        if find_setting_name(override.target) == "grammar" and override.value is not None:
-            check_grammar_source(override.value, override.origin)
 
 
 def check_grammar_source(value: Any, origin: str) -> None:

@@ -180,12 +180,8 @@ def first_given(fields: StrictModel, names: Iterable[str], unused: list[str]) ->
 def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> ChainChanges:
     """Return the changes of the chain that a request asks for.
 
-    Args:
-        fields: the fields of the request.
-        step_names: the samplers of the chain before the changes. A value that turns a sampler off is used only if
-            the chain has the sampler.
-
-    Raises ``PresetError`` that begins with the name of the field, for a value that cannot be used.
+    ``step_names``: the samplers of the chain before the changes. A value that turns a sampler off is used only if
+    the chain has the sampler. Raises ``PresetError`` that begins with the name of the field, for a wrong value.
     """
     changes = ChainChanges(fields, step_names)
     changes.read()
@@ -338,7 +334,10 @@ class ChainChanges:
             self.rearrangements.append(_arrange_as_llama_cpp(sequence, self._steps))
             return
         if name == "sampler_order":
-            names = _kobold_names(order)
+            for number in order:
+                if number not in _KOBOLD_GROUPS:
+                    raise PresetError(f"sampler_order: {number} is not a number from 0 to 6")
+            names = [step for number in dict.fromkeys(order) for step in _KOBOLD_GROUPS[number]]
         elif name:
             names = _names_of_slots(name, _strings(name, order))
         else:
@@ -385,23 +384,12 @@ _KOBOLD_GROUPS = {**KOBOLDCPP_SLOTS, 6: ("repetition_penalty", "penalties")}
 """The samplers of each number of KoboldCpp's ``sampler_order``."""
 
 
-def _kobold_names(order: Sequence[int]) -> list[str]:
-    """Return the samplers in the order of KoboldCpp's numbers."""
-    for number in order:
-        if number not in _KOBOLD_GROUPS:
-            raise PresetError(f"sampler_order: {number} is not a number from 0 to 6")
-    return [name for number in dict.fromkeys(order) for name in _KOBOLD_GROUPS[number]]
-
-
 _SLOT_NAMES: Mapping[str, tuple[str, ...]] = {
     "dynamic_temperature": ("temperature",),
     "quadratic_sampling": ("quadratic",),
-    "typical_p": ("typical",),
     "repetition_penalty": ("repetition_penalty", "penalties"),
     "presence_penalty": ("penalties",),
     "frequency_penalty": ("penalties",),
-    "top_nsigma": ("top_n_sigma",),
-    "nsigma": ("top_n_sigma",),
     "top_p_top_k": ("top_p", "top_k"),
     "mirostat": (),
     "adaptive_p": (),

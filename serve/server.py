@@ -44,12 +44,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """A server of the application on a listening socket, which runs until it is stopped.
-
-    Args:
-        state: what the routes share.
-        listening: the socket.
-    """
+    """A server of the application on a listening socket, which runs until it is stopped."""
 
     def __init__(self, state: ServerState, listening: socket.socket) -> None:
         self._app = make_app(state)

@@ -6,8 +6,6 @@ fields of all of them, and every answer has the keys of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -83,19 +81,17 @@ def _encode(fields: EncodeFields, vocabulary: Vocabulary, maker: RequestMaker) -
     ids: list[int] = []
     for number, part in enumerate([text] if isinstance(text, str) else text):
         if isinstance(part, str):
-            ids += _text_ids(part, vocabulary, fields.adds_special and number == 0, fields.parses_special)
+            adds_special, data = fields.adds_special and number == 0, part.encode()
+            if adds_special and fields.parses_special:
+                ids += vocabulary.tokenize_prompt(data)
+                continue
+            if adds_special and vocabulary.adds_bos and vocabulary.bos is not None:
+                ids.append(vocabulary.bos)
+            ids += vocabulary.tokenize(data, fields.parses_special) if data else ()
         elif isinstance(part, int):
             ids.append(part)
     vocabulary.check(ids)
     return ids
-
-
-def _text_ids(text: str, vocabulary: Vocabulary, adds_special: bool, parses_special: bool) -> list[int]:
-    data = text.encode()
-    if adds_special and parses_special:
-        return vocabulary.tokenize_prompt(data)
-    bos = [vocabulary.bos] if adds_special and vocabulary.adds_bos and vocabulary.bos is not None else []
-    return [*bos, *(vocabulary.tokenize(data, parses_special) if data else ())]
 
 
 def _piece(vocabulary: Vocabulary, token: int) -> Json:
@@ -120,14 +116,15 @@ async def decode(request: Request, state: ServerState) -> Response:
         raise InvalidRequestError("there are no tokens; give tokens, a list of ids", "tokens")
     ids = (fields.tokens if fields.tokens is not None else fields.ids) or []
     leaves_out_special = fields.decode_special_tokens is False or fields.skip_special_tokens is True
-    text = await state.run(lambda: _decode(ids, model.vocabulary, leaves_out_special))
+    vocabulary = model.vocabulary
+
+    def decoded() -> str:
+        vocabulary.check(ids)
+        kept = [token for token in ids if not (leaves_out_special and vocabulary.is_control(token))]
+        return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
+
+    text = await state.run(decoded)
     return JSONResponse(dict.fromkeys(("content", "prompt", "text", "result"), text))
-
-
-def _decode(ids: Sequence[int], vocabulary: Vocabulary, leaves_out_special: bool) -> str:
-    vocabulary.check(ids)
-    kept = [token for token in ids if not (leaves_out_special and vocabulary.is_control(token))]
-    return b"".join(map(vocabulary.piece, kept)).decode("utf-8", "replace")
 
 
 async def tokenizer_info(_: Request, state: ServerState) -> Response:
