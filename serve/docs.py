@@ -52,7 +52,6 @@ _ERRORS: tuple[type[RequestError], ...] = (
     *(EngineError, UnavailableError, TimedOutError),
 )
 """The errors that every route may answer with."""
-_KEY_SCHEME = "key"
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -77,7 +76,7 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
             schema = _schema(route.body, ignored_fields, schemas)
             operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
         if needs_key and route.path not in OPEN_PATHS:
-            operation["security"] = [{_KEY_SCHEME: []}]
+            operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
@@ -86,7 +85,7 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {_KEY_SCHEME: {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
 
@@ -108,11 +107,9 @@ def _responses(route: RouteSpec, *, has_parameters: bool) -> Json:
         descriptions = [*filter(None, [response.get("description")]), getdoc(error) or ""]
         response["description"] = " ".join(text.partition("\n\n")[0] for text in descriptions)
         if error.retry_after is not None:
-            response["headers"] = {"retry-after": {"schema": {"type": "integer"}, "description": _RETRY_AFTER}}
+            description = "seconds after which the request may be sent again; absent if it would fail again"
+            response["headers"] = {"retry-after": {"schema": {"type": "integer"}, "description": description}}
     return responses
-
-
-_RETRY_AFTER = "seconds after which the request may be sent again; absent if it would fail again"
 
 
 def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json) -> Json:
@@ -146,7 +143,8 @@ def page(title: str, body: str) -> str:
 
 def docs_page(description: Mapping[str, Any]) -> str:
     """Return the page of an OpenAPI description."""
-    parts = ["<h1>gen serve</h1><p>Every route for text takes these fields. ", _OPENAPI_LINK, "</p>"]
+    link = '<a href="openapi.json">The same as OpenAPI</a>.'
+    parts = [f"<h1>gen serve</h1><p>Every route for text takes these fields. {link}</p>"]
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
             heading = (
@@ -160,22 +158,19 @@ def docs_page(description: Mapping[str, Any]) -> str:
     return page("gen serve: the routes", "".join(parts))
 
 
-_OPENAPI_LINK = '<a href="openapi.json">The same as OpenAPI</a>.'
-
-
 def _fields_table(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     """Return the table of the fields of an operation's body; empty without a body."""
     if "requestBody" not in operation:
         return ""
-    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    reference = operation["requestBody"]["content"][JSON]["schema"]["$ref"]
     schema = schemas[reference.rpartition("/")[2]]
     required = schema.get("required", ())
-    rows = (
+    table_rows = (
         f"<tr><td><code>{escape(name)}</code>{' (required)' if name in required else ''}</td>"
         f"<td>{escape(_type_text(field))}</td></tr>"
         for name, field in schema["properties"].items()
     )
-    return f"<table>{''.join(rows)}</table>"
+    return f"<table>{''.join(table_rows)}</table>"
 
 
 def _type_text(field: Mapping[str, Any]) -> str:

@@ -24,6 +24,11 @@ class RequestError(Exception):
     code: str | None = None
     retry_after: int | None = None
 
+    def __init_subclass__(cls, **facts: int | str) -> None:
+        """Set attributes of a kind of error, which its definition gives as keywords."""
+        for name, value in facts.items():
+            setattr(cls, name, value)
+
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
@@ -45,84 +50,48 @@ class InvalidRequestError(RequestError):
     """A body that cannot be used."""
 
 
-class UnauthorizedError(RequestError):
+class UnauthorizedError(RequestError, status=401, kind="authentication_error", code="invalid_api_key"):
     """A request without the server's key."""
 
-    status = 401
-    kind = "authentication_error"
-    code = "invalid_api_key"
 
-
-class ForbiddenError(RequestError):
+class ForbiddenError(RequestError, status=403, kind="permission_error"):
     """A request of a page or for a host that the server does not know."""
 
-    status = 403
-    kind = "permission_error"
 
-
-class NotFoundError(RequestError):
+class NotFoundError(RequestError, status=404, code="not_found"):
     """A path that the server does not have."""
 
-    status = 404
-    code = "not_found"
 
-
-class MethodError(RequestError):
+class MethodError(RequestError, status=405, code="method_not_allowed"):
     """A method that a path does not have."""
 
-    status = 405
-    code = "method_not_allowed"
 
-
-class TooLargeError(RequestError):
+class TooLargeError(RequestError, status=413, code="request_too_large"):
     """A body that is too large."""
 
-    status = 413
-    code = "request_too_large"
 
-
-class HeadersTooLargeError(RequestError):
+class HeadersTooLargeError(RequestError, status=431, code="headers_too_large"):
     """A request whose headers are too large."""
 
-    status = 431
-    code = "headers_too_large"
 
-
-class UnavailableError(RequestError):
+class UnavailableError(RequestError, status=503, kind="server_error", code="unavailable", retry_after=1):
     """A server that loads its model, stops, or has too many requests."""
 
-    status = 503
-    kind = "server_error"
-    code = "unavailable"
-    retry_after = 1
 
-
-class RequestTimeoutError(RequestError):
+class RequestTimeoutError(RequestError, status=408, code="request_timeout"):
     """A request that the client sends too slowly."""
 
-    status = 408
-    code = "request_timeout"
 
-
-class TimedOutError(RequestError):
+class TimedOutError(RequestError, status=503, kind="server_error", code="timeout"):
     """A request that took longer than the server allows."""
 
-    status = 503
-    kind = "server_error"
-    code = "timeout"
 
-
-class EngineError(RequestError):
+class EngineError(RequestError, status=500, kind="server_error"):
     """A fault of the server."""
 
-    status = 500
-    kind = "server_error"
 
-
-class FaultError(EngineError):
+class FaultError(EngineError, code="internal_error"):
     """An unexpected exception. Its text is only for the person who runs the server, who finds it by its id."""
-
-    code = "internal_error"
 
     def __init__(self, record_id: str) -> None:
         super().__init__(f"the server failed; its messages have the reason, at request {record_id}")

@@ -265,7 +265,7 @@ async def koboldcpp_version(_: Request, _state: ServerState) -> Response:
 async def max_length(_: Request, state: ServerState) -> Response:
     """Return the number of tokens of an answer whose request says none."""
     _model, maker = state.loaded()
-    limit = maker.default_settings().token_limit
+    limit = maker.resolver.default_settings().token_limit
     return JSONResponse({"value": state.engine.context_length if limit is None or limit < 0 else limit})
 
 

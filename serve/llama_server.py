@@ -17,7 +17,6 @@ from ..engine.vocabulary import Vocabulary
 from ..logprobs.events import Event, Start
 from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
-from ..models.errors import ModelError
 from .answers import AnswerFormat, answer
 from .bodies import ChatFields, PromptFields, read_body
 from .errors import InvalidRequestError
@@ -131,7 +130,7 @@ def _read_prompts(value: Any, vocabulary: Vocabulary) -> Any:
         for item in value
     ]
     if any(isinstance(prompt, list) for prompt in prompts):
-        prompts = [_ids(prompt, vocabulary) if isinstance(prompt, str) else prompt for prompt in prompts]
+        prompts = [prompt_token_ids(vocabulary, part) if isinstance(part, str) else part for part in prompts]
     return prompts
 
 
@@ -142,22 +141,10 @@ def _joined_ids(parts: list[Any], vocabulary: Vocabulary) -> list[Any]:
         if not isinstance(part, str):
             ids.append(part)
         elif number == 0:
-            ids += _ids(part, vocabulary)
+            ids += prompt_token_ids(vocabulary, part)
         elif part:
-            ids += _ids_of_text(part, vocabulary)
+            ids += vocabulary.tokenize(part.encode(), special=True)
     return ids
-
-
-def _ids_of_text(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Return the tokens of a text that is not the beginning of a prompt."""
-    return vocabulary.tokenize(text.encode(errors="replace"), special=True)
-
-
-def _ids(text: str, vocabulary: Vocabulary) -> list[int]:
-    try:
-        return prompt_token_ids(vocabulary, text)
-    except ModelError as error:
-        raise InvalidRequestError(f"prompt: {error}", "prompt") from None
 
 
 def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
@@ -175,7 +162,7 @@ def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
     for key, bias in pairs:
         if not isinstance(key, (int, str)) or not isinstance(bias, (int, float)):
             return value
-        for token in _ids_of_text(key, vocabulary) if isinstance(key, str) else (key,):
+        for token in vocabulary.tokenize(key.encode(), special=True) if isinstance(key, str) else (key,):
             is_banned = bias is False or biases.get(token) is False
             biases[token] = False if is_banned else biases.get(token, 0) + bias
     return [[token, bias] for token, bias in biases.items()]
@@ -192,7 +179,7 @@ async def apply_template(request: Request, state: ServerState) -> Response:
 async def props(_: Request, state: ServerState) -> Response:
     """Describe the model, and the settings of requests that set nothing."""
     model, maker = state.loaded()
-    settings = maker.default_settings()
+    settings = maker.resolver.default_settings()
     limit = -1 if settings.token_limit is None else settings.token_limit
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps if not step.is_off]
     params = {

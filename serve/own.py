@@ -37,7 +37,7 @@ from ..samplers.registry import catalogue
 from .answers import run_requests
 from .bodies import ChatFields, GenerationFields, PromptFields, read_body, text_grammar
 from .errors import InvalidRequestError, NotFoundError
-from .resolution import Asked, RequestMaker, check_grammar_source, find_listed_preset, is_preset_name
+from .resolution import Asked, RequestMaker, check_grammar_source, find_listed_preset, listed_presets
 from .sampler_fields import Json
 from .state import YAML, RouteSpec, ServerState, read_json
 
@@ -97,7 +97,7 @@ async def next_token(request: Request, state: ServerState) -> Response:
 def _other_chain(text: str, seed: int, model: Model) -> Chain:
     """Return the chain of a preset, or the chain in notation. Raises ``InvalidRequestError``."""
     try:
-        is_preset = is_preset_name(text)
+        is_preset = text in listed_presets()
         settings = resolve_settings(load_preset(text)) if is_preset else resolve_settings(None, chain=text)
         return build(settings.steps, seed=seed, vocab=model.vocabulary)
     except (PresetError, SamplingError) as error:

@@ -81,23 +81,19 @@ _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
 """A name on a search path. Paths are not read for a request."""
 
 
-def is_preset_name(text: str) -> bool:
-    """Return whether a text is the name of a preset on the search path. The text is never read as a path."""
-    return bool(_NAME.fullmatch(text)) and text in _presets_by_name()
-
-
-def _presets_by_name() -> dict[str, PresetEntry]:
-    return {entry.name: entry for entry in list_presets() if not entry.is_shadowed}
+def listed_presets() -> dict[str, PresetEntry]:
+    """Return the presets of the search path by name. No other text is the name of a preset, nor read as a path."""
+    entries = (entry for entry in list_presets() if not entry.is_shadowed)
+    return {entry.name: entry for entry in entries if _NAME.fullmatch(entry.name)}
 
 
 def find_listed_preset(name: str, field: str) -> PresetEntry:
-    """Return the preset of the search path that has this name, which the field ``field`` holds.
+    """Return a preset of the search path by its name, which the field ``field`` of a request holds.
 
-    The name is never read as the path of a file, not even if there is such a file in the server's folder. Raises
-    ``InvalidRequestError``, which tells the most similar name.
+    Raises ``InvalidRequestError``, which tells the most similar name.
     """
-    known = _presets_by_name()
-    if not _NAME.fullmatch(name) or name not in known:
+    known = listed_presets()
+    if name not in known:
         hint = preset_hint(name, sorted(known))
         raise InvalidRequestError(f"{field}: {short_repr(name)} is not the name of a preset; {hint}", field)
     return known[name]
@@ -125,12 +121,8 @@ class RequestMaker:
     ) -> None:
         self.guard, self.model = guard, model
         self._note, self._reuses_answers = note, reuses_answers
-        self._resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
+        self.resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
         self._max_token_bytes = max(map(len, model.vocabulary.pieces))
-
-    def default_settings(self) -> Settings:
-        """Return the settings of a request that sets nothing."""
-        return self._resolver.default_settings()
 
     def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
@@ -156,7 +148,7 @@ class RequestMaker:
         grammars: dict[GrammarSpec, Grammar] = {}
         for prompt in prompts:
             request = replace(
-                self._resolver.resolve(replace(parsed, prompt=prompt), settings),
+                self.resolver.resolve(replace(parsed, prompt=prompt), settings),
                 exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
                 logprobs=logprobs,
                 echo=bool(fields.echo) or prompt_count is not None,
@@ -202,14 +194,14 @@ class RequestMaker:
         for override in (*map(parse_set, parsed.set_arguments), *parsed.overrides):
             if find_setting_name(override.target) == "grammar" and override.value is not None:
                 check_grammar_source(override.value, override.origin)
-        settings = self._resolver.settings(parsed)
+        settings = self.resolver.settings(parsed)
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
         overrides = _overrides_with_effect(settings, changes, unused)
         rearrangements = tuple(changes.rearrangements)
         parsed = replace(parsed, overrides=(*parsed.overrides, *overrides), rearrangements=rearrangements)
         if overrides or rearrangements:
-            settings = self._resolver.settings(parsed)
+            settings = self.resolver.settings(parsed)
         final_names = {step.name for step in settings.steps}
         unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
@@ -228,7 +220,10 @@ class RequestMaker:
         shown = prompt if isinstance(prompt, str) else model.vocabulary.detokenize(ids).decode("utf-8", "replace")
         constraint = request.constraint
         if isinstance(constraint, GrammarSpec):
-            constraint = start_constraint(constraint, model, self._compile(constraint, grammars))
+            if constraint not in grammars:
+                self.guard.check(constraint)  # in another process first, because it could take very long
+                grammars[constraint] = constraint.compile(model.vocabulary)
+            constraint = start_constraint(constraint, model, grammars[constraint])
         return Choice(
             replace(request, prompt=tuple(ids), constraint=constraint, chain=build_chain(model, request)),
             shown,
@@ -249,13 +244,6 @@ class RequestMaker:
             excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
             raise InvalidRequestError(f"{field}: {excess}", field)
         return ids
-
-    def _compile(self, spec: GrammarSpec, grammars: dict[GrammarSpec, Grammar]) -> Grammar:
-        """Return the compiled grammar. Another process compiles it first, because it could take very long."""
-        if spec not in grammars:
-            self.guard.check(spec)
-            grammars[spec] = spec.compile(self.model.vocabulary)
-        return grammars[spec]
 
 
 def _messages(fields: ChatFields) -> tuple[list[dict[str, str]], str]:

@@ -183,9 +183,7 @@ def read_chain_changes(fields: SamplerFields, step_names: Sequence[str]) -> Chai
     ``step_names``: the samplers of the chain before the changes. A value that turns a sampler off is used only if
     the chain has the sampler. Raises ``PresetError`` that begins with the name of the field, for a wrong value.
     """
-    changes = ChainChanges(fields, step_names)
-    changes.read()
-    return changes
+    return ChainChanges(fields, step_names)
 
 
 _MIN_KEEP_SAMPLERS = ("top_p", "min_p", "typical", "xtc")
@@ -206,9 +204,6 @@ class ChainChanges:
         self.overrides: list[Override] = []
         self.rearrangements: list[ChainRearrangement] = []
         self.unused_names: list[str] = []
-
-    def read(self) -> None:
-        """Read all fields."""
         self._read_parameters()
         self._read_temperature_range()
         self._read_rep_pen_slope()

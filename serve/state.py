@@ -96,12 +96,9 @@ class ServerState:
         return self.model, self.maker
 
     async def run(self, work: Callable[[], _Result], *, is_program: bool = False) -> _Result:
-        """Run a function that takes long in another thread; return its result.
+        """Return the result of a function that takes long, in another thread.
 
-        Args:
-            work: the function.
-            is_program: True if it compiles a grammar or runs a template.
-
+        ``is_program``: whether it compiles a grammar or runs a template.
         Raises ``InvalidRequestError`` for a setting that cannot be used.
         """
         workers = self.program_workers if is_program else self.workers
