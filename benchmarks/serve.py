@@ -8,12 +8,15 @@ since llama-server ends the connection with the stream. Texts do not end by them
 same number of tokens. Medians of the rounds' ratios are compared: tokens
 per second, and the time to the first token (median and 99th percentile).
 
-- `1`, `8`, `32`: this many clients with short prompts.
-- `conversation`: eight turns of four conversations, each prompt with all texts before it. As llama-server does,
-  `gen serve` continues after the answers that its slots hold (`cache_prompt`).
-- `exact conversation`: the same, with the tokens of `gen batch`: answers are read again as parts of the prompt.
+- `1`, `8`, `32`: this many clients with short prompts. As llama-server does, `gen serve` continues after all
+  tokens that its slots hold (`cache_prompt`).
+- `conversation`: eight turns of a conversation, each prompt with all texts before it; `4 conversations`: four side
+  by side.
+- `exact 1` and so on: the same with the defaults of `gen serve`, which gives the tokens of `gen batch`: answers
+  are read again as parts of the next prompt, and a beginning of less than 64 tokens is not reused.
 - `vocabulary`: 32 clients and slots on a model of random weights with 151,936 tokens.
-- `http`: requests per second against `gen batch` for the same requests, which needs no llama-server.
+- `http`: requests per second against `gen batch` for the same requests, which needs no llama-server. Answers come
+  whole, as those of `gen batch` do.
 
 Build the peer with `python -m benchmarks.build_llama_cpp`.
 """
@@ -44,8 +47,9 @@ from .server_requests import SERVERS_CHAIN, Request, make_requests
 from .start import ENVIRONMENT
 
 _CONTEXT, _BATCH, _THREADS = 1024, 512, 2
-_VARIANTS = ("1", "8", "32", "conversation", "exact conversation", "vocabulary", "http")
-_TURNS, _CONVERSATIONS = 8, 4
+_LOADS = ("1", "8", "32", "conversation", "4 conversations", "vocabulary")
+_VARIANTS = (*_LOADS, *(f"exact {load}" for load in _LOADS), "http")
+_TURNS = 8
 
 
 class Answer(NamedTuple):
@@ -87,15 +91,19 @@ def running_serve(model: str, slots: int) -> Iterator[int]:
             process.terminate()
 
 
-def ask(port: int, body: dict[str, Any]) -> Answer:
-    """Send a request, and read the stream of its answer."""
+def ask(port: int, body: dict[str, Any], *, has_stream: bool = True) -> Answer:
+    """Send a request, and read its answer."""
     began = perf_counter()
     connection = HTTPConnection("127.0.0.1", port)
     headers = {"Content-Type": "application/json"}
-    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}).encode(), headers)
+    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": has_stream}).encode(), headers)
     response = connection.getresponse()
     if response.status != 200:
         raise SystemExit(response.read().decode())
+    if not has_stream:
+        text = json.load(response)["choices"][0]["text"]
+        connection.close()
+        return Answer(text, body["max_tokens"], perf_counter() - began)
     first, parts = 0.0, []
     for line in response:
         if not line.startswith(b"data: {"):
@@ -109,7 +117,7 @@ def ask(port: int, body: dict[str, Any]) -> Answer:
     return Answer("".join(parts), body["max_tokens"], first)
 
 
-def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn:
+def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int, *, has_streams: bool = True) -> Turn:
     """Send all requests, from as many clients at a time."""
     waiting: SimpleQueue[dict[str, Any]] = SimpleQueue()
     for body in bodies:
@@ -119,7 +127,7 @@ def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn
     def run() -> None:
         with suppress(Empty):
             while True:
-                answers.append(ask(port, waiting.get_nowait()))
+                answers.append(ask(port, waiting.get_nowait(), has_stream=has_streams))
 
     began = perf_counter()
     with ThreadPoolExecutor(clients) as pool:
@@ -128,7 +136,7 @@ def take_turn(port: int, bodies: Sequence[dict[str, Any]], clients: int) -> Turn
     return Turn(perf_counter() - began, answers)
 
 
-def converse(port: int, number: int, reuses_answers: bool) -> Turn:
+def converse(port: int, number: int, conversations: int, reuses_answers: bool) -> Turn:
     """Hold conversations side by side: each prompt has all the texts before it."""
     answers: list[Answer] = []
 
@@ -136,20 +144,21 @@ def converse(port: int, number: int, reuses_answers: bool) -> Turn:
         text = f"Conversation {number}.{index} between a keeper of a lighthouse and a guest.\n"
         for turn in range(_TURNS):
             text += f"Guest: What about the {('sea', 'ship', 'storm', 'light')[turn % 4]}?\nKeeper:"
-            body = _body(Request("", text, turn, 24, False)) | {"cache_prompt": reuses_answers}
+            body = _body(Request("", text, turn, 24, False), reuses_answers)
             answer = ask(port, body)
             answers.append(answer)
             text += answer.text + "\n"
 
     began = perf_counter()
-    with ThreadPoolExecutor(_CONVERSATIONS) as pool:
-        for conversation in [pool.submit(talk, index) for index in range(_CONVERSATIONS)]:
+    with ThreadPoolExecutor(conversations) as pool:
+        for conversation in [pool.submit(talk, index) for index in range(conversations)]:
             conversation.result()
     return Turn(perf_counter() - began, answers)
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _body(request: Request, reuses_answers: bool) -> dict[str, Any]:
     return {
+        "cache_prompt": reuses_answers,
         "prompt": request.prompt,
         "seed": request.seed,
         "max_tokens": request.max_tokens,
@@ -170,21 +179,14 @@ def _requests(clients: int, number: int, *, has_words: bool) -> list[Request]:
 
 def compare(variant: str, model: str, slots: int, rounds: int) -> None:
     """Print how a variant compares."""
-    clients = 32 if variant == "vocabulary" else int(variant) if variant.isdecimal() else _CONVERSATIONS
+    is_exact, load = variant.startswith("exact "), variant.removeprefix("exact ")
     pairs: list[tuple[Turn, Turn]] = []
     with running_server(model, slots) as server, running_serve(model, slots) as port:
         for number in range(rounds + 1):  # the first round warms up
-            if "conversation" in variant:
-                turns = {
-                    name: converse(place, number, name == "peer" or variant == "conversation")
-                    for name, place in _in_turn(number, server.port, port)
-                }
-            else:
-                requests = _requests(clients, number, has_words=variant != "vocabulary")
-                bodies = [_body(request) for request in requests]
-                turns = {
-                    name: take_turn(place, bodies, clients) for name, place in _in_turn(number, server.port, port)
-                }
+            turns = {
+                name: _run(load, place, number, reuses_answers=name == "peer" or not is_exact)
+                for name, place in _in_turn(number, server.port, port)
+            }
             pairs.append((turns["own"], turns["peer"]))
     pairs = pairs[1:]
     speed = statistics.median(own.speed / peer.speed for own, peer in pairs)
@@ -196,10 +198,18 @@ def compare(variant: str, model: str, slots: int, rounds: int) -> None:
     ]
     tokens = [sum(answer.tokens for answer in turn.answers) for turn in pairs[0]]
     print(
-        f"{variant:18} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
+        f"{variant:22} {speeds[0]:7.0f} /{speeds[1]:6.0f} {speed:8.3f}   {firsts[0]}   {firsts[1]}"
         f"   {tokens[0]} /{tokens[1]}",
         flush=True,
     )
+
+
+def _run(load: str, port: int, number: int, reuses_answers: bool) -> Turn:
+    if "conversation" in load:
+        return converse(port, number, int(load.partition(" ")[0]) if load[0].isdigit() else 1, reuses_answers)
+    clients = 32 if load == "vocabulary" else int(load)
+    requests = _requests(clients, number, has_words=load != "vocabulary")
+    return take_turn(port, [_body(request, reuses_answers) for request in requests], clients)
 
 
 def _in_turn(number: int, peer: int, own: int) -> list[tuple[str, int]]:
@@ -217,7 +227,8 @@ def compare_with_batch(model: str, slots: int, rounds: int) -> None:
                 if name == "batch":
                     seconds[name] = batch.answer(requests).seconds
                 else:
-                    seconds[name] = take_turn(port, [_body(request) for request in requests], slots).seconds
+                    bodies = [_body(request, False) for request in requests]
+                    seconds[name] = take_turn(port, bodies, slots, has_streams=False).seconds
             ratios.append(seconds["batch"] / seconds["serve"])
     print(f"http: {statistics.median(ratios[1:]):.3f} of gen batch's requests per second", flush=True)
 
@@ -229,12 +240,12 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--variant", nargs="*", choices=_VARIANTS, default=_VARIANTS)
     options = parser.parse_args()
-    print(f"{'variant':18} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
+    print(f"{'variant':22} {'tokens/s':>15} {'ratio':>8} {'first ms, median':>15} {'99 %':>10} {'tokens':>12}")
     with tempfile.TemporaryDirectory() as folder:
         for variant in options.variant:
             if variant == "http":
                 compare_with_batch(str(locate()[0]), options.slots, options.rounds)
-            elif variant == "vocabulary":
+            elif variant.endswith("vocabulary"):
                 path = Path(folder, "random.gguf")
                 write_model(path, 151_936, 32, 2, 2, False, 32**-0.5, 0)
                 compare(variant, str(path), 32, options.rounds)

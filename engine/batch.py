@@ -257,7 +257,7 @@ class BatchEngine:
         running_by_slot = dict(self._running_by_slot)
         has_enough_requests = len(self._running_by_slot) >= _MIN_REQUESTS_TO_DIVIDE_RUN
         appends = [
-            SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests))
+            SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests), running.is_exact)
             for running in running_by_slot.values()
         ]
         with closing(self._slots.append(appends)) as rows_of_slots:
@@ -454,11 +454,13 @@ class _SlotRequest(RunningRequest):
     Attributes:
         slot: the slot.
         has_begun: whether there was a `Start`.
+        is_exact: False if the prompt reused generated tokens, so that the answer is exact to rounding only.
     """
 
     slot: SequenceSlot
 
     has_begun = False
+    is_exact = True
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
         """Read the prompt, and make the tokens that its logits determine."""
@@ -477,6 +479,7 @@ class _SlotRequest(RunningRequest):
             cached_tokens, exactness = slots.read(
                 slot, prompt_ids, reuses_answers=self.request.exact_reuse is False and not should_echo
             )
+            self.is_exact = exactness == slots.exactness
         self._generation_start = perf_counter()
         self._prompt_seconds = self._generation_start - start_seconds
         yield self.begin(slot, 0 if should_echo else cached_tokens, slot.length, exactness=exactness)

@@ -160,10 +160,17 @@ class ReadPrompt(NamedTuple):
 
 
 class SlotAppend(NamedTuple):
-    """Tokens to be appended to a slot."""
+    """Tokens to be appended to a slot.
+
+    Attributes:
+        slot: the slot.
+        tokens: the tokens.
+        is_exact: False if the logits may differ by rounding from those that the batch promises.
+    """
 
     slot: SequenceSlot
     tokens: Sequence[int]
+    is_exact: bool = True
 
 
 class SequenceSlots:
@@ -176,7 +183,8 @@ class SequenceSlots:
     into groups, the fastest is taken. A slot without a token that lies inside a group gets a filler token, which
     is removed again. Where llama.cpp computes a token without other sequences with another kernel, several copies
     of the token are read, and all but the first are removed. So requests do not change each other, as far as
-    ``exactness`` promises it. Without a plan, every slot is read in a separate call.
+    ``exactness`` promises it. If no token has to be exact, groups of all sizes are allowed, and no copies are
+    needed. Without a plan, every slot is read in a separate call.
 
     Attributes:
         length: maximum number of tokens per slot.
@@ -196,6 +204,7 @@ class SequenceSlots:
         self._can_truncate = native.can_truncate
         self._prompt_rows: list[Logits] = []
         self._group_sizes = GroupSizes(() if plan is None else plan.allowed_row_counts, count, native.can_truncate)
+        self._inexact_group_sizes = self._group_sizes._replace(allowed_row_counts=tuple(range(2, count + 1)))
 
     @property
     def exactness(self) -> BatchExactness:
@@ -328,14 +337,20 @@ class SequenceSlots:
             else:
                 yield self._append_several(append)
         slot_numbers = tuple(sorted(single_appends))
-        single_row_copies = tuple(
-            plan.copies_of_single_token(len(single_appends[number].slot.tokens)) for number in slot_numbers
-        )
-        for group in divide_rows(slot_numbers, single_row_copies, self._group_sizes, plan.times.table):
+        if any(append.is_exact for append in single_appends.values()):
+            sizes = self._group_sizes
+            copies = [
+                plan.copies_of_single_token(len(single_appends[number].slot.tokens)) for number in slot_numbers
+            ]
+        else:
+            sizes, copies = self._inexact_group_sizes, [1] * len(slot_numbers)
+        copies_by_slot = dict(zip(slot_numbers, copies, strict=True))
+        for group in divide_rows(slot_numbers, tuple(copies), sizes, plan.times.table):
             if group.row_count > 1:
                 yield from self._append_group(group, single_appends, plan.times)
             elif group.first_slot in single_appends:
-                yield self._append_single(single_appends.pop(group.first_slot), plan)
+                append = single_appends.pop(group.first_slot)
+                yield self._append_single(append, plan.times, copies_by_slot[group.first_slot])
 
     def is_one_call_exact(self, token_count: int) -> bool:
         """Return whether this many tokens of one slot get the same logits in one call as one by one."""
@@ -347,7 +362,7 @@ class SequenceSlots:
         The first time for each number of tokens, they are read twice, in one call and one by one, to compare the
         logits.
         """
-        slot, tokens = append
+        slot, tokens, _ = append
         plan, token_count = self._plan, len(tokens)
         rows = self._decode([append])
         if (
@@ -363,7 +378,8 @@ class SequenceSlots:
         held_count, rows_one_by_one = len(slot.tokens), []
         try:
             for token in tokens:
-                _, (row,) = self._append_single(SlotAppend(slot, (token,)), plan)
+                copies = plan.copies_of_single_token(len(slot.tokens))
+                _, (row,) = self._append_single(SlotAppend(slot, (token,)), plan.times, copies)
                 rows_one_by_one.append(row.copy())
         except BaseException:  # such as AbortedError: the next step appends all tokens again
             self._truncate_slot(slot, held_count)
@@ -374,13 +390,14 @@ class SequenceSlots:
             return self._append_several(append)  # in one call again, now without a comparison
         return slot, rows_of_one_call
 
-    def _append_single(self, append: SlotAppend, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
-        """Append one token: decode as many copies as the plan requires, and discard all copies but the first."""
-        slot, tokens = append
-        copy_count = plan.copies_of_single_token(len(slot.tokens))
+    def _append_single(
+        self, append: SlotAppend, times: DecodeTimes, copy_count: int
+    ) -> tuple[SequenceSlot, list[Logits]]:
+        """Append one token: decode several copies of it, and discard all copies but the first."""
+        slot, tokens, _ = append
         start_seconds = perf_counter()
         rows = self._decode([SlotAppend(slot, [*tokens] * copy_count)])[:1]
-        plan.times.record(copy_count, perf_counter() - start_seconds)
+        times.record(copy_count, perf_counter() - start_seconds)
         slot.tokens.extend(tokens)
         if copy_count > 1:
             self._native.truncate_sequence(len(slot.tokens), slot.number)
@@ -418,13 +435,13 @@ class SequenceSlots:
     def _decode(self, appends: Sequence[SlotAppend]) -> list[Logits]:
         try:
             self._native.decode_spans(
-                [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
+                [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens, _ in appends]
             )
         except ModelError:  # an aborted decode may have left some tokens in llama.cpp's memory
-            for slot, _ in appends:
+            for slot, _, _ in appends:
                 self._native.truncate_sequence(len(slot.tokens), slot.number)
             raise
-        return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
+        return [self._native.logits_at(index) for index in range(sum(len(append.tokens) for append in appends))]
 
     def _copy_beginning(self, slot: SequenceSlot, count_tokens: Callable[[SequenceSlot], int]) -> None:
         """Copy the slot that shares the longest beginning with a prompt, unless ``slot`` shares as much.

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from queue import SimpleQueue
 from typing import TypeVar, cast
 
 from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
@@ -128,7 +129,9 @@ class EngineThread:
         self._commands: deque[Callable[[BatchEngine], object]] = deque()
         self._wakes = threading.Condition()
         self._is_stopping = False
+        self._undelivered: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._delivery: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.exactness: BatchExactness | None = None
         self.context_length = 0
@@ -141,6 +144,8 @@ class EngineThread:
         is_ready: Future[BatchExactness] = Future()
         self._thread = threading.Thread(target=self._run, args=(model, is_ready), name="engine", daemon=True)
         self._thread.start()
+        self._delivery = threading.Thread(target=self._call_loop, args=(loop,), name="events", daemon=True)
+        self._delivery.start()
         self.exactness = is_ready.result()
 
     def submit(self, requests: Sequence[GenerationRequest]) -> EventStream:
@@ -235,8 +240,10 @@ class EngineThread:
         with self._wakes:
             self._is_stopping = True
             self._wakes.notify()
-        if self._thread is not None:
+        if self._thread is not None and self._delivery is not None:
             self._thread.join()
+            self._undelivered.put(None)
+            self._delivery.join()
 
     def _interrupt(self, engine: BatchEngine, request_id: int) -> None:
         progress = engine.interrupt(request_id)
@@ -268,7 +275,8 @@ class EngineThread:
                     self._step(engine)
             except Exception as error:  # an error that no request caused ends the server, not only the thread
                 self.failure = error
-                self._deliver_all(BatchFailure(None, ModelError(f"the engine failed: {error}")))
+                failure = BatchFailure(None, ModelError(f"the engine failed: {error}"))
+                self._undelivered.put(partial(self._push_to_all, failure))
 
     def _execute_commands(self, engine: BatchEngine) -> bool:
         """Execute the commands that have arrived; wait for one if nothing runs. Returns False to stop."""
@@ -287,10 +295,19 @@ class EngineThread:
         self._deliver(list(engine.advance_running()))
 
     def _deliver(self, steps: list[RequestProgress]) -> None:
-        if steps and self._loop is not None:
-            self._loop.call_soon_threadsafe(
-                self._push, [(cast("int", step.request.id), step.events) for step in steps]
-            )
+        if steps:
+            events_by_id = [(cast("int", step.request.id), step.events) for step in steps]
+            self._undelivered.put(partial(self._push, events_by_id))
+
+    def _call_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand what is undelivered to the event loop, until `stop`.
+
+        This is a thread of its own, so that the event loop runs while llama.cpp decodes. If the thread of the
+        model woke the event loop, it would give it the interpreter, and get it back only after the answers of all
+        requests are written.
+        """
+        while (delivery := self._undelivered.get()) is not None:
+            loop.call_soon_threadsafe(delivery)
 
     def _push(self, events_by_id: list[tuple[int, list[Event | BatchFailure]]]) -> None:
         for request_id, events in events_by_id:
@@ -301,7 +318,5 @@ class EngineThread:
             if request_id not in stream.ids:
                 del self._streams[request_id]
 
-    def _deliver_all(self, failure: BatchFailure) -> None:
-        events: list[Event | BatchFailure] = [failure]
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._push, [(request_id, events) for request_id in self._streams])
+    def _push_to_all(self, failure: BatchFailure) -> None:
+        self._push([(request_id, [failure]) for request_id in self._streams])

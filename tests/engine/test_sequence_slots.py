@@ -39,8 +39,8 @@ class ScriptedContext:
         return True
 
 
-def append(slots, numbers, token=1):
-    appends = [SlotAppend(slots.slots[number], [token]) for number in numbers]
+def append(slots, numbers, token=1, inexact_numbers=()):
+    appends = [SlotAppend(slots.slots[number], [token], number not in inexact_numbers) for number in numbers]
     return {slot.number: rows[0].tolist() for slot, rows in slots.append(appends)}
 
 
@@ -72,6 +72,21 @@ def test_rows_are_decoded_in_groups_that_agree(counts, numbers, decoded):
     assert native.decoded == decoded
     assert rows == {number: [number + 1, 0] for number in numbers}
     assert all(native.tokens[number] == slots.slots[number].tokens == [number, 1] for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "inexact_numbers", "decoded"),
+    [
+        pytest.param([1], [1], [[1]], id="one alone without a copy"),
+        pytest.param([0, 1, 2], [0, 1, 2], [[0, 1, 2]], id="three together"),
+        pytest.param([0, 1, 2], [0, 2], [[0, 1, 2, 3]], id="with an exact one as the plan says"),
+    ],
+)
+def test_tokens_that_need_not_be_exact_take_groups_of_any_size(numbers, inexact_numbers, decoded):
+    slots, native, _ = make_slots((4,), copies=4)
+    append(slots, numbers, inexact_numbers=inexact_numbers)
+    assert native.decoded == decoded
+    assert all(native.tokens[number] == [number, 1] for number in numbers)
 
 
 def test_fillers_leave_nothing_behind():

@@ -62,9 +62,9 @@ def texts():
 @pytest.mark.parametrize(
     ("flags", "model_arguments"),
     [
-        pytest.param([], {}, id="one prompt of ids at a time"),
         pytest.param(["--batch_size", "3"], {"num_concurrent": 2}, id="batches of ids, two at a time"),
-        pytest.param([], {"tokenized_requests": False}, id="texts"),
+        pytest.param([], {}, id="one prompt of ids at a time", marks=pytest.mark.slow),
+        pytest.param([], {"tokenized_requests": False}, id="texts", marks=pytest.mark.slow),
     ],
 )
 def test_the_numbers_are_those_of_gen_score(server, scores, texts, tmp_path, flags, model_arguments):
