@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from ..common.text import nearest_name, short_repr
 from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
@@ -177,6 +177,12 @@ class ChatFields(GenerationFields):
     def logged(self) -> Sequence[Any]:
         """Return what a log of prompts contains."""
         return [message.template_message() for message in self.messages]
+
+
+class OpenFields(StrictModel):
+    """Fields of a request whose other fields are of no interest, such as a model's name."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 _Fields = TypeVar("_Fields", bound=StrictModel)

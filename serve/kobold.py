@@ -12,13 +12,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..engine.model import Model
-from ..jobs.bodies import StrictModel
 from ..logprobs.events import Event
 from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result, kobold_server_sent
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
 from .answers import AnswerFormat, answer
-from .bodies import PromptFields, read_body
+from .bodies import OpenFields, PromptFields, read_body
 from .errors import InvalidRequestError, RequestError
 from .resolution import Asked, Choice
 from .sampler_fields import Json
@@ -275,7 +274,7 @@ async def max_context_length(_: Request, state: ServerState) -> Response:
     return JSONResponse({"value": state.engine.context_length})
 
 
-class TokenCountFields(StrictModel):
+class TokenCountFields(OpenFields):
     """A text to be tokenized.
 
     ``special``: whether the tokens begin with BOS, which KoboldCpp puts there even if the model does not.
@@ -296,7 +295,7 @@ async def token_count(request: Request, state: ServerState) -> Response:
     return JSONResponse({"value": len(ids), "ids": ids})
 
 
-class DetokenizeFields(StrictModel):
+class DetokenizeFields(OpenFields):
     """Token ids. ``special``: whether control tokens are written by their names."""
 
     ids: list[int] = Field(default_factory=list)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ConfigDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -168,10 +169,16 @@ def _read_biases(value: Any, vocabulary: Vocabulary) -> Any:
     return [[token, bias] for token, bias in biases.items()]
 
 
+class TemplateFields(ChatFields):
+    """The messages for a chat template. Other fields are of no interest."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 async def apply_template(request: Request, state: ServerState) -> Response:
     """Return the prompt that the chat template makes of messages."""
     _, maker = state.loaded()
-    fields = await read_fields(request, state, ChatFields)
+    fields = await read_fields(request, state, TemplateFields)
     asked = await state.prepare(request, fields, lambda: maker.make(fields, []))
     return JSONResponse({"prompt": asked.choices[0].prompt})
 
@@ -231,7 +238,7 @@ async def slots(_: Request, state: ServerState) -> Response:
 ROUTES = (
     RouteSpec("/completion", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
     RouteSpec("/completions", completion, body=CompletionFields, media_types=(JSON, EVENTS)),
-    RouteSpec("/apply-template", apply_template, body=ChatFields, keys=("prompt",)),
+    RouteSpec("/apply-template", apply_template, body=TemplateFields, keys=("prompt",)),
     RouteSpec("/props", props, "GET", keys=("default_generation_settings", "total_slots", "chat_template")),
     RouteSpec("/slots", slots, "GET"),
 )

@@ -229,8 +229,5 @@ async def generate(
 
 
 async def read_fields(request: Request, state: ServerState, fields_type: type[_Fields]) -> _Fields:
-    """Return the fields of a request whose unknown fields are of no interest, such as a model's name."""
-    record = await read_json(request, state)
-    if isinstance(record, dict):
-        record = {name: value for name, value in record.items() if name in fields_type.model_fields}
-    return read_body(fields_type, record)[0]
+    """Return the fields of a request."""
+    return read_body(fields_type, await read_json(request, state))[0]

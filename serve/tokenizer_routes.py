@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from ..engine.model import Model
 from ..engine.vocabulary import Vocabulary
-from ..jobs.bodies import ChatMessage, StrictModel
-from .bodies import ChatFields
+from ..jobs.bodies import ChatMessage
+from .bodies import ChatFields, OpenFields
 from .errors import InvalidRequestError
 from .openai import model_entry
 from .resolution import RequestMaker
@@ -21,7 +21,7 @@ from .sampler_fields import Json
 from .state import RouteSpec, ServerState, read_fields
 
 
-class EncodeFields(StrictModel):
+class EncodeFields(OpenFields):
     """A text whose tokens are returned: ``content`` (llama-server), ``prompt`` (vLLM) or ``text`` (others)."""
 
     content: str | list[int | str] | None = None
@@ -49,7 +49,7 @@ class EncodeFields(StrictModel):
         return self.parse_special is not False and self.encode_special_tokens is not False
 
 
-class DecodeFields(StrictModel):
+class DecodeFields(OpenFields):
     """Tokens whose text is returned."""
 
     tokens: list[int] | None = None

@@ -76,3 +76,22 @@ def operations(needs_key):
     """Return the paths of the page, each with one of its operations."""
     paths = openapi(ROUTES, (), needs_key=needs_key)["paths"]
     return [(path, operation) for path, by_method in paths.items() for operation in by_method.values()]
+
+
+def test_bodies_are_open_where_other_fields_are_of_no_interest():
+    description = openapi(ROUTES, ())
+    open_paths = set()
+    for path, by_method in description["paths"].items():
+        for operation in by_method.values():
+            if "requestBody" in operation:
+                reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+                schema = description["components"]["schemas"][reference.rpartition("/")[2]]
+                if schema.get("additionalProperties", True):
+                    open_paths.add(path)
+    assert open_paths == {
+        "/apply-template",
+        *("/tokenize", "/detokenize", "/v1/tokenize", "/v1/detokenize"),
+        *("/v1/token/encode", "/v1/token/decode"),
+        *("/v1/internal/encode", "/v1/internal/token-count", "/v1/internal/decode"),
+        *("/api/extra/tokencount", "/api/extra/tokenize", "/api/extra/detokenize"),
+    }
