@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from logitsmith.jobs.lines import BackgroundReader, InputLine
@@ -444,11 +445,15 @@ def test_results_reach_stdout_while_a_bar_is_on_the_terminal(work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 3} for n in range(6)))
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "logitsmith.cli", "batch", "in.jsonl", "--format", "jsonl", *CHEAP]
-    done = subprocess.run(command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=follower, check=False)
-    os.close(follower)
-    shown = os.read(leader, 1 << 16)
+    with subprocess.Popen(command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=follower) as process:
+        os.close(follower)
+        shown = b""
+        with suppress(OSError):  # Linux reports the end of a terminal so
+            while part := os.read(leader, 1 << 16):
+                shown += part
+        written = process.stdout.read()
     os.close(leader)
-    assert {json.loads(line)["id"] for line in done.stdout.splitlines()} == set("012345")
+    assert {json.loads(line)["id"] for line in written.splitlines()} == set("012345")
     assert b"6 answered" in shown
 
 
