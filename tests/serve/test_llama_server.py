@@ -397,8 +397,8 @@ def _compare(theirs, ours):
         assert list(their) == list(our)
         for name in ("logprob", "prob"):
             if name in their:
-                # The wheel of each server has its own build of llama.cpp, whose logits differ a little.
-                assert math.isclose(our[name], their[name], abs_tol=0.1)
+                # Each server has its own build of llama.cpp: 0.11 was seen on a processor with AVX-512.
+                assert math.isclose(our[name], their[name], abs_tol=0.25)
 
 
 @pytest.mark.parametrize(
