@@ -26,7 +26,7 @@ from ..startup import start_collector
 if TYPE_CHECKING:
     from ...logprobs.recorded import RecordedEvent, StreamError
     from ...logprobs.records import LogprobSource
-    from ..render.report.run_data import RunData
+    from ...logprobs.report.run_data import RunData
 
 
 class OneSource(StrEnum):
@@ -239,8 +239,8 @@ def _print_token(inputs: Sequence[_RunFile], options: InspectOptions, ids: froze
 
 
 def _write_page(inputs: Sequence[_RunFile], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
-    from ..render.report import page
-    from ..render.report.run_data import RunReader
+    from ...logprobs.report import page
+    from ...logprobs.report.run_data import RunReader
 
     source = _logprob_source(options)
     packed = [RunReader(item.name, source).read(run) for item in inputs for run in item.runs(ids)]

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.cli.render.report import page
-from logitsmith.cli.render.report.run_data import TOKENS_PER_BLOCK, RunReader, packed_trace
+from logitsmith.logprobs.report import page
+from logitsmith.logprobs.report.run_data import TOKENS_PER_BLOCK, RunReader, packed_trace
 from logitsmith.logprobs import RecordedTrace, read_stream
 
 from ..traced_runs import jsonl, traced_events
 
-PAGE = Path(__file__).parents[2] / "cli" / "render" / "report" / "assets"
+LOGPROBS = Path(__file__).parents[2] / "logprobs"
+SCRIPTS = sorted([*(LOGPROBS / "report" / "assets").glob("*.js"), *(LOGPROBS / "web").glob("*.js")])
 
 
 def unpack(text):
@@ -186,7 +187,7 @@ def test_the_script_passes_the_linter(tmp_path):
     assert "1 file" in linted.stdout
 
 
-@pytest.mark.parametrize("path", sorted(PAGE.glob("*.js")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_the_scripts_make_no_markup_and_no_request(path):
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\(|XMLHttp|import\("

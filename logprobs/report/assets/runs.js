@@ -1,7 +1,10 @@
 // The data of the page, which is unpacked when it is needed.
 
+import { byId } from "./web/elements.js";
+import { countText } from "./web/format.js";
+
 /** Return the data in an element of the page; null if the element is empty. */
-async function unpacked(id) {
+export async function unpacked(id) {
   const packed = byId(id).textContent;
   if (!packed) return null;
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
@@ -12,7 +15,7 @@ async function unpacked(id) {
 const MAX_CACHED_BLOCKS = 16;
 
 /** A run: its overview, and the details of its tokens, which are unpacked in blocks. */
-class Run {
+export class Run {
   constructor(number, overview) {
     Object.assign(this, overview);
     this.number = number;
@@ -77,78 +80,8 @@ class Run {
   }
 }
 
-/** The trace of a token, computed from its packed form. */
-class Trace {
-  constructor(packed, chosenId) {
-    this.stages = packed.stages;
-    this.draw = packed.draw && { u: packed.draw[0], low: packed.draw[1], high: packed.draw[2] };
-    this.isForced = Boolean(packed.forced);
-    this.candidates = packed.ids.map((id, row) => ({
-      id,
-      droppedBy: packed.dropped[row],
-      isChosen: id === chosenId,
-      logits: [],
-      probs: [],
-    }));
-    let logits = [];
-    packed.stages.forEach((_, stage) => {
-      logits = packed.logits[stage] ?? logits;
-      const total = packed.totals[stage];
-      this.candidates.forEach((candidate, row) => {
-        const isDropped = candidate.droppedBy >= 0 && stage >= candidate.droppedBy;
-        const logit = logits[row];
-        candidate.logits.push(isDropped ? null : logit);
-        if (typeof total !== "number") candidate.probs.push(total[row]);
-        else candidate.probs.push(isDropped ? null : logit === null ? 0 : Math.exp(logit - total));
-      });
-    });
-  }
-
-  get chosen() {
-    return this.candidates.find((candidate) => candidate.isChosen) ?? null;
-  }
-
-  /** The candidate with the highest probability of the model. */
-  get topCandidate() {
-    return this.byProbability(0)[0] ?? null;
-  }
-
-  /** Return the candidates after a stage, the most likely first. */
-  byProbability(stage) {
-    const present = this.candidates.filter((candidate) => candidate.probs[stage] !== null);
-    return present.sort((first, second) => second.probs[stage] - first.probs[stage]);
-  }
-
-  /**
-   * Return the intervals of the candidates after the last stage; only one, for the drawn token, if the order is unknown.
-   * A trace does not record the order of the candidates. So the usual orders are tried until one of them gives the
-   * recorded interval of the drawn token.
-   */
-  intervals() {
-    const { low, high } = this.draw;
-    for (const order of this.possibleOrders()) {
-      const intervals = [];
-      let sum = 0;
-      for (const candidate of order) {
-        intervals.push({ candidate, low: sum, high: (sum += candidate.probs.at(-1)) });
-      }
-      const drawn = intervals.find((interval) => interval.candidate.isChosen);
-      if (drawn && Math.abs(drawn.low - low) < 1e-4 && Math.abs(drawn.high - high) < 1e-4) return intervals;
-    }
-    return [{ candidate: this.chosen, low, high }];
-  }
-
-  /** Return the candidates in the orders in which samplers leave them: by probability, by id, and as `typical`. */
-  possibleOrders() {
-    const present = this.candidates.filter((candidate) => candidate.probs.at(-1) !== null);
-    const by = (key) => present.toSorted((first, second) => key(first) - key(second));
-    const typical = this.stages.map((stage, number) => by((candidate) => Math.abs(-Math.log(candidate.probs[number]) - stage.entropy)));
-    return [by((candidate) => -candidate.probs.at(-1)), by((candidate) => candidate.id), ...typical];
-  }
-}
-
 /** Return the index of the first different token, counted after the prompts; null if the runs are the same. */
-function firstDifference(runs) {
+export function firstDifference(runs) {
   const lengths = runs.map((run) => run.length - run.promptTokens);
   const isSameAt = (index) => {
     const [first, ...others] = runs.map((run) => [run.ids[index + run.promptTokens], run.texts[index + run.promptTokens]]);
@@ -162,7 +95,7 @@ function firstDifference(runs) {
 }
 
 /** Return whether the prompts of the runs are the same, as far as their tokens or texts are recorded. */
-function havePromptInCommon(runs) {
+export function havePromptInCommon(runs) {
   const prompts = runs.filter((run) => run.promptTokens > 0).map((run) => run.texts.slice(0, run.promptTokens).join(""));
   const texts = runs.filter((run) => run.prompt !== null).map((run) => run.prompt);
   return new Set(prompts).size <= 1 && new Set(texts).size <= 1;

@@ -1,7 +1,7 @@
 """The report of runs: one HTML file with the text of each run, and how each of its tokens was chosen.
 
-The folder assets/ has the page's template, style and scripts. They are copied into the report, which needs no
-other file.
+The folder assets/ has the page's template, style and scripts. They are copied into the report together with the
+parts that it shares with other pages, so that the report needs no other file.
 """
 
 from __future__ import annotations
@@ -12,21 +12,8 @@ from hashlib import sha256
 from importlib.resources import files
 from string import Template
 
+from ..web import join_modules, read_shared
 from .run_data import RunData, pack
-
-_SCRIPTS = (
-    "format.js",
-    "elements.js",
-    "runs.js",
-    "charts.js",
-    "text_view.js",
-    "token_panel.js",
-    "run_panel.js",
-    "search.js",
-    "keys.js",
-    "main.js",
-)
-"""The scripts in an order in which each uses only earlier ones."""
 
 
 def page(runs: Sequence[RunData]) -> str:
@@ -35,8 +22,8 @@ def page(runs: Sequence[RunData]) -> str:
     All data of the runs is compressed and base64-encoded, so that no part of it can be markup. The content
     security policy of the page allows the script and the style by their hashes, and no requests.
     """
-    script = '"use strict";\n' + "".join(_asset(name) for name in _SCRIPTS)
-    style = _asset("report.css")
+    script = join_modules("main.js", _asset)
+    style = read_shared("base.css") + _asset("report.css")
     index = [{"name": run.name, "tokens": run.token_count} for run in runs]
     data = [_data_element("index", pack(index))]
     for number, run in enumerate(runs):

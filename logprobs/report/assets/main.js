@@ -1,5 +1,15 @@
 // The state of the page, and the reactions to the reader's clicks and keys.
 
+import { makeTimeline } from "./web/charts.js";
+import { byId, element } from "./web/elements.js";
+import { countText, probabilityText, quoted, visible } from "./web/format.js";
+import { TokenPanel } from "./web/token_panel.js";
+import { Keyboard } from "./keys.js";
+import { runPanel } from "./run_panel.js";
+import { firstDifference, havePromptInCommon, Run, unpacked } from "./runs.js";
+import { Search } from "./search.js";
+import { TextView, tokenOnNextLine } from "./text_view.js";
+
 const MAX_INITIAL_COLUMNS = 4;
 const THEMES = ["light dark", "light", "dark"];
 

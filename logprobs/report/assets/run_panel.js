@@ -1,9 +1,13 @@
 // The panel of a run: its origin and settings, its means, and its most surprising tokens.
 
+import { element, factList, tokenName } from "./web/elements.js";
+import { countText, numberText, probabilityText, visible } from "./web/format.js";
+import { section, withoutTrace } from "./web/token_panel.js";
+
 const LISTED_SURPRISES = 10;
 
 /** Return the elements of the panel. A click on a token calls `select` with its index. */
-function runPanel(run, select) {
+export function runPanel(run, select) {
   return [
     element("h2", {}, visible(run.name)),
     factList([

@@ -1,9 +1,12 @@
 // The text of a run, with a tinted element for each token.
 
+import { element } from "./web/elements.js";
+import { heatLevel, visible } from "./web/format.js";
+
 const MIN_CHUNK_TOKENS = 48;
 
 /** A view of the tokens of a run from index `first` to `end` (exclusive), as options of a listbox. */
-class TextView {
+export class TextView {
   constructor(container, run, first, end, idPrefix) {
     this.container = container;
     this.run = run;
@@ -80,7 +83,7 @@ function shownText(run, index) {
  * Return the position of the token below a token (`step` 1) or above it (-1), at about the same place of the line.
  * If there is no such line, return `position`.
  */
-function tokenOnNextLine(spans, position, step) {
+export function tokenOnNextLine(spans, position, step) {
   const start = spans[position].getClientRects()[0];
   if (!start) return position;
   const middle = start.left + start.width / 2;

@@ -14,7 +14,7 @@ from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ....logprobs.recorded import (
+    from ..recorded import (
         RecordedCandidate,
         RecordedDone,
         RecordedEvent,
@@ -79,7 +79,7 @@ class RunReader:
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
         """Pack the events of the run. Return None if there are no events."""
-        from ....logprobs.recorded import RecordedStart, RecordedTokenLine
+        from ..recorded import RecordedStart, RecordedTokenLine
 
         is_empty = True
         for event in events:

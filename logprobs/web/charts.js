@@ -1,10 +1,13 @@
 // Charts: the entropy of all tokens of a run, the entropy after each stage, and the draw of a token.
 
+import { svgElement } from "./elements.js";
+import { countText, numberText, quoted, stepLabel, visible } from "./format.js";
+
 const CHART_HEIGHT = 100;
 const MAX_BARS = 600;
 
 /** Return a chart of the entropy and surprise of all tokens. A click calls `select` with the index of a token. */
-function makeTimeline(run, select) {
+export function makeTimeline(run, select) {
   const width = Math.max(run.length, 1);
   const step = Math.max(1, Math.ceil(run.length / MAX_BARS));
   const maxEntropy = run.entropies.reduce((maximum, value) => Math.max(maximum, value ?? 0), 0);
@@ -46,7 +49,7 @@ const CURVE_TOP = 22;
 const CURVE_BOTTOM = 80;
 
 /** Return a chart of the entropy after each stage. The steps have their indices; a table has their names. */
-function entropyCurve(stages) {
+export function entropyCurve(stages) {
   const entropies = stages.map((stage) => stage.entropy ?? null);
   const maximum = Math.max(...entropies.map((value) => value ?? 0), 1e-9);
   const x = (stage) => `${(((stage + 0.5) / stages.length) * 100).toFixed(2)}%`;
@@ -74,7 +77,7 @@ const LABEL_CHARACTER_WIDTH = 6.5;
  * Return a bar from 0 to 1 with the intervals of the candidates, and the random number u.
  * `width` is the width of the bar in pixels. An interval has a label if the label fits.
  */
-function drawBar(trace, run, intervals, width) {
+export function drawBar(trace, run, intervals, width) {
   const percent = (share) => `${(Math.max(0, Math.min(share, 1)) * 100).toFixed(3)}%`;
   const { u, low, high } = trace.draw;
   const parts = [svgElement("rect", { class: "others", x: 0, y: DRAW_TOP, width: "100%", height: DRAW_HEIGHT })];

@@ -1,7 +1,12 @@
 // The panel with the details of the selected token.
 
+import { drawBar, entropyCurve } from "./charts.js";
+import { element, tokenName } from "./elements.js";
+import { bytesOf, countText, hexadecimal, numberText, probabilityText, stepLabel, visible } from "./format.js";
+import { Trace } from "./trace.js";
+
 /** The panel of the selected token. A click on a neighbor calls `select` with its index. */
-class TokenPanel {
+export class TokenPanel {
   constructor(container, select) {
     this.container = container;
     this.select = select;
@@ -85,7 +90,7 @@ class TokenPanel {
   }
 }
 
-function section(title, ...children) {
+export function section(title, ...children) {
   return element("section", {}, element("h3", {}, title), children);
 }
 
@@ -162,7 +167,7 @@ function shareCell(logprob) {
   return cell;
 }
 
-function withoutTrace() {
+export function withoutTrace() {
   return element("p", { class: "hint" },
     "This run was written without a trace. ", element("code", {}, "--format jsonl --trace"),
     " adds, for every token, what each step of the chain did: the candidates that it kept and dropped, their probabilities and the draw.");

@@ -1,8 +1,10 @@
-// Functions that create elements of the page. All text becomes text nodes, so that no output of a model is markup.
+// Functions that create elements of a page. All text becomes text nodes, so that no output of a model is markup.
+
+import { quoted } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function byId(id) {
+export function byId(id) {
   return document.getElementById(id);
 }
 
@@ -20,22 +22,22 @@ function assemble(node, attributes, children) {
 }
 
 /** Return a new HTML element. Attributes that begin with `on`, such as `onclick`, are listeners. */
-function element(tag, attributes = {}, ...children) {
+export function element(tag, attributes = {}, ...children) {
   return assemble(document.createElement(tag), attributes, children);
 }
 
 /** Return a new SVG element. */
-function svgElement(tag, attributes = {}, ...children) {
+export function svgElement(tag, attributes = {}, ...children) {
   return assemble(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /** Return an element with a token in quotes. Its writing direction does not affect the surrounding text. */
-function tokenName(content) {
+export function tokenName(content) {
   return element("bdi", { class: "name" }, quoted(content));
 }
 
 /** Return a list of facts. Each pair has a title, and a text, an element or a list of texts and elements. */
-function factList(pairs) {
+export function factList(pairs) {
   const rows = pairs.filter(([, value]) => value !== null && value !== undefined);
   return element("dl", { class: "facts" }, rows.map(([title, value]) => [element("dt", {}, title), element("dd", {}, value)]));
 }

@@ -1,5 +1,8 @@
 // The search in the texts of the runs on the page.
 
+import { byId } from "./web/elements.js";
+import { countText } from "./web/format.js";
+
 /** Return the matches of a query in a run, each as a list of token indices. Upper and lower case are equal. */
 function matchesIn(run, query) {
   const wanted = query.toLowerCase();
@@ -21,7 +24,7 @@ function matchesIn(run, query) {
 }
 
 /** The matches of a query in the runs of a report, and the current match. */
-class Search {
+export class Search {
   constructor(report) {
     this.report = report;
     this.matches = [];

@@ -1,4 +1,4 @@
-// Functions that format numbers and texts for the page.
+// Functions that format numbers and texts for pages.
 
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 const LONE_SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
@@ -15,50 +15,50 @@ function controlPicture(character) {
 }
 
 /** Return the text with visible control characters. Newlines and tabs are kept. */
-function visible(text) {
+export function visible(text) {
   return text.replace(LONE_SURROGATE, "\ufffd").replace(CONTROL, controlPicture);
 }
 
 /** Return a token in quotes, on one line. `content` is a string, or a list of bytes that are not UTF-8. */
-function quoted(content) {
+export function quoted(content) {
   if (typeof content !== "string") return hexadecimal(content);
   return `\u2018${visible(content).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5")}\u2019`;
 }
 
 /** Return bytes as pairs of hexadecimal digits. */
-function hexadecimal(bytes) {
+export function hexadecimal(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
 /** Return the bytes of a token. `content` is a string, or a list of bytes that are not UTF-8. */
-function bytesOf(content) {
+export function bytesOf(content) {
   return typeof content === "string" ? new TextEncoder().encode(content) : content;
 }
 
 /** Return a probability with four decimals, or a small probability with a power of ten. */
-function probabilityText(p) {
+export function probabilityText(p) {
   if (p === null || p === undefined) return "\u2013";
   if (p === 0 || p >= 0.0001) return p.toFixed(4);
   return p.toExponential(1);
 }
 
 /** Return a logit, an entropy or a surprise with this number of decimals. */
-function numberText(value, decimals = 3) {
+export function numberText(value, decimals = 3) {
   return value === null || value === undefined ? "\u2013" : value.toFixed(decimals);
 }
 
 /** Return a count with commas between groups of three digits. */
-function countText(count) {
+export function countText(count) {
   return count.toLocaleString("en-US");
 }
 
 /** Return a step's index in the chain, such as `[0]`, as in `--show-config`; empty for the model and the grammar. */
-function stepLabel(stage) {
+export function stepLabel(stage) {
   return Number.isInteger(stage.step) ? `[${stage.step}]` : "";
 }
 
 /** Return how improbable a token is, as a level from 0 (p >= 0.5) to 4 (p < 0.01); -1 if unknown. */
-function heatLevel(logprob) {
+export function heatLevel(logprob) {
   if (logprob === null) return -1;
   const p = Math.exp(logprob);
   return p >= 0.5 ? 0 : p >= 0.2 ? 1 : p >= 0.05 ? 2 : p >= 0.01 ? 3 : 4;

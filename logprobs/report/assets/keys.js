@@ -1,7 +1,9 @@
 // The actions of keys.
 
+import { byId } from "./web/elements.js";
+
 /** A keyboard handler that calls methods of a report. */
-class Keyboard {
+export class Keyboard {
   constructor(report) {
     this.report = report;
   }
