@@ -357,12 +357,17 @@ def _start_constraint(model: Model, request: GenerationRequest, compiles_in_back
         constraint = (
             start_constraint(constraint, model) if compiles_in_background else constraint.start(model.vocabulary)
         )
+    read_beginning(model, constraint, request.beginning)
+    return constraint
+
+
+def read_beginning(model: Model, constraint: Constraint, beginning: str) -> None:
+    """Let a constraint read the text with which an answer begins. Raises ``GrammarError`` if it does not match."""
     try:
-        for token in model.vocabulary.tokenize(request.beginning.encode()) if request.beginning else ():
+        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
             constraint.accept(token)
     except GrammarError as error:
         raise GrammarError(f"the answer's beginning does not match the grammar: {error}") from None
-    return constraint
 
 
 def versions() -> dict[str, str]:

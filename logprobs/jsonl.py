@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..common.strict_json import encode_json
-from .events import Done, Event, PromptToken, Start, Token, read_start, split_events
+from .events import Done, Event, PromptToken, Start, Token, split_events
 from .openai import usage
 from .records import Distribution, TokenLogprob, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
@@ -43,39 +43,64 @@ def _event_line(event: str, content: Mapping[str, Any]) -> str:
 
 
 def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator[str]:
-    """Yield the lines of a run.
-
-    The lines are ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each generated token,
-    and ``done``. The joined texts of the ``token`` lines are the text of the run. So the line of a token whose
-    text is held back waits for the next event.
+    """Yield the lines of a run, see `RunLines`.
 
     Args:
         events: the events of the run.
         prompt: the prompt, before a chat template is applied.
         command: the shell command that repeats the run.
     """
-    events = iter(events)
-    start_event = read_start(events)
-    yield format_start_line({**_start_fields(start_event), "prompt": prompt, "command": command})
-    held_back_text = HeldBackText()
-    held_back_token: Token | None = None
+    lines = RunLines()
     for event in events:
+        if isinstance(event, Start):
+            yield lines.start(event, prompt, command)
+        else:
+            yield from lines.push(event)
+
+
+class RunLines:
+    """The lines of a run, made from events that arrive one by one.
+
+    The lines are ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each generated token,
+    and ``done``. The joined texts of the ``token`` lines are the text of the run. So the line of a token whose
+    text is held back waits for the next event.
+    """
+
+    def __init__(self) -> None:
+        self._model = ""
+        self._held_back_text = HeldBackText()
+        self._held_back_token: Token | None = None
+
+    def start(self, event: Start, prompt: str, command: str | None) -> str:
+        """Return the first line.
+
+        Args:
+            event: the first event of the run.
+            prompt: the prompt, before a chat template is applied.
+            command: the shell command that repeats the run; None if there is none.
+        """
+        self._model = event.model
+        return format_start_line({**_start_fields(event), "prompt": prompt, "command": command})
+
+    def push(self, event: Event, more: Mapping[str, Any] | None = None) -> Iterator[str]:
+        """Yield the lines that are complete after an event. ``more``: further fields of the last line."""
+        held_back_token = self._held_back_token
         if held_back_token is not None:
             # Text that is still held back at the end of the run is added to the last token.
             rest = event.rest if isinstance(event, Done) else ""
             yield format_token_line(
                 replace(held_back_token, text=held_back_token.text + rest) if rest else held_back_token
             )
-            held_back_token = None
+            self._held_back_token = None
         if isinstance(event, Token):
-            if held_back_text.is_held_back(event):
-                held_back_token = event
+            if self._held_back_text.is_held_back(event):
+                self._held_back_token = event
             else:
                 yield format_token_line(event)
         elif isinstance(event, PromptToken):
             yield format_prompt_line(event)
         elif isinstance(event, Done):
-            yield format_done_line({"model": start_event.model, **_done_fields(event)})
+            yield format_done_line({"model": self._model, **_done_fields(event), **(more or {})})
 
 
 def _start_fields(event: Start) -> dict[str, Any]:

@@ -57,6 +57,10 @@ class AnswerFormat(ABC):
         """Return the parts after the last event."""
         return ()
 
+    def failure(self, error: Json) -> str:
+        """Return the part that tells an error, after which a stream ends."""
+        return f"data: {encode_json(error)}\n\n"
+
 
 async def answer(
     request: Request,
@@ -200,7 +204,7 @@ async def _stream_parts(
         for index, event in taken:
             record.push(event)
             if isinstance(event, BatchFailure):
-                parts.append(f"data: {encode_json(_as_request_error(event).as_json())}\n\n")
+                parts.append(form.failure(_as_request_error(event).as_json()))
                 yield "".join(parts)
                 return
             facts = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from html import escape
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -15,28 +14,15 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from . import kobold, llama_server, openai, own, tokenizer_routes
+from . import kobold, llama_server, openai, own, page_routes, tokenizer_routes
 from .answers import ClientLeftError
 from .bodies import IGNORED_FIELDS
-from .docs import docs_page, page
+from .docs import docs_page
 from .docs import openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, record_of, start_record
 from .security import check_request
 from .state import HTML, TEXT, RouteSpec, ServerState
-
-_LINKS = (
-    ("docs", "The routes and their fields"),
-    ("v1/models", "The model"),
-    ("metrics", "Numbers for Prometheus"),
-)
-
-
-async def home(_: Request, state: ServerState) -> Response:
-    """Return the first page: the name of the model, and links to the other pages."""
-    name = "loading the model" if state.model is None else escape(state.model.name)
-    links = " · ".join(f'<a href="{path}">{text}</a>' for path, text in _LINKS)
-    return HTMLResponse(page("gen serve", f"<h1>gen serve</h1><p>{name}</p><p>{links}</p>"))
 
 
 async def show_docs(_: Request, state: ServerState) -> Response:
@@ -59,7 +45,6 @@ async def show_metrics(_: Request, state: ServerState) -> Response:
 
 
 ROUTES: tuple[RouteSpec, ...] = (
-    RouteSpec("/", home, "GET", media_types=(HTML,)),
     RouteSpec("/docs", show_docs, "GET", media_types=(HTML,)),
     RouteSpec("/openapi.json", show_openapi, "GET", keys=("openapi", "info", "paths", "components")),
     RouteSpec("/metrics", show_metrics, "GET", media_types=(TEXT,)),
@@ -68,6 +53,7 @@ ROUTES: tuple[RouteSpec, ...] = (
     *tokenizer_routes.ROUTES,
     *kobold.ROUTES,
     *own.ROUTES,
+    *page_routes.ROUTES,
 )
 
 

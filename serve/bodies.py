@@ -142,9 +142,13 @@ class GenerationFields(SamplerFields):
 
 
 class PromptFields(GenerationFields):
-    """A text to be continued, or several."""
+    """A text to be continued, or several.
+
+    ``beginning``: the end of the prompt that belongs to the answer already, so that a grammar reads it first.
+    """
 
     prompt: str | list[int] | list[str] | list[list[int]]
+    beginning: str | None = None
 
     @field_validator("prompt", mode="before")
     @classmethod

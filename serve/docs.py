@@ -24,7 +24,7 @@ from .errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from .security import OPEN_PATHS
+from .security import needs_no_key
 from .state import JSON, RouteSpec
 
 Json = dict[str, Any]
@@ -75,7 +75,7 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
         if route.body is not None:
             schema = _schema(route.body, ignored_fields, schemas)
             operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
-        if needs_key and route.path not in OPEN_PATHS:
+        if needs_key and not needs_no_key(route.path):
             operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
         paths.setdefault(route.path, {})[route.method.lower()] = operation

@@ -11,9 +11,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ..common.errors import LogitsmithError
 from ..common.text import short_repr
+from ..engine.generation import read_beginning
 from ..engine.model import Model
 from ..engine.next_token import RowReader, next_token_json, trace_row
 from ..engine.request import GenerationRequest
+from ..grammars.constraint import Constraint
 from ..grammars.errors import GrammarError
 from ..grammars.mismatch import Mismatch, find_mismatch
 from ..grammars.search import list_grammars
@@ -24,6 +26,7 @@ from ..logprobs.events import Start
 from ..presets.errors import PresetError
 from ..presets.foreign.conversion import MissingSectionError
 from ..presets.foreign.formats import import_metadata, import_text, is_foreign
+from ..presets.overrides import SETTING_NAMES
 from ..presets.preset import Preset, load_preset
 from ..presets.search import PresetEntry, list_presets
 from ..presets.settings import resolve_settings
@@ -75,7 +78,10 @@ async def next_token(request: Request, state: ServerState) -> Response:
         asked = maker.make(fields, ignored)
         if len(asked.choices) > 1:
             raise InvalidRequestError("the next token of one prompt only can be shown; leave n out", "prompt")
-        seed = cast("Chain", asked.choices[0].request.chain).seed
+        request = asked.choices[0].request
+        if request.constraint is not None:
+            read_beginning(model, cast("Constraint", request.constraint), request.beginning)
+        seed = cast("Chain", request.chain).seed
         return asked, [(text, _other_chain(text, seed, model)) for text in fields.against or ()]
 
     asked, against = await state.prepare(request, fields, prepare)
@@ -162,7 +168,7 @@ def _preset_json(entry: PresetEntry) -> Json:
 
 
 def _chain_json(preset: Preset) -> Json:
-    config = [{sampler.about.name: sampler.model_dump(mode="json")} for sampler in preset.samplers()]
+    config = [{sampler.about.name: sampler.model_dump()} for sampler in preset.samplers()]
     return {"chain": chain_notation(config)}
 
 
@@ -220,6 +226,7 @@ def _imported(fields: PresetImportFields) -> Response:
                 "format": imported.format,
                 "preset": imported.yaml_text(),
                 **_chain_json(imported.preset),
+                "settings": dict(imported.other_settings),
                 "unsupported": list(imported.unsupported_settings),
                 "notes": list(imported.notes),
                 "sections": imported.sections,
@@ -237,7 +244,8 @@ def _own_preset(text: str, name: str) -> Json:
     stem = name.removesuffix(".yaml").removesuffix(".yml")
     preset = Preset.from_table(check_table(parse_yaml(text, name), name), origin=name, name=stem, source=name)
     facts = {"name": stem, "format": "logitsmith", "preset": text, **_chain_json(preset)}
-    return facts | {"unsupported": [], "notes": [], "sections": []}
+    settings = {name: getattr(preset, name) for name in SETTING_NAMES if name in preset.model_fields_set}
+    return facts | {"settings": settings, "unsupported": [], "notes": [], "sections": []}
 
 
 async def grammars(_: Request, state: ServerState) -> Response:

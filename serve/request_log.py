@@ -133,6 +133,8 @@ def record_of(scope: Scope) -> RequestRecord:
 class RequestLog:
     """A log of requests, written by a thread. If the lines are not read, later lines are lost.
 
+    Of successive requests for the server's health with the same answer, the first one is written.
+
     Attributes:
         format: ``text``, ``json`` or ``none``.
         has_prompts: whether prompts, and the messages of unexpected exceptions, are written.
@@ -142,6 +144,7 @@ class RequestLog:
     format: str = "none"
     has_prompts: bool = False
     write: Callable[[str], object] = lambda line: sys.stderr.write(f"{line}\n")
+    _last_health: tuple[str, int] | None = field(default=None, repr=False)
     _notes: set[str] = field(default_factory=set, repr=False)
     _lines: Queue[str] = field(default_factory=lambda: Queue(_MAX_WAITING_LINES), repr=False)
     _writer: Thread | None = field(default=None, repr=False)
@@ -150,8 +153,16 @@ class RequestLog:
         """Write the line of a request that has ended."""
         if record.fault is not None:
             self._write_fault(record, record.fault)
-        if self.format != "none":
+        if self.format != "none" and not self._is_same_health(record):
             self._write(record.as_json(), record.as_text())
+
+    def _is_same_health(self, record: RequestRecord) -> bool:
+        """Return whether a record repeats the one before: the page and monitors ask for it all the time."""
+        if record.route not in ("/health", "/v1/health"):
+            return False
+        health = (record.route, record.status)
+        is_same, self._last_health = health == self._last_health, health
+        return is_same
 
     def note(self, sentence: str) -> None:
         """Write a note about the model or a preset, once. Any thread may call this."""

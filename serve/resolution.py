@@ -131,7 +131,9 @@ class RequestMaker:
         Raises ``InvalidRequestError`` or one of ``SETTING_ERRORS`` for a setting that cannot be used.
         """
         unused = [*ignored]
-        messages, beginning = _messages(fields) if isinstance(fields, ChatFields) else (None, "")
+        messages, beginning = (
+            _messages(fields) if isinstance(fields, ChatFields) else (None, fields.beginning or "")
+        )
         if not beginning and isinstance(fields, ChatFields) and fields.add_generation_prompt is False:
             unused.append("add_generation_prompt")  # only a continued message needs no prompt
         parsed, settings = self._parse(fields, messages, unused)
@@ -229,6 +231,7 @@ class RequestMaker:
             shown,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
+            and not (request.beginning and request.constraint is not None)
             and "\0" not in shown
             and (isinstance(prompt, str) or prompt_token_ids(model.vocabulary, shown) == ids),
         )
@@ -317,14 +320,19 @@ def x_gen(asked: Asked, start: Start, exactness: str) -> Json:
         start: the first event of the first choice.
         exactness: how far other requests can change the answer.
     """
-    notation, first = chain_notation(start.chain), asked.choices[0]
     return {
         "seed": start.seed,
-        "chain": notation,
+        "chain": chain_notation(start.chain),
         "ignored": list(asked.ignored),
         "exactness": exactness,
-        "command": shlex.join(_command_words(first, start, notation)) if first.is_repeatable else None,
+        "command": command_of(asked.choices[0], start),
     }
+
+
+def command_of(choice: Choice, start: Start) -> str | None:
+    """Return the command that repeats a choice in a terminal; None if no command can."""
+    words = _command_words(choice, start, chain_notation(start.chain))
+    return shlex.join(words) if choice.is_repeatable else None
 
 
 def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:

@@ -24,8 +24,8 @@ from ..common.files import TextFileError, read_text_file
 from ..common.text import short_repr
 from .errors import ForbiddenError, HeadersTooLargeError, TooLargeError, UnauthorizedError
 
-OPEN_PATHS = frozenset(("/", "/health", "/v1/health"))
-"""The paths that need no key: the page, which asks for the key, and the state of the server."""
+_OPEN_PATHS = frozenset(("/", "/health", "/v1/health"))
+_OPEN_FOLDER = "/page/"
 MAX_HEADER_BYTES = 32_768
 MAX_HEADER_COUNT = 100
 _MAX_KEY_FILE_BYTES = 1_000_000
@@ -162,6 +162,11 @@ def _matching(origin: str, value: str, pattern: re.Pattern[str], rule: str) -> s
     return value
 
 
+def needs_no_key(path: str) -> bool:
+    """Return whether a path is open: the page, which asks for the key, its files, and the state of the server."""
+    return path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only programs of this machine reach an address."""
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
@@ -215,7 +220,7 @@ def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -
             added_headers["access-control-expose-headers"] = _READABLE_HEADERS
     if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
         return Response(status_code=204, headers=_preflight_headers(headers))
-    if access.keys and scope["path"] not in OPEN_PATHS and not access.has_key(headers):
+    if access.keys and not needs_no_key(scope["path"]) and not access.has_key(headers):
         raise UnauthorizedError("this server needs its key, as Authorization: Bearer KEY")
     length = headers.get("content-length", "0")
     if length.isdecimal() and int(length) > access.max_body_bytes:  # before the body is read

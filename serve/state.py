@@ -145,6 +145,7 @@ class ServerState:
 
 JSON, YAML = "application/json", "application/yaml"
 HTML, TEXT, EVENTS = "text/html", "text/plain", "text/event-stream"
+LINES = "application/x-ndjson"
 """The media types of answers."""
 Handler = Callable[[Request, ServerState], Awaitable[Response]]
 

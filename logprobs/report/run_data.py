@@ -11,19 +11,18 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp, isfinite, log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..recorded import (
-        RecordedCandidate,
-        RecordedDone,
-        RecordedEvent,
-        RecordedStart,
-        RecordedToken,
-        RecordedTokenLine,
-        RecordedTrace,
-    )
-    from ....logprobs.records import LogprobSource
+from ..recorded import (
+    RecordedCandidate,
+    RecordedDone,
+    RecordedEvent,
+    RecordedStart,
+    RecordedToken,
+    RecordedTokenLine,
+    RecordedTrace,
+)
+
 
 Json = dict[str, Any]
 Column = Sequence[float | None]
@@ -79,8 +78,6 @@ class RunReader:
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
         """Pack the events of the run. Return None if there are no events."""
-        from ..recorded import RecordedStart, RecordedTokenLine
-
         is_empty = True
         for event in events:
             is_empty = False

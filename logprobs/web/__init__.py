@@ -29,8 +29,8 @@ def read_shared(name: str) -> str:
 def join_modules(main: str, read: Callable[[str], str]) -> str:
     """Return a module and all modules that it imports as one script, each after those that it imports.
 
-    The modules may only use imports and exports of one line, of functions, classes and constants by their own names.
-    No two modules may declare the same name. Then the script is the modules without these lines.
+    The modules may only use imports and exports of one line, of functions, classes and constants by their own
+    names. No two modules may declare the same name. Then the script is the modules without these lines.
 
     Args:
         main: name of the module that is executed last.

@@ -3,13 +3,16 @@
 import { drawBar, entropyCurve } from "./charts.js";
 import { element, tokenName } from "./elements.js";
 import { bytesOf, countText, hexadecimal, numberText, probabilityText, stepLabel, visible } from "./format.js";
-import { Trace } from "./trace.js";
 
-/** The panel of the selected token. A click on a neighbor calls `select` with its index. */
+/**
+ * The panel of the selected token. A click on a neighbor calls `select` with its index. If there is `rowAction`, it is
+ * called with each candidate that was not chosen, and returns an element for its row.
+ */
 export class TokenPanel {
-  constructor(container, select) {
+  constructor(container, select, rowAction = null) {
     this.container = container;
     this.select = select;
+    this.rowAction = rowAction;
     this.showsLogits = false;
     this.shown = null;
   }
@@ -19,7 +22,7 @@ export class TokenPanel {
     this.shown = { run, index };
     const details = await run.details(index);
     if (this.shown.run !== run || this.shown.index !== index) return; // another token was selected in the meantime
-    const trace = details?.stages ? new Trace(details, run.ids[index]) : null;
+    const { trace, alternatives } = details;
     this.container.replaceChildren(
       ...[
         this.heading(run, index),
@@ -27,7 +30,7 @@ export class TokenPanel {
         trace?.draw && drawSection(trace, run, this.container.clientWidth),
         trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
         trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
-        details?.alternatives && section(trace ? "Other likely tokens" : "Alternatives", alternativeTable(details.alternatives)),
+        alternatives && section(trace ? "Other likely tokens" : "Alternatives", alternativeTable(alternatives)),
         run.hasTrace ? null : withoutTrace(),
       ].filter(Boolean),
     );
@@ -64,10 +67,10 @@ export class TokenPanel {
 
   candidateTable(run, trace) {
     const stageHeader = (stage) => element("th", { scope: "col" }, element("span", { class: "number" }, stepLabel(stage)), breakable(stage.name));
-    const foot = (title, values) => element("tr", {}, element("th", { scope: "row" }, title), values.map((value) => element("td", {}, value)));
+    const foot = (title, values) => element("tr", {}, element("th", { scope: "row" }, title), values.map((value) => element("td", {}, value)), this.rowAction ? element("td", {}) : null);
     const table = element("table", { class: "candidates" },
       element("caption", { class: "hidden" }, `${this.showsLogits ? "Logit" : "Probability"} of each candidate after each stage`),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "token"), trace.stages.map(stageHeader))),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "token"), trace.stages.map(stageHeader), this.rowAction ? element("td", {}) : null)),
       element("tbody", {}, trace.candidates.map((candidate) => this.candidateRow(run, trace, candidate))),
       element("tfoot", {},
         foot("kept", trace.stages.map((stage) => countText(stage.kept))),
@@ -86,7 +89,8 @@ export class TokenPanel {
       return cell;
     });
     return element("tr", { class: candidate.isChosen ? "chosen" : null, "data-id": candidate.id },
-      element("th", { scope: "row" }, candidate.isChosen ? element("span", { class: "hidden" }, "chosen: ") : null, tokenName(run.contentOf(candidate.id))), cells);
+      element("th", { scope: "row" }, candidate.isChosen ? element("span", { class: "hidden" }, "chosen: ") : null, tokenName(run.contentOf(candidate.id))), cells,
+      this.rowAction ? element("td", { class: "action" }, candidate.isChosen ? null : this.rowAction(candidate)) : null);
   }
 }
 

@@ -1,30 +1,16 @@
 // The trace of a token: what each stage did to the candidates, and the draw.
 
-/** The trace of a token, computed from its packed form. */
+/**
+ * The trace of a token.
+ * A candidate has: `id`, `content` (a string, or a list of bytes that are not UTF-8), `droppedBy` (the index of a stage,
+ * or -1), `isChosen`, and for each stage an entry of `logits` and `probs`, which is null where the candidate is absent.
+ */
 export class Trace {
-  constructor(packed, chosenId) {
-    this.stages = packed.stages;
-    this.draw = packed.draw && { u: packed.draw[0], low: packed.draw[1], high: packed.draw[2] };
-    this.isForced = Boolean(packed.forced);
-    this.candidates = packed.ids.map((id, row) => ({
-      id,
-      droppedBy: packed.dropped[row],
-      isChosen: id === chosenId,
-      logits: [],
-      probs: [],
-    }));
-    let logits = [];
-    packed.stages.forEach((_, stage) => {
-      logits = packed.logits[stage] ?? logits;
-      const total = packed.totals[stage];
-      this.candidates.forEach((candidate, row) => {
-        const isDropped = candidate.droppedBy >= 0 && stage >= candidate.droppedBy;
-        const logit = logits[row];
-        candidate.logits.push(isDropped ? null : logit);
-        if (typeof total !== "number") candidate.probs.push(total[row]);
-        else candidate.probs.push(isDropped ? null : logit === null ? 0 : Math.exp(logit - total));
-      });
-    });
+  constructor(stages, candidates, draw, isForced) {
+    this.stages = stages;
+    this.candidates = candidates;
+    this.draw = draw; // u, low and high; null without a draw
+    this.isForced = isForced;
   }
 
   get chosen() {

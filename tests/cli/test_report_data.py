@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logitsmith.logprobs import RecordedTrace, read_stream
 from logitsmith.logprobs.report import page
 from logitsmith.logprobs.report.run_data import TOKENS_PER_BLOCK, RunReader, packed_trace
-from logitsmith.logprobs import RecordedTrace, read_stream
 
 from ..traced_runs import jsonl, traced_events
 

@@ -2,6 +2,7 @@
 
 import { byId } from "./web/elements.js";
 import { countText } from "./web/format.js";
+import { Trace } from "./web/trace.js";
 
 /** Return the data in an element of the page; null if the element is empty. */
 export async function unpacked(id) {
@@ -68,7 +69,7 @@ export class Run {
     return indices.sort((first, second) => this.logprobs[first] - this.logprobs[second]);
   }
 
-  /** Return the trace and the alternatives of a token; null if neither is recorded. */
+  /** Return the trace and the alternatives of a token; each is null if it is not recorded. */
   async details(index) {
     const number = Math.floor(index / this.blockTokens);
     if (!this.blocks.has(number)) {
@@ -76,8 +77,28 @@ export class Run {
       if (this.blocks.size > MAX_CACHED_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
     }
     const block = await this.blocks.get(number);
-    return block === null ? null : block[index % this.blockTokens];
+    const details = block?.[index % this.blockTokens];
+    return { trace: details?.stages ? unpackedTrace(details, this.ids[index]) : null, alternatives: details?.alternatives ?? null };
   }
+}
+
+/** Return the trace of a token from its packed form. */
+function unpackedTrace(packed, chosenId) {
+  const candidates = packed.ids.map((id, row) => ({ id, droppedBy: packed.dropped[row], isChosen: id === chosenId, logits: [], probs: [] }));
+  let logits = [];
+  packed.stages.forEach((_, stage) => {
+    logits = packed.logits[stage] ?? logits;
+    const total = packed.totals[stage];
+    candidates.forEach((candidate, row) => {
+      const isDropped = candidate.droppedBy >= 0 && stage >= candidate.droppedBy;
+      const logit = logits[row];
+      candidate.logits.push(isDropped ? null : logit);
+      if (typeof total !== "number") candidate.probs.push(total[row]);
+      else candidate.probs.push(isDropped ? null : logit === null ? 0 : Math.exp(logit - total));
+    });
+  });
+  const draw = packed.draw && { u: packed.draw[0], low: packed.draw[1], high: packed.draw[2] };
+  return new Trace(packed.stages, candidates, draw, Boolean(packed.forced));
 }
 
 /** Return the index of the first different token, counted after the prompts; null if the runs are the same. */

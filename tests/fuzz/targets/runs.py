@@ -7,11 +7,11 @@ import io
 import re
 
 from logitsmith.cli.render.inspection import RunPrinter
-from logitsmith.logprobs.report import page
-from logitsmith.logprobs.report.run_data import RunReader
 from logitsmith.cli.render.trace import show_token
 from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream
 from logitsmith.logprobs.recorded import split_runs
+from logitsmith.logprobs.report import page
+from logitsmith.logprobs.report.run_data import RunReader
 
 from ..target import Target
 from .files import contents
