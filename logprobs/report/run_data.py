@@ -22,7 +22,7 @@ from ..recorded import (
     RecordedTokenLine,
     RecordedTrace,
 )
-
+from ..records import LogprobSource
 
 Json = dict[str, Any]
 Column = Sequence[float | None]

@@ -1,0 +1,76 @@
+// The tree of texts.
+
+import { element } from "./web/elements.js";
+import { countText, visible } from "./web/format.js";
+
+const MAX_CHARACTERS = 70;
+const KINDS = { start: "empty", typed: "typed", generated: "generated", branch: "branch", opened: "opened" };
+
+/** The tree "Branches". A press calls `goTo` with a text. */
+export class BranchTree {
+  constructor(container, goTo) {
+    this.container = container;
+    this.goTo = goTo;
+    container.addEventListener("click", (event) => {
+      const item = event.target.closest("[role=treeitem]");
+      if (item) this.goTo(item.node);
+    });
+    container.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Show a tree. Only texts with siblings are indented, so that a text of many steps stays in one column. */
+  show(tree) {
+    this.tree = tree;
+    const hadFocus = this.container.contains(document.activeElement);
+    const root = Array.from(tree.nodes.values()).find((node) => node.parent === null);
+    const items = [];
+    const walk = (start, level) => {
+      for (let node = start; node; ) {
+        if (node.tokens.length || node === tree.current) items.push(this.item(node, level));
+        const { children } = node;
+        if (children.length === 1) [node] = children;
+        else {
+          for (const child of children) walk(child, level + 1);
+          return;
+        }
+      }
+    };
+    walk(root, 1);
+    this.container.replaceChildren(...items);
+    const current = items.find((item) => item.node === tree.current) ?? items[0];
+    if (current) {
+      current.tabIndex = 0;
+      if (hadFocus) current.focus();
+      const box = this.container;
+      if (current.offsetTop < box.scrollTop || current.offsetTop + current.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = current.offsetTop - box.clientHeight / 2;
+    }
+  }
+
+  item(node, level) {
+    const text = node.ownText.trim() || "\u2013";
+    const beginning = text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS)}\u2026` : text;
+    const isCurrent = node === this.tree.current;
+    const item = element("div", { role: "treeitem", tabindex: "-1", "aria-level": level, "aria-selected": String(isCurrent), class: `branch level-${Math.min(level, 8)}` },
+      element("bdi", { class: "beginning" }, visible(beginning).replace(/\n/g, "\u21b5")),
+      element("span", { class: "note" }, ` ${KINDS[node.kind] ?? ""}, ${countText(node.tokens.length)} tokens`));
+    item.node = node;
+    return item;
+  }
+
+  key(event) {
+    const items = Array.from(this.container.children);
+    const index = items.indexOf(document.activeElement);
+    if (index < 0) return;
+    const target = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: items.length - 1 }[event.key];
+    if (target !== undefined) items[Math.max(0, Math.min(target, items.length - 1))].focus();
+    else if (event.key === "Enter" || event.key === " ") this.goTo(items[index].node);
+    else if (event.key === "ArrowLeft") this.focusParent(items, index);
+    else return;
+    event.preventDefault();
+  }
+
+  focusParent(items, index) {
+    const level = Number(items[index].getAttribute("aria-level"));
+    items.slice(0, index).findLast((item) => Number(item.getAttribute("aria-level")) < level)?.focus();
+  }
+}

@@ -1,0 +1,235 @@
+// The text: a text area, a copy of its text behind it that shows the tints of tokens, and the list of tokens.
+
+import { element } from "./web/elements.js";
+import { visible } from "./web/format.js";
+import { contentText, sharedLength, textOf } from "./texts.js";
+import { dropsTop, MEASURES } from "./tints.js";
+
+/**
+ * The text area and the list of tokens. `hooks` has the functions `edited(tokens)`, called with the tokens after a
+ * change by a person; `moved(position)`, with the place of the cursor; and `pressed(index)`, with a token's index.
+ */
+export class Editor {
+  constructor(area, mirror, list, hooks) {
+    this.area = area;
+    this.mirror = mirror;
+    this.list = list;
+    this.hooks = hooks;
+    this.tokens = [];
+    this.text = "";
+    this.measure = "probability";
+    this.selected = -1;
+    this.end = document.createTextNode("\u200b"); // so that the copy has a last line of full height
+    mirror.append(this.end);
+    this.listen();
+  }
+
+  listen() {
+    this.area.addEventListener("input", () => this.typed());
+    this.area.addEventListener("click", () => {
+      if (this.area.selectionStart === this.area.selectionEnd) this.press(this.tokenAt(this.area.selectionStart), false);
+    });
+    document.addEventListener("selectionchange", () => {
+      if (document.activeElement === this.area) this.hooks.moved(this.cursor);
+    });
+    this.list.addEventListener("click", (event) => {
+      const item = event.target.closest("li");
+      if (item) this.press(this.indexOf(item), true);
+    });
+    this.list.addEventListener("keydown", (event) => this.keyInList(event));
+  }
+
+  /** The place of the cursor, in characters of the text. */
+  get cursor() {
+    return this.area.selectionEnd;
+  }
+
+  /** Put the cursor at the end of a token, or of the text. */
+  moveCursor(index = this.tokens.length - 1) {
+    const position = this.offsetOf(index + 1);
+    this.area.setSelectionRange(position, position);
+    this.hooks.moved(position);
+  }
+
+  /** Show a list of tokens. The cursor and the selection stay where they are, as far as the text reaches. */
+  show(tokens) {
+    const text = textOf(tokens);
+    if (text !== this.area.value) {
+      if (text.startsWith(this.area.value)) this.area.setRangeText(text.slice(this.area.value.length), this.area.value.length, this.area.value.length, "preserve");
+      else {
+        const { selectionStart, selectionEnd } = this.area;
+        this.area.value = text;
+        this.area.setSelectionRange(Math.min(selectionStart, text.length), Math.min(selectionEnd, text.length));
+      }
+    }
+    this.patch(tokens);
+    this.text = this.area.value;
+  }
+
+  /** Take over what a person has typed: the tokens that the change touches become one that is not tokenized yet. */
+  typed() {
+    const before = this.text;
+    const after = this.area.value;
+    let start = 0;
+    const most = Math.min(before.length, after.length);
+    while (start < most && before[start] === after[start]) start += 1;
+    let kept = 0;
+    while (kept < most - start && before[before.length - 1 - kept] === after[after.length - 1 - kept]) kept += 1;
+    this.text = after;
+    this.hooks.edited(start, before.length - kept, after.slice(start, after.length - kept));
+  }
+
+  /** Return the offset of a token in the text. */
+  offsetOf(index) {
+    let offset = 0;
+    for (let before = 0; before < index; before += 1) offset += this.tokens[before].text.length;
+    return offset;
+  }
+
+  /** Return the index of the token that ends at a place of the text or contains it; -1 before the first one. */
+  tokenAt(position) {
+    let end = 0;
+    for (let index = 0; index < this.tokens.length; index += 1) {
+      end += this.tokens[index].text.length;
+      if (end >= position && this.tokens[index].text) return index;
+    }
+    return this.tokens.length - 1;
+  }
+
+  /** Return the number of tokens that end at or before a place of the text, and whether that place is a token's end. */
+  tokensBefore(position) {
+    let end = 0;
+    let count = 0;
+    for (const token of this.tokens) {
+      if (end + token.text.length > position) break;
+      if (end === position && token.text === "" && count > 0 && token.event === "prompt") break;
+      end += token.text.length;
+      count += 1;
+    }
+    return { count, isEnd: end === position };
+  }
+
+  /** Replace the elements of the tokens that have changed. */
+  patch(tokens) {
+    const old = this.tokens;
+    const start = sharedLength(old, tokens);
+    let kept = 0;
+    while (kept < Math.min(old.length, tokens.length) - start && old[old.length - 1 - kept].uid === tokens[tokens.length - 1 - kept].uid) kept += 1;
+    const spans = this.mirror.childNodes;
+    const items = this.list.childNodes;
+    const following = spans[old.length - kept];
+    const followingItem = items[old.length - kept] ?? null;
+    for (let index = old.length - kept - 1; index >= start; index -= 1) {
+      spans[index].remove();
+      items[index].remove();
+    }
+    const added = tokens.slice(start, tokens.length - kept);
+    const newSpans = document.createDocumentFragment();
+    const newItems = document.createDocumentFragment();
+    for (const token of added) {
+      newSpans.append(this.span(token));
+      newItems.append(this.item(token));
+    }
+    this.mirror.insertBefore(newSpans, following);
+    this.list.insertBefore(newItems, followingItem);
+    this.tokens = tokens;
+    if (this.selected >= 0) this.select(-1);
+    if (!this.list.querySelector("[tabindex='0']") && items.length) items[0].firstChild.tabIndex = 0;
+  }
+
+  classOf(token) {
+    const level = MEASURES[this.measure].level(token);
+    const isWritten = token.event === "token";
+    return `t h${level}${isWritten ? "" : " prompt"}${isWritten && dropsTop(token) ? " top-dropped" : ""}`;
+  }
+
+  span(token) {
+    const span = document.createElement("span");
+    span.className = this.classOf(token);
+    span.textContent = token.text;
+    return span;
+  }
+
+  item(token) {
+    const name = spokenName(token);
+    return element("li", { "aria-label": name, class: this.classOf(token) },
+      element("button", { type: "button", tabindex: "-1", "aria-label": name, class: token.id === null ? "pending" : null }, chipText(token)));
+  }
+
+  /** Tint the tokens by another measure. */
+  tint(measure) {
+    this.measure = measure;
+    this.tokens.forEach((token, index) => {
+      const name = this.classOf(token);
+      this.mirror.childNodes[index].className = name;
+      this.list.childNodes[index].className = name;
+    });
+    if (this.selected >= 0) this.select(this.selected);
+  }
+
+  indexOf(item) {
+    return Array.prototype.indexOf.call(this.list.childNodes, item);
+  }
+
+  press(index, isInList) {
+    if (index >= 0) this.hooks.pressed(index, isInList);
+  }
+
+  /** Mark a token; -1: none. */
+  select(index) {
+    for (const marked of [...this.mirror.querySelectorAll(".selected"), ...this.list.querySelectorAll(".selected")]) marked.classList.remove("selected");
+    this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    this.selected = index < this.tokens.length ? index : -1;
+    if (this.selected < 0) return;
+    this.mirror.childNodes[index].classList.add("selected");
+    const item = this.list.childNodes[index];
+    item.classList.add("selected");
+    item.firstChild.setAttribute("aria-current", "true");
+    this.makeReachable(item);
+    scrollWithin(item, this.list);
+  }
+
+  /** Let the Tab key reach this item of the list, and no other one. */
+  makeReachable(item) {
+    for (const button of this.list.querySelectorAll("[tabindex='0']")) button.tabIndex = -1;
+    item.firstChild.tabIndex = 0;
+  }
+
+  keyInList(event) {
+    const item = event.target.closest("li");
+    const index = item ? this.indexOf(item) : -1;
+    const last = this.tokens.length - 1;
+    const next = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1, ArrowUp: index - 1, Home: 0, End: last }[event.key];
+    if (next !== undefined && index >= 0) {
+      const target = this.list.childNodes[Math.max(0, Math.min(next, last))];
+      this.makeReachable(target);
+      target.firstChild.focus({ preventScroll: true });
+      scrollWithin(target, this.list);
+      event.preventDefault();
+    } else if ((event.key === "Enter" || event.key === " ") && event.target === item) {
+      this.press(index, true);
+      event.preventDefault();
+    }
+  }
+}
+
+/** Scroll an element into view inside its box only. `scrollIntoView` would scroll the page, too. */
+function scrollWithin(node, box) {
+  const inner = node.getBoundingClientRect();
+  const outer = box.getBoundingClientRect();
+  if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
+  else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
+}
+
+const BLANKS = { " ": "space", "\n": "newline", "\t": "tab", "\r": "return" };
+
+/** Return the name of a token for screen readers: its text without blanks around it, or the names of its blanks. */
+export function spokenName(token) {
+  const text = visible(contentText(token)).trim();
+  if (text) return text;
+  return Array.from(contentText(token), (character) => BLANKS[character] ?? "blank").join(" ") || "empty";
+}
+
+function chipText(token) {
+  return visible(contentText(token)).replace(/ /g, "\u00b7").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
+}

@@ -1,0 +1,111 @@
+// Files: the export of a tab, and what is read from files.
+
+import { makeToken, TextTree } from "./texts.js";
+
+const FORMAT = "gen serve page";
+const VERSION = 1;
+
+/** Let the browser save a text as a file. */
+export function download(text, name, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Let a person choose a file; call `use` with its name and its text. */
+export function listenToFiles(input, use) {
+  input.addEventListener("change", async () => {
+    const [file] = input.files;
+    input.value = "";
+    if (file) use(file.name, await file.text());
+  });
+}
+
+/** Return the tokens of a tree by their numbers. */
+export function tokensOf(tree) {
+  const tokens = new Map();
+  for (const node of tree.nodes.values()) {
+    for (const token of node.tokens) tokens.set(token.uid, token);
+  }
+  return tokens;
+}
+
+/** Return the text of an exported file. It has no key. */
+export function exportText(tree, settings) {
+  return JSON.stringify({ format: FORMAT, version: VERSION, current: tree.current.id, settings, nodes: tree.asRecords(), tokens: Array.from(tokensOf(tree).values()) });
+}
+
+/** Return the tree and the settings of an exported file. Raises an error with a sentence if it is none. */
+export function readExport(text) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    throw new Error("it is not JSON");
+  }
+  if (data?.format !== FORMAT) throw new Error("it was not exported by this page");
+  if (data.version !== VERSION) throw new Error(`its version is ${String(data.version)}, and this page reads version ${VERSION}`);
+  if (!Array.isArray(data.nodes) || !Array.isArray(data.tokens)) throw new Error("it has no texts");
+  // The file's numbers are replaced, so that they differ from those of all tokens of this tab.
+  const tokens = new Map();
+  for (const token of data.tokens) {
+    checkToken(token);
+    tokens.set(token.uid, makeToken(token));
+  }
+  for (const node of data.nodes) {
+    const isNode = Number.isInteger(node?.id) && (node.parent === null || Number.isInteger(node.parent)) && typeof node.kind === "string" && Array.isArray(node.uids);
+    if (!isNode) throw new Error("one of its texts is damaged");
+  }
+  return { tree: TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current), settings: checkedSettings(data.settings) };
+}
+
+function checkToken(token) {
+  const isNumberOrNull = (value) => value === null || value === undefined || typeof value === "number";
+  const isToken = token !== null && typeof token === "object" && (token.id === null || Number.isInteger(token.id)) &&
+    typeof token.text === "string" && Number.isInteger(token.uid) && ["prompt", "token"].includes(token.event) &&
+    areBytes(token.bytes) && isNumberOrNull(token.logprob) && isNumberOrNull(token.entropy) && (!token.trace || isTrace(token.trace));
+  if (!isToken) throw new Error("one of its tokens is damaged");
+}
+
+function areBytes(value) {
+  return Array.isArray(value) && value.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255);
+}
+
+function isTrace({ stages, candidates, draw }) {
+  const isNumberOrNull = (value) => value === null || typeof value === "number";
+  const areNumbers = (values) => Array.isArray(values) && values.length === stages.length && values.every(isNumberOrNull);
+  return Array.isArray(stages) && stages.length > 0 && stages.every((stage) => typeof stage?.name === "string" && Number.isInteger(stage.kept) && isNumberOrNull(stage.entropy)) &&
+    Array.isArray(candidates) && candidates.every((item) => Number.isInteger(item?.id) && areBytes(item.bytes) && areNumbers(item.logits) && areNumbers(item.probs) &&
+      (item.dropped_by === null || Number.isInteger(item.dropped_by))) &&
+    (draw === null || draw === undefined || ["u", "low", "high"].every((name) => typeof draw[name] === "number"));
+}
+
+/** Return the settings of a file; values of other types are left out. */
+function checkedSettings(settings) {
+  const checks = {
+    steps: (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object"),
+    otherSteps: (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object"),
+    seed: Number.isInteger,
+    length: Number.isInteger,
+    grammar: (value) => typeof value === "string",
+    grammarKind: (value) => typeof value === "string",
+    stop: (value) => typeof value === "string",
+    preset: (value) => typeof value === "string",
+    base: (value) => value === null || typeof value === "string",
+    measure: (value) => typeof value === "string",
+    usesTemplate: (value) => typeof value === "boolean",
+    messages: (value) => Array.isArray(value) && value.every((message) => typeof message?.role === "string" && typeof message.content === "string"),
+  };
+  return Object.fromEntries(Object.entries(settings ?? {}).filter(([name, value]) => checks[name]?.(value)));
+}
+
+/** Return the lines of a text's last run, as `gen run --format jsonl` writes them, for a report. */
+export function linesOf(tree) {
+  let run = null;
+  for (let node = tree.current; node && !run; node = node.parent) run = node.run;
+  const start = run?.start ?? { event: "start", model: "?" };
+  const lines = tree.current.tokens.map((token, index) => ({ ...token, index, id: token.id ?? undefined }));
+  return [start, ...lines, run?.done ?? { event: "done", finish_reason: "interrupted" }];
+}

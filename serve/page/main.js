@@ -1,0 +1,633 @@
+// The page: its state, and the reactions to the clicks and keys of a person.
+
+import { byId, element } from "./web/elements.js";
+import { countText, quoted, visible } from "./web/format.js";
+import { BranchTree } from "./branches.js";
+import { Catalogue, ChainEditor } from "./chain.js";
+import { Comparison } from "./compare.js";
+import { Editor } from "./editor.js";
+import { download, exportText, linesOf, listenToFiles, readExport, tokensOf } from "./files.js";
+import { GrammarField } from "./grammar.js";
+import { MessageList } from "./messages.js";
+import { NextToken } from "./next_token.js";
+import { PresetControls } from "./presets.js";
+import { LatestOnly, RequestError, Server } from "./server.js";
+import { TabStore } from "./storage.js";
+import { contentText, reserveUids, textOf, TextTree } from "./texts.js";
+import { legend, MEASURES } from "./tints.js";
+import { WhyPanel } from "./why.js";
+import { takenToken, Writer } from "./writer.js";
+
+const TOP_TOKENS = 12;
+const TOKENIZE_MILLISECONDS = 150;
+const SAVE_MILLISECONDS = 400;
+const SAVE_WHILE_WRITING_MILLISECONDS = 1500;
+const THEMES = ["light dark", "light", "dark"];
+const STATES = {
+  connecting: "connecting",
+  ready: "connected",
+  loading: "the model is being loaded",
+  lost: "no connection",
+  locked: "a key is needed",
+};
+const LOST = "The server does not answer. The text stays here; the page connects again by itself.";
+
+/** Call a function after a pause without further calls. */
+function afterPause(milliseconds, work) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(work, milliseconds);
+  };
+}
+
+class Page {
+  constructor() {
+    this.server = new Server((state) => this.serverBecame(state));
+    this.writer = new Writer(this.server, { settings: () => this.settings(), shown: () => this.showText(), grown: () => this.growSoon() });
+    this.isLoaded = false;
+    this.isLoading = false;
+    this.changedSettings = new Set(); // the settings that a person has changed since the preset was chosen
+    this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), {
+      edited: (start, end, text) => this.edited(start, end, text),
+      moved: () => this.cursorMoved(),
+      pressed: (index, isInList) => this.openWhy(index, isInList),
+    });
+    this.nextToken = new NextToken(byId("next"), byId("stages"), byId("next-note"), (candidate) => this.insert(candidate));
+    this.why = new WhyPanel(byId("why"), byId("why-panel"), (index) => this.openWhy(index, true), (index, id) => this.attempt(() => this.takeCandidate(index, id)));
+    this.branches = new BranchTree(byId("branches"), (node) => this.goTo(node));
+    this.grammar = new GrammarField({ field: byId("grammar"), kind: byId("grammar-kind"), names: byId("grammar-names"), note: byId("grammar-note") }, this.server, () => this.settingChanged("grammar"));
+    this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, this.server, (steps, settings) => this.applyPreset(steps, settings));
+    this.messages = new MessageList(byId("message-list"), byId("add-message"), () => this.messagesChanged());
+    this.comparison = new Comparison(byId("comparison"), (notation, signal) => this.generateWith(notation, signal));
+    this.updateNext = new LatestOnly(() => this.requestNext());
+    this.nextAfterMove = afterPause(120, () => this.updateNext.call());
+    this.tokenizeSoon = afterPause(TOKENIZE_MILLISECONDS, () => this.attempt(() => this.writer.tokenize()));
+    this.saveSoon = afterPause(SAVE_MILLISECONDS, () => this.save());
+    this.renderTemplateSoon = afterPause(300, () => this.attempt(() => this.renderTemplate()));
+    this.lastSaved = 0;
+    this.tint("probability");
+    this.listen();
+    this.server.start();
+  }
+
+  // The server.
+
+  async serverBecame(state) {
+    byId("state").textContent = STATES[state];
+    byId("state").dataset.state = state;
+    byId("lost").hidden = state !== "lost";
+    byId("lost").textContent = state === "lost" ? LOST : "";
+    byId("key-form").hidden = state !== "locked";
+    if (state === "locked") byId("key").focus();
+    if (state !== "ready") return;
+    if (!this.isLoaded) await this.load();
+    else {
+      this.tokenizeSoon();
+      this.updateNext.call();
+    }
+  }
+
+  async useKey(event) {
+    event.preventDefault();
+    this.server.key = byId("key").value.trim();
+    byId("key-problem").textContent = "";
+    try {
+      await this.server.json("/v1/models");
+      byId("key").value = "";
+      this.server.become("ready");
+    } catch (error) {
+      this.server.key = null;
+      byId("key-problem").textContent = error.status === 401 ? "This is not the key of the server." : error.message;
+      byId("key").select();
+    }
+  }
+
+  /** Load what the server knows, and the state of the tab. */
+  async load() {
+    if (this.isLoading) return;
+    this.isLoading = true;
+    try {
+      const [models, samplers, presets, grammars, chain] = await Promise.all([
+        this.server.json("/v1/models"), this.server.json("/gen/samplers"), this.server.json("/gen/presets"),
+        this.server.json("/gen/grammars"), this.server.json("/gen/chain", {})]);
+      byId("model").textContent = models.data[0].id;
+      document.title = `${models.data[0].id} \u2013 gen serve`;
+      this.catalogue = new Catalogue(samplers.samplers);
+      this.presets.showList(presets.presets);
+      this.grammar.showNames(grammars.grammars);
+      const parse = async (text) => (await this.server.json("/gen/chain", { chain: text })).steps;
+      this.chain = new ChainEditor(byId("chain"), this.catalogue, { list: "Chain", add: "Add sampler", notation: "Notation" }, { changed: () => this.chainChanged(), parse });
+      this.otherChain = new ChainEditor(byId("other-chain"), this.catalogue, { list: "Compared steps", add: "Add a compared step", notation: "Compared steps in notation" }, { changed: () => this.saveSoon(), parse });
+      this.otherChain.show(chain.steps);
+      this.applyPreset(chain.steps, chain.settings);
+      const [store, state] = await TabStore.open();
+      this.store = store;
+      this.isLoaded = true;
+      if (state) this.restore(state);
+      else this.showText();
+      document.documentElement.dataset.state = "ready";
+    } catch (error) {
+      if (error.status !== 401) this.fail(error);
+    } finally {
+      this.isLoading = false;
+    }
+  }
+
+  /** Run an action; show the sentence of an error. */
+  async attempt(action) {
+    this.showProblem("");
+    try {
+      return await action();
+    } catch (error) {
+      this.fail(error);
+      return undefined;
+    }
+  }
+
+  fail(error) {
+    if (error instanceof RequestError && error.body?.error?.param === "chain") this.chain?.reject(error.message);
+    if (error.status !== 401 && this.server.state !== "lost") this.showProblem(error.message);
+    if (!(error instanceof RequestError) && this.server.state !== "lost") console.error(error);
+  }
+
+  showProblem(message) {
+    byId("problem").textContent = visible(message);
+    byId("problem").hidden = !message;
+  }
+
+  // Settings.
+
+  /** Return the settings of requests. */
+  settings() {
+    const stop = byId("stop-strings").value.split("\n").filter(Boolean).map((line) => line.replace(/\\(n|t|\\)/g, (_, sign) => ({ n: "\n", t: "\t" })[sign] ?? "\\"));
+    return {
+      chain: this.chain.notation || "dist",
+      seed: Math.max(0, Math.trunc(Number(byId("seed").value)) || 0),
+      max_tokens: this.length,
+      ...(stop.length ? { stop } : {}),
+      grammar: this.grammar.value,
+    };
+  }
+
+  get length() {
+    return Math.max(1, Math.trunc(Number(byId("length").value)) || 1);
+  }
+
+  applyPreset(steps, settings) {
+    this.chain.show(steps);
+    if (Number.isInteger(settings.seed)) byId("seed").value = String(settings.seed);
+    if (settings.max_tokens > 0) byId("length").value = String(settings.max_tokens);
+    if (settings.stop?.length) byId("stop-strings").value = (typeof settings.stop === "string" ? [settings.stop] : settings.stop).map((text) => text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n").replace(/\t/g, "\\t")).join("\n");
+    if (settings.grammar) this.grammar.setPreset(settings.grammar);
+    if (settings.system && !this.messages.messages.length) this.messages.show([{ role: "system", content: settings.system }]);
+    this.changedSettings.clear();
+    this.chainChanged();
+  }
+
+  chainChanged() {
+    this.nextToken.markStale();
+    this.updateNext.call();
+    this.saveSoon();
+  }
+
+  settingChanged(name) {
+    this.changedSettings.add(name);
+    if (name === "grammar") this.updateNext.call();
+    this.saveSoon();
+  }
+
+  savePreset() {
+    const { seed, max_tokens, stop, grammar } = this.settings();
+    const values = { seed, max_tokens, stop: stop ?? null, grammar };
+    const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changedSettings.has(name)));
+    return this.presets.save(this.chain.notation || "dist", changed);
+  }
+
+  // The text.
+
+  edited(start, end, text) {
+    this.closeWhy();
+    this.writer.replace(start, end, text);
+    this.showText();
+    this.tokenizeSoon();
+  }
+
+  /** Show the current text, and what depends on it. */
+  showText() {
+    const { tree } = this.writer;
+    this.editor.show(tree.current.tokens);
+    byId("undo").disabled = !tree.canUndo || this.writer.isWriting;
+    byId("redo").disabled = !tree.canRedo || this.writer.isWriting;
+    byId("stop").disabled = !this.writer.isWriting && !this.comparing;
+    byId("generate").disabled = this.writer.isWriting;
+    this.editor.area.readOnly = this.writer.isWriting;
+    byId("paper").classList.toggle("is-writing", this.writer.isWriting);
+    this.branches.show(tree);
+    this.showCommand();
+    this.cursorMoved();
+    if (this.isLoaded) this.saveSoon();
+  }
+
+  /** Show new tokens with the next frame. */
+  growSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.grow();
+    });
+  }
+
+  grow() {
+    const { area } = this.editor;
+    const follows = area.selectionStart === area.selectionEnd && area.selectionEnd === area.value.length;
+    const paper = byId("paper");
+    const isAtEnd = paper.scrollTop + paper.clientHeight > paper.scrollHeight - 60;
+    this.editor.show(this.writer.tokens);
+    if (follows) area.setSelectionRange(area.value.length, area.value.length);
+    if (isAtEnd) paper.scrollTop = paper.scrollHeight;
+    this.showCounts();
+    if (performance.now() - this.lastSaved > SAVE_WHILE_WRITING_MILLISECONDS) this.save();
+  }
+
+  /** The tokens before the cursor. If the cursor is inside a token, the part before it is typed text. */
+  get tokensBeforeCursor() {
+    const { count } = this.editor.tokensBefore(this.editor.cursor);
+    return this.writer.tokens.slice(0, count);
+  }
+
+  cursorMoved() {
+    this.showCounts();
+    if (!this.writer.isWriting) this.nextAfterMove();
+  }
+
+  showCounts() {
+    const total = this.writer.tokens.length;
+    const { count } = this.editor.tokensBefore(this.editor.cursor);
+    byId("counts").textContent = count < total ? `${countText(total)} tokens; writes on after token ${countText(count)}` : `${countText(total)} tokens`;
+  }
+
+  async generate() {
+    if (this.writer.isWriting || !this.isLoaded) return;
+    if (this.grammar.problem !== null) throw new Error(`The grammar is wrong: ${this.grammar.problem}`);
+    const { cursor } = this.editor;
+    if (cursor < this.editor.area.value.length) {
+      const { isEnd } = this.editor.tokensBefore(cursor);
+      if (!isEnd) {
+        this.writer.endBurst();
+        this.writer.replace(cursor, this.editor.area.value.length, "");
+        this.showText();
+      }
+    }
+    await this.writer.tokenize();
+    const tokens = this.tokensBeforeCursor;
+    this.closeWhy();
+    await this.write(() => this.writer.generate(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens));
+  }
+
+  /** Let the model write; say how it ended. */
+  async write(work) {
+    this.showProblem("");
+    try {
+      const before = this.writer.tokens.length;
+      const promise = work();
+      this.editor.moveCursor();
+      const run = await promise;
+      if (this.writer.tokens.length === before && run.done.finish_reason === "stop") this.showProblem("The model ended the text here.");
+      this.announce(`${countText(this.writer.tokens.length - before)} tokens, ${run.done.finish_reason}`);
+      const ignored = run.done.x_gen?.ignored ?? [];
+      if (ignored.length) this.showProblem(`Without effect: ${ignored.join(", ")}`);
+    } finally {
+      this.showText();
+      this.editor.moveCursor();
+    }
+  }
+
+  takeCandidate(index, id) {
+    if (this.writer.isWriting) return undefined;
+    this.closeWhy();
+    return this.write(() => this.writer.take(index, id));
+  }
+
+  /** Put a token of the table at the cursor. Text after the cursor is not part of the new text. */
+  insert(candidate) {
+    if (this.writer.isWriting || !this.nextAnswer) return;
+    this.writer.endBurst();
+    const token = takenToken(candidate, this.nextAnswer);
+    this.writer.tree.add("branch", [...this.tokensBeforeCursor, token]);
+    this.showText();
+    this.editor.moveCursor();
+  }
+
+  goTo(node) {
+    if (this.writer.isWriting) return;
+    this.writer.tree.goTo(node);
+    this.movedInTree();
+  }
+
+  movedInTree() {
+    this.writer.endBurst();
+    this.closeWhy();
+    this.showText();
+    this.editor.moveCursor();
+    this.tokenizeSoon();
+  }
+
+  undo() {
+    if (this.writer.isWriting) return;
+    this.writer.tree.undo();
+    this.movedInTree();
+  }
+
+  redo() {
+    if (this.writer.isWriting) return;
+    this.writer.tree.redo();
+    this.movedInTree();
+  }
+
+  // Details.
+
+  async openWhy(index, isWanted) {
+    const token = this.writer.tokens[index];
+    if (!token || (!isWanted && !token.trace)) return this.closeWhy();
+    this.editor.select(index);
+    await this.why.show(this.writer.tokens, index);
+    if (matchMedia("(max-width: 1100px)").matches && isWanted) byId("why").scrollIntoView({ block: "nearest" });
+    return undefined;
+  }
+
+  closeWhy() {
+    this.why.close();
+    this.editor.select(-1);
+  }
+
+  /** Ask for the distribution of the next token at the cursor. */
+  async requestNext() {
+    if (!this.isLoaded || this.writer.isWriting || !["ready", "connecting"].includes(this.server.state)) return;
+    const tokens = this.tokensBeforeCursor;
+    const isTokenized = tokens.every((token) => token.id !== null);
+    if (!isTokenized) return this.nextToken.markStale();
+    if (!tokens.length) {
+      this.nextAnswer = null;
+      byId("next-place").textContent = "";
+      return this.nextToken.markStale("Write a text first.");
+    }
+    const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens);
+    try {
+      const answer = await this.server.json("/gen/next", { ...fields, top: TOP_TOKENS });
+      this.nextAnswer = answer;
+      byId("next-place").replaceChildren("after ", element("bdi", {}, quoted(contentText(tokens.at(-1)))));
+      this.nextToken.show(answer);
+      this.chain.showEffects(answer.stages);
+      this.chain.problem.textContent = "";
+    } catch (error) {
+      this.nextToken.markStale(error.message);
+      if (error.body?.error?.message?.startsWith("chain")) this.chain.reject(error.message);
+    }
+    return undefined;
+  }
+
+  tint(measure) {
+    byId("measure").value = measure;
+    this.editor.tint(measure);
+    byId("legend").replaceChildren(legend(measure));
+  }
+
+  showCommand() {
+    let { run } = this.writer.tree.current;
+    for (let node = this.writer.tree.current; node && !run; node = node.parent) run = node.run;
+    const command = run?.start?.command ?? null;
+    byId("command").textContent = command === null ? (run?.start ? "No command repeats this text, because it continues tokens that no prompt has." : "Generate first: then the command that does the same is here.") : visible(command);
+    byId("copy").disabled = command === null;
+    this.command = command;
+  }
+
+  async copyCommand() {
+    getSelection().selectAllChildren(byId("command"));
+    try {
+      await navigator.clipboard.writeText(this.command);
+      this.announce("Copied");
+      byId("copy").textContent = "Copied";
+    } catch {
+      byId("copy").textContent = "Selected";
+    }
+    setTimeout(() => { byId("copy").textContent = "Copy"; }, 1500);
+  }
+
+  // Messages of a chat.
+
+  messagesChanged() {
+    this.saveSoon();
+    if (byId("uses-template").checked) this.renderTemplateSoon();
+  }
+
+  toggleTemplate() {
+    const isOn = byId("uses-template").checked;
+    byId("chat").hidden = !isOn;
+    if (isOn && !this.messages.messages.some((message) => message.role === "user")) {
+      this.messages.show([...this.messages.messages, { role: "user", content: this.writer.tokens.some((token) => token.event === "token") ? "" : textOf(this.writer.tokens) }]);
+    }
+    this.messagesChanged();
+  }
+
+  /** Show the text that the chat template makes of the messages. */
+  async renderTemplate() {
+    const messages = this.messages.messages.filter((message) => message.content !== "" || message.role === "system");
+    if (!messages.length || this.writer.isWriting) return;
+    const { prompt } = await this.server.json("/apply-template", { messages });
+    if (prompt === textOf(this.writer.tokens)) return;
+    this.closeWhy();
+    this.writer.endBurst();
+    this.writer.type([]);
+    this.writer.replace(0, 0, prompt);
+    this.showText();
+    this.editor.moveCursor();
+    await this.writer.tokenize();
+  }
+
+  /** Add what the model has written after the template to the messages. */
+  keepAnswer() {
+    const { tokens } = this.writer;
+    const first = tokens.findIndex((token) => token.event === "token");
+    if (first >= 0) this.messages.addAnswer(textOf(tokens.slice(first)));
+  }
+
+  // Two chains.
+
+  toggleComparison() {
+    const section = byId("comparison");
+    section.hidden = !section.hidden;
+    byId("compare").setAttribute("aria-expanded", String(!section.hidden));
+    if (!section.hidden) section.scrollIntoView({ block: "start" });
+  }
+
+  async runBoth() {
+    if (this.comparing || !this.isLoaded) return;
+    await this.writer.tokenize();
+    this.comparing = new AbortController();
+    byId("stop").disabled = false;
+    this.comparedTokens = this.tokensBeforeCursor;
+    try {
+      await this.comparison.run([this.chain.notation || "dist", this.otherChain.notation || "dist"], this.comparing.signal);
+    } catch (error) {
+      if (!this.comparing.signal.aborted) throw error;
+      this.comparison.showDifference();
+    } finally {
+      this.comparing = null;
+      byId("stop").disabled = true;
+    }
+  }
+
+  generateWith(notation, signal) {
+    return this.server.lines("/gen/generate", { ...this.writer.fields(this.comparedTokens), chain: notation, trace: 20, logprobs: true }, signal);
+  }
+
+  // Files and the state of the tab.
+
+  state() {
+    return {
+      steps: this.chain.steps,
+      otherSteps: this.otherChain.steps,
+      seed: Math.trunc(Number(byId("seed").value)) || 0,
+      length: this.length,
+      grammar: byId("grammar").value,
+      grammarKind: byId("grammar-kind").value,
+      stop: byId("stop-strings").value,
+      preset: this.presets.name,
+      base: this.presets.base,
+      measure: byId("measure").value,
+      usesTemplate: byId("uses-template").checked,
+      messages: this.messages.messages,
+    };
+  }
+
+  applyState(state) {
+    if (state.steps) this.chain.show(state.steps);
+    if (state.otherSteps) this.otherChain.show(state.otherSteps);
+    if (state.seed !== undefined) byId("seed").value = String(state.seed);
+    if (state.length !== undefined) byId("length").value = String(state.length);
+    if (state.stop !== undefined) byId("stop-strings").value = state.stop;
+    if (state.preset !== undefined) this.presets.restore(state.preset, state.base ?? null);
+    if (state.measure in MEASURES) this.tint(state.measure);
+    if (state.messages) this.messages.show(state.messages);
+    byId("uses-template").checked = Boolean(state.usesTemplate);
+    byId("chat").hidden = !state.usesTemplate;
+    this.grammar.set(state.grammar ?? "", state.grammarKind ?? "auto");
+  }
+
+  async save() {
+    this.lastSaved = performance.now();
+    if (!this.store) return;
+    const { tree } = this.writer;
+    try {
+      await this.store.write({ settings: structuredClone(this.state()), nodes: tree.asRecords(), current: tree.current.id, past: tree.past.map((node) => node.id) }, tokensOf(tree));
+    } catch (error) {
+      if (error?.name === "QuotaExceededError") this.showProblem("The browser has no room to keep this text; export it.");
+      else console.error(error);
+    }
+  }
+
+  restore(state) {
+    for (const uid of state.tokens.keys()) reserveUids(uid);
+    this.applyState(state.settings);
+    this.writer.tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
+    this.showText();
+    this.editor.moveCursor();
+    this.tokenizeSoon();
+  }
+
+  open(name, text) {
+    let found;
+    try {
+      found = readExport(text);
+    } catch (error) {
+      this.showProblem(`${name} cannot be opened: ${error.message}.`);
+      return;
+    }
+    this.showProblem("");
+    this.applyState(found.settings);
+    this.writer.tree.graft(found.tree);
+    this.movedInTree();
+  }
+
+  async saveReport() {
+    const response = await this.server.send("/gen/report", { runs: [{ name: "page", lines: linesOf(this.writer.tree) }] });
+    download(await response.text(), "report.html", "text/html");
+  }
+
+  // The rest.
+
+  announce(text) {
+    byId("status").textContent = text;
+  }
+
+  changeTheme() {
+    const root = document.documentElement;
+    const next = (THEMES.indexOf(root.dataset.theme ?? THEMES[0]) + 1) % THEMES.length;
+    root.dataset.theme = THEMES[next];
+    root.style.colorScheme = THEMES[next];
+    byId("theme").textContent = ["Theme", "Light", "Dark"][next];
+  }
+
+  stop() {
+    this.writer.stop();
+    this.comparing?.abort();
+  }
+
+  key(event) {
+    const isCommand = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && isCommand) {
+      event.preventDefault();
+      this.attempt(() => this.generate());
+    } else if (event.key === "Escape" && !byId("help-dialog").open) {
+      if (this.writer.isWriting || this.comparing) this.stop();
+      else this.closeWhy();
+    } else if (isCommand && event.target === this.editor.area && ["z", "y"].includes(event.key.toLowerCase())) {
+      event.preventDefault();
+      if (event.key.toLowerCase() === "y" || event.shiftKey) this.redo();
+      else this.undo();
+    }
+  }
+
+  listen() {
+    const click = (id, action) => byId(id).addEventListener("click", () => this.attempt(action));
+    click("generate", () => this.generate());
+    click("stop", () => this.stop());
+    click("undo", () => this.undo());
+    click("redo", () => this.redo());
+    click("export", () => download(exportText(this.writer.tree, this.state()), "page.json", "application/json"));
+    click("open", () => byId("open-file").click());
+    click("report", () => this.saveReport());
+    click("import-preset", () => byId("preset-file").click());
+    click("save-preset", () => this.savePreset());
+    click("compare", () => this.toggleComparison());
+    click("run-both", () => this.runBoth());
+    click("theme", () => this.changeTheme());
+    click("help", () => byId("help-dialog").showModal());
+    click("close-why", () => this.closeWhy());
+    click("keep-answer", () => this.keepAnswer());
+    click("copy", () => this.copyCommand());
+    listenToFiles(byId("open-file"), (name, text) => this.open(name, text));
+    listenToFiles(byId("preset-file"), (name, text) => this.attempt(() => this.presets.read(name, text)));
+    byId("key-form").addEventListener("submit", (event) => this.useKey(event));
+    byId("uses-template").addEventListener("change", () => this.toggleTemplate());
+    byId("measure").append(...Object.entries(MEASURES).map(([name, { title }]) => element("option", { value: name }, title)));
+    byId("measure").addEventListener("change", () => {
+      this.tint(byId("measure").value);
+      this.saveSoon();
+    });
+    byId("seed").addEventListener("input", () => this.settingChanged("seed"));
+    byId("length").addEventListener("input", () => this.settingChanged("max_tokens"));
+    byId("stop-strings").addEventListener("input", () => this.settingChanged("stop"));
+    this.editor.area.addEventListener("beforeinput", (event) => {
+      if (!["historyUndo", "historyRedo"].includes(event.inputType)) return;
+      event.preventDefault();
+      if (event.inputType === "historyUndo") this.undo();
+      else this.redo();
+    });
+    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.isLoaded && this.save());
+    addEventListener("pagehide", () => this.isLoaded && this.save());
+  }
+}
+
+window.page = new Page();

@@ -1,0 +1,75 @@
+// Presets: chosen, read from files of other tools, and saved.
+
+import { element } from "./web/elements.js";
+import { visible } from "./web/format.js";
+import { download } from "./files.js";
+
+/** The controls of presets. `apply(steps, settings)` shows a chain and its settings. */
+export class PresetControls {
+  constructor({ choice, notes }, server, apply) {
+    Object.assign(this, { choice, notes, server, apply });
+    this.base = null; // the text of the preset, whose other keys are kept when it is saved
+    this.name = "";
+    choice.addEventListener("change", () => this.choose(choice.value));
+  }
+
+  showList(presets) {
+    this.choice.replaceChildren(element("option", { value: "" }, "the server\u2019s chain"),
+      ...presets.filter((preset) => !preset.error).map(({ name, description }) => element("option", { value: name, title: description }, name)));
+    this.choice.value = this.name;
+  }
+
+  restore(name, base) {
+    this.name = name;
+    this.base = base;
+    this.choice.value = name;
+  }
+
+  async choose(name) {
+    const answer = await this.server.json("/gen/chain", name ? { preset: name } : {});
+    const response = name ? await this.server.send(`/gen/presets/${encodeURIComponent(name)}`) : null;
+    this.base = response && (await response.text());
+    this.name = name;
+    this.notes.hidden = true;
+    this.apply(answer.steps, answer.settings);
+  }
+
+  /** Read a preset of any format. If the file holds several, a person chooses one. */
+  async read(name, text, section = null) {
+    let answer;
+    try {
+      answer = await this.server.json("/gen/presets/import", { name, text, ...(section === null ? {} : { section }) });
+    } catch (error) {
+      const sections = error.body?.sections;
+      if (!sections) return this.report(error.message, []);
+      return this.askForSection(name, text, sections);
+    }
+    const { steps } = await this.server.json("/gen/chain", { chain: answer.chain });
+    this.base = answer.preset;
+    this.name = "";
+    this.choice.value = "";
+    this.fileName = answer.name;
+    this.apply(steps, answer.settings);
+    const left = answer.unsupported;
+    this.report(`${answer.name}, a preset of ${answer.format}${left.length ? ". Not carried over as it is:" : ": all of it was carried over."}`, left);
+    return undefined;
+  }
+
+  askForSection(name, text, sections) {
+    const choice = element("select", { "aria-label": "Section" }, element("option", { value: "" }, "choose\u2026"), sections.map((section) => element("option", { value: section }, section)));
+    choice.addEventListener("change", () => choice.value && this.read(name, text, choice.value));
+    this.notes.replaceChildren(element("p", {}, `${visible(name)} holds ${sections.length} presets: `, choice));
+    this.notes.hidden = false;
+  }
+
+  report(sentence, items) {
+    this.notes.replaceChildren(element("p", {}, visible(sentence)), items.length ? element("ul", {}, items.map((item) => element("li", {}, visible(item)))) : "");
+    this.notes.hidden = false;
+  }
+
+  /** Save the chain with the settings that a person has changed. The server writes the YAML. */
+  async save(notation, settings) {
+    const { preset } = await this.server.json("/gen/presets/text", { base: this.base, chain: notation, settings });
+    download(preset, `${(this.name || this.fileName || "preset").replace(/[^\w.-]+/g, "-")}.yaml`, "application/yaml");
+  }
+}

@@ -1,0 +1,145 @@
+// Requests to the server: the key, errors, streams of lines, and whether the server answers.
+
+const KEY_NAME = "gen-key";
+const POLL_MILLISECONDS = 2000;
+const POLL_TIMEOUT = 2500;
+
+/** The server refused a request. `body` is its answer, whose sentence is the message, and `status` its HTTP status. */
+export class RequestError extends Error {
+  constructor(body, status) {
+    super(body?.error?.message ?? `The server answered with status ${status}.`);
+    this.body = body;
+    this.status = status;
+  }
+}
+
+/** No answer came: the server is gone, or the network. */
+export class LostError extends Error {}
+
+/**
+ * The server. `watch` is called with its state when the state changes: `connecting`, `ready`, `loading` (the model is
+ * loaded), `lost`, or `locked` (a key is needed).
+ */
+export class Server {
+  constructor(watch) {
+    this.watch = watch;
+    this.state = "connecting";
+    this.isPolling = false;
+  }
+
+  /** The key of the server. It is kept in this tab only, and is part of no address and no file. */
+  get key() {
+    return sessionStorage.getItem(KEY_NAME);
+  }
+
+  set key(value) {
+    if (value) sessionStorage.setItem(KEY_NAME, value);
+    else sessionStorage.removeItem(KEY_NAME);
+  }
+
+  become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.watch(state);
+  }
+
+  /** Ask for the state of the server from now on. */
+  start() {
+    const poll = async () => {
+      await this.check();
+      setTimeout(poll, POLL_MILLISECONDS);
+    };
+    poll();
+  }
+
+  /** Ask for the state of the server once. */
+  async check() {
+    try {
+      const response = await fetch("/health", { cache: "no-store", signal: AbortSignal.timeout(POLL_TIMEOUT) });
+      await response.text();
+      if (response.status === 503) this.become("loading");
+      else if (this.state !== "locked") this.become("ready");
+    } catch {
+      this.become("lost");
+    }
+  }
+
+  /** Send a request; return the response. Raises `LostError`, `RequestError`, and the error of `signal`. */
+  async send(path, body, signal) {
+    const headers = body === undefined ? {} : { "content-type": "application/json" };
+    if (this.key) headers.authorization = `Bearer ${this.key}`;
+    let response;
+    try {
+      response = await fetch(path, {
+        method: body === undefined ? "GET" : "POST",
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        cache: "no-store",
+        signal,
+      });
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      this.become("lost");
+      throw new LostError("The server does not answer.");
+    }
+    if (response.ok) return response;
+    if (response.status === 401) this.become("locked");
+    throw new RequestError(await response.json().catch(() => null), response.status);
+  }
+
+  /** Send a request; return the JSON of the answer. */
+  async json(path, body, signal) {
+    const response = await this.send(path, body, signal);
+    return response.json();
+  }
+
+  /** Send a request; yield the objects of the answer's lines as they arrive. */
+  async *lines(path, body, signal) {
+    const response = await this.send(path, body, signal);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    while (true) {
+      let part;
+      try {
+        part = await reader.read();
+      } catch (error) {
+        if (signal?.aborted) throw error;
+        this.become("lost");
+        throw new LostError("The server went away while it was writing.");
+      }
+      if (part.done) return;
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) {
+        const event = JSON.parse(line);
+        if (event.event === "error") throw new RequestError(event, 200);
+        yield event;
+      }
+    }
+  }
+}
+
+/** Calls of a function of which only the last one matters: while one runs, the next one waits, and replaces others. */
+export class LatestOnly {
+  constructor(work) {
+    this.work = work;
+    this.isRunning = false;
+    this.isWaiting = false;
+  }
+
+  async call() {
+    if (this.isRunning) {
+      this.isWaiting = true;
+      return;
+    }
+    this.isRunning = true;
+    try {
+      do {
+        this.isWaiting = false;
+        await this.work();
+      } while (this.isWaiting);
+    } finally {
+      this.isRunning = false;
+    }
+  }
+}

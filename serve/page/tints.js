@@ -1,0 +1,60 @@
+// The tints of tokens: how a measure of a token becomes one of five levels.
+
+import { element } from "./web/elements.js";
+import { heatLevel } from "./web/format.js";
+
+/** The measures of a token. Improbable, surprising and uncertain tokens have high levels; -1 if unknown. */
+export const MEASURES = {
+  probability: {
+    title: "Probability",
+    level: (token) => (isWritten(token) ? heatLevel(token.logprob) : -1),
+    labels: ["0.5 to 1", "\u2265 0.2", "\u2265 0.05", "\u2265 0.01", "< 0.01"],
+  },
+  surprise: {
+    title: "Surprise, nats",
+    level: (token) => (isWritten(token) ? levelAbove(-token.logprob, [1, 2, 4, 6]) : -1),
+    labels: ["< 1", "\u2265 1", "\u2265 2", "\u2265 4", "\u2265 6"],
+  },
+  entropy: {
+    title: "Entropy, nats",
+    level: (token) => (typeof token.entropy === "number" ? levelAbove(token.entropy, [0.5, 1.5, 3, 4.5]) : -1),
+    labels: ["< 0.5", "\u2265 0.5", "\u2265 1.5", "\u2265 3", "\u2265 4.5"],
+  },
+  rank: {
+    title: "Rank",
+    level: (token) => (rankOf(token) === null ? -1 : levelAbove(rankOf(token), [2, 4, 8, 16])),
+    labels: ["1", "2, 3", "4 to 7", "8 to 15", "\u2265 16"],
+  },
+};
+
+function isWritten(token) {
+  return typeof token.logprob === "number";
+}
+
+function levelAbove(value, bounds) {
+  return bounds.filter((bound) => value >= bound).length;
+}
+
+/** Return the place of a token among the model's most likely tokens, from 1; null without a trace. */
+export function rankOf(token) {
+  const candidates = token.trace?.candidates;
+  const chosen = candidates?.find((candidate) => candidate.id === token.id);
+  if (!chosen) return null;
+  return 1 + candidates.filter((candidate) => candidate.probs[0] > chosen.probs[0]).length;
+}
+
+/** Return whether a step dropped the most likely token. */
+export function dropsTop(token) {
+  const candidates = token.trace?.candidates ?? [];
+  if (!candidates.length) return false;
+  const top = candidates.reduce((best, candidate) => (candidate.probs[0] > best.probs[0] ? candidate : best));
+  return top.dropped_by !== null;
+}
+
+/** Return the list of a measure's levels. */
+export function legend(name) {
+  const { labels } = MEASURES[name];
+  return element("ul", { class: "legend", "aria-label": "Marks" },
+    labels.map((label, level) => element("li", {}, element("span", { class: `t h${level}` }, label))),
+    element("li", {}, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u25be"), " most likely dropped"));
+}

@@ -1,0 +1,177 @@
+// Writing: what a person types, what the model generates, and the tree that keeps all of it.
+
+import { alignTokens, makeToken, pendingToken, textOf, TextTree } from "./texts.js";
+
+const BURST_MILLISECONDS = 1000;
+const TRACE_COUNT = 20;
+
+/**
+ * The text of the tab. `hooks`: `settings()` returns the settings of requests, `shown()` is called when another text is
+ * shown, `grown()` when the text has grown by a token.
+ */
+export class Writer {
+  constructor(server, hooks) {
+    this.server = server;
+    this.hooks = hooks;
+    this.tree = new TextTree();
+    this.lastTyped = 0;
+    this.controller = null; // of the generation that runs
+    this.tokenizing = null;
+  }
+
+  get tokens() {
+    return this.tree.current.tokens;
+  }
+
+  get isWriting() {
+    return this.controller !== null;
+  }
+
+  /** Replace the characters from `start` to `end` of the text. Tokens that the change does not touch stay as they are. */
+  replace(start, end, inserted) {
+    const left = [];
+    const right = [];
+    let [before, after, offset] = ["", "", 0];
+    for (const token of this.tokens) {
+      const tokenEnd = offset + token.text.length;
+      if (tokenEnd <= start) left.push(token);
+      else if (offset >= end) right.push(token);
+      else {
+        before += token.text.slice(0, Math.max(start - offset, 0));
+        after += token.text.slice(Math.max(end - offset, 0));
+        while (left.length && left.at(-1).text === "") left.pop(); // the first tokens of a character
+      }
+      offset = tokenEnd;
+    }
+    const text = before + inserted + after;
+    this.type([...left, ...(text ? [pendingToken(text)] : []), ...right]);
+  }
+
+  /** Show tokens that a person has changed. Changes that follow each other quickly are one step of Undo. */
+  type(tokens) {
+    const node = this.tree.current;
+    const now = performance.now();
+    const continues = node.kind === "typed" && !node.children.length && now - this.lastTyped < BURST_MILLISECONDS;
+    this.lastTyped = now;
+    if (continues) node.tokens = tokens;
+    else this.tree.add("typed", tokens);
+  }
+
+  /** End a step of Undo. */
+  endBurst() {
+    this.lastTyped = -Infinity;
+  }
+
+  /** Let the server tokenize what was typed. A text without generated tokens gets the tokens of `gen` for it. */
+  async tokenize() {
+    while (this.tokenizing) await this.tokenizing;
+    this.tokenizing = this.tokenizePending();
+    try {
+      await this.tokenizing;
+    } finally {
+      this.tokenizing = null;
+    }
+  }
+
+  async tokenizePending() {
+    while (true) {
+      const node = this.tree.current;
+      const { tokens } = node;
+      const pending = tokens.findIndex((token) => token.id === null);
+      if (pending < 0) return;
+      let start = pending;
+      let end = pending;
+      while (start > 0 && tokens[start - 1].event === "prompt") start -= 1;
+      while (end < tokens.length && tokens[end].event === "prompt") end += 1;
+      const text = textOf(tokens.slice(start, end));
+      const answer = await this.server.json("/tokenize", { content: text, with_pieces: true, add_special: start === 0 });
+      if (node.tokens !== tokens) continue; // the text has changed in the meantime
+      const known = tokens.slice(start, end).filter((token) => token.id !== null);
+      node.tokens = [...tokens.slice(0, start), ...reuse(alignTokens(text, answer.tokens), known), ...tokens.slice(end)];
+      if (node === this.tree.current) this.hooks.shown();
+    }
+  }
+
+  /** Return the fields of a request that continues tokens. */
+  fields(tokens) {
+    const { grammar, ...settings } = this.hooks.settings();
+    const last = this.tree.current;
+    const key = grammar === null ? null : JSON.stringify(grammar);
+    // The grammar reads what was written under it, unless that is a whole sentence.
+    const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
+    const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
+    return { prompt: tokens.map((token) => token.id), ...settings, ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
+  }
+
+  /**
+   * Continue tokens. The new text is a node of the tree, which grows. Raises the errors of the server; the tokens that
+   * have come stay.
+   */
+  async generate(tokens, kind = "generated", parent = this.tree.current) {
+    const controller = new AbortController();
+    this.controller = controller;
+    this.endBurst();
+    const run = { start: null, done: null };
+    let node = null;
+    if (kind === "branch") node = this.tree.add(kind, tokens, run, parent);
+    const { grammar } = this.hooks.settings();
+    const key = grammar === null ? null : JSON.stringify(grammar);
+    try {
+      this.hooks.shown();
+      for await (const line of this.server.lines("/gen/generate", { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true }, controller.signal)) {
+        if (line.event === "start") run.start = line;
+        else if (line.event === "done") run.done = line;
+        else if (line.event === "token") {
+          node ??= this.tree.add(kind, tokens, run, parent);
+          node.tokens = [...node.tokens, makeToken(key === null ? line : { ...line, grammar: key })];
+          this.hooks.grown();
+        }
+      }
+    } catch (error) {
+      if (!controller.signal.aborted) throw error;
+    } finally {
+      run.done ??= { event: "done", finish_reason: "interrupted", text: "" };
+      this.controller = null;
+      this.hooks.shown();
+    }
+    return run;
+  }
+
+  stop() {
+    this.controller?.abort();
+  }
+
+  /** Take another candidate in the place of a token, and continue from there as a new branch. */
+  async take(index, candidateId) {
+    const replaced = this.tokens[index];
+    const candidate = replaced.trace.candidates.find((other) => other.id === candidateId);
+    const token = takenToken(candidate, replaced.trace, replaced);
+    const parent = this.tree.parentOfBranch(index);
+    return this.generate([...this.tokens.slice(0, index), token], "branch", parent);
+  }
+}
+
+/** Return the token of a candidate that a person has chosen. Its trace is that of the place, without a draw. */
+export function takenToken(candidate, trace, origin = {}) {
+  const probability = candidate.probs[0];
+  const decoder = new TextDecoder();
+  const { stages, candidates } = trace;
+  return makeToken({
+    event: "token", id: candidate.id, token: candidate.token, bytes: candidate.bytes, text: decoder.decode(new Uint8Array(candidate.bytes)),
+    logprobs_from: "model", logprob: probability > 0 ? Math.log(probability) : null, top_logprobs: [], entropy: stages[0].entropy,
+    trace: { stages, candidates, draw: null }, isTaken: true, ...(origin.grammar ? { grammar: origin.grammar } : {}),
+  });
+}
+
+/** Return new tokens, with the known ones in the places where they are the same, so that they keep their elements. */
+function reuse(tokens, known) {
+  const result = [...tokens];
+  const isSame = (first, second) => first !== undefined && second !== undefined && first.id === second.id && first.text === second.text;
+  let index = 0;
+  while (index < result.length && isSame(result[index], known[index])) {
+    result[index] = known[index];
+    index += 1;
+  }
+  for (let back = 1; back <= result.length - index && isSame(result.at(-back), known.at(-back)); back += 1) result[result.length - back] = known.at(-back);
+  return result;
+}
