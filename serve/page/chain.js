@@ -43,8 +43,9 @@ export class Catalogue {
     }
     const main = parameters[only.name];
     const isTable = changed.length === 1 && only.name === sampler.main_parameter && main !== null && typeof main === "object" && !Array.isArray(main);
+    // The server has quoted keys of tables that are neither ids nor words.
     const pairs = isTable ? Object.entries(main) : changed.map((parameter) => [parameter.name, parameters[parameter.name]]);
-    return `${name}(${pairs.map(([key, value]) => `${/^\w+$/.test(key) ? key : JSON.stringify(key)}=${JSON.stringify(value)}`).join(", ")})`;
+    return `${name}(${pairs.map(([key, value]) => `${key}=${JSON.stringify(value)}`).join(", ")})`;
   }
 }
 
@@ -193,7 +194,7 @@ export class ChainEditor {
       this.dragged = null;
       for (const other of this.list.children) other.classList.remove("dragged", "drop-before", "drop-after");
     });
-    const card = element("li", { class: step.isOn ? "card" : "card is-off", "aria-label": step.name },
+    const card = element("li", { class: step.isOn ? "card" : "card is-off", "aria-label": step.name, tabindex: "-1" },
       element("div", { class: "card-head" }, handle, box, element("b", {}, step.name), element("output", { class: "effect" }),
         element("span", { class: "moves" },
           button("Move up", "\u2191", () => this.move(step, -1, "Move up"), index === 0),

@@ -148,7 +148,7 @@ class Page {
   fail(error) {
     if (error instanceof RequestError && error.body?.error?.param === "chain") this.chain?.reject(error.message);
     if (error.status !== 401 && this.server.state !== "lost") this.showProblem(error.message);
-    if (!(error instanceof RequestError) && this.server.state !== "lost") console.error(error);
+    if (error.name !== "Error" && !(error instanceof RequestError) && this.server.state !== "lost") console.error(error);
   }
 
   showProblem(message) {

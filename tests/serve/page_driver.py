@@ -1,0 +1,139 @@
+"""The page of `gen serve` in a real browser, and what its tests do with it."""
+
+import os
+import shutil
+import time
+from contextlib import contextmanager
+
+import pytest
+
+try:
+    from playwright.sync_api import expect, sync_playwright
+except ImportError:
+    sync_playwright = expect = None
+
+IS_REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
+"""Set where a browser was installed, as by .ci/run: then its absence is a failure."""
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = "there is no browser to test the page in: apt-get install chromium, and make browser"
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+SECONDS_TO_WAIT = 60
+
+
+@contextmanager
+def open_browser():
+    """Start Chromium. Without it, the test is skipped, or fails where a browser is required."""
+    if CHROMIUM is None or sync_playwright is None:
+        (pytest.fail if IS_REQUIRED else pytest.skip)(MISSING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class PageDriver:
+    """A tab with the page.
+
+    Args:
+        context: the browser's context; tabs of one context share their stores.
+        address: the address of the server.
+        is_ready: False if the page cannot load its data, because the server wants a key.
+    """
+
+    def __init__(self, context, address, is_ready=True):
+        self.tab = context.new_page()
+        self.tab.set_default_timeout(SECONDS_TO_WAIT * 1000)
+        self.errors, self.hosts = [], set()
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on(
+            "console",
+            lambda message: self.errors.append(message.text) if "Failed to load" not in message.text else None,
+        )
+        self.tab.on(
+            "request", lambda request: self.hosts.add(request.url.split("/")[2]) if "//" in request.url else None
+        )
+        self.tab.goto(address)
+        if is_ready:
+            self.wait_until_ready()
+
+    def wait_until_ready(self):
+        self.tab.wait_for_selector("html[data-state=ready]")
+
+    def __getattr__(self, name):
+        return getattr(self.tab, name)
+
+    @property
+    def text(self):
+        return self.get_by_role("textbox", name="Text")
+
+    @property
+    def items(self):
+        return self.get_by_role("list", name="Tokens").get_by_role("listitem")
+
+    @property
+    def why(self):
+        return self.get_by_role("region", name="Why this token")
+
+    @property
+    def branches(self):
+        return self.get_by_role("tree", name="Branches").get_by_role("treeitem")
+
+    @property
+    def next_rows(self):
+        return self.get_by_role("table", name="Next token").locator("tbody tr")
+
+    def card(self, name):
+        return self.get_by_role("list", name="Chain").get_by_role("listitem", name=name, exact=True)
+
+    def press(self, name):
+        self.get_by_role("button", name=name, exact=True).click()
+
+    def names(self):
+        """The names of all tokens."""
+        return self.items.evaluate_all("items => items.map(item => item.getAttribute('aria-label'))")
+
+    def value(self):
+        return self.text.input_value()
+
+    def set(self, name, value):
+        self.get_by_role("spinbutton", name=name, exact=True).fill(str(value))
+
+    def write(self, text, *, tokens=8, seed=7):
+        """Write a text, and let the model continue it. Returns the new text."""
+        self.text.fill(text)
+        self.set("Tokens", tokens)
+        self.set("Seed", seed)
+        self.generate()
+        return self.value()
+
+    def generate(self):
+        self.press("Generate")
+        self.wait_for_end()
+
+    def wait_for_end(self):
+        """Wait until the model does not write any more."""
+        self.tab.wait_for_timeout(60)
+        expect(self.get_by_role("button", name="Generate", exact=True)).to_be_enabled(
+            timeout=SECONDS_TO_WAIT * 1000
+        )
+
+    def wait_for_next(self):
+        """Wait until the table of the next token is that of the text."""
+        self.tab.locator("#next:not(.is-stale) tbody tr").first.wait_for()
+        self.tab.wait_for_timeout(250)
+        self.tab.locator("#next:not(.is-stale) tbody tr").first.wait_for()
+
+    def next_shares(self):
+        """The probabilities in the table of the next token, by token id."""
+        return dict(
+            self.next_rows.evaluate_all(
+                "rows => rows.map(row => [Number(row.dataset.id), Number(row.cells[1].textContent)])"
+            )
+        )
+
+    def wait_until(self, is_true):
+        """Wait until a function returns true."""
+        end = time.monotonic() + SECONDS_TO_WAIT
+        while not is_true():
+            assert time.monotonic() < end, "what the test waits for does not happen"
+            self.tab.wait_for_timeout(50)
