@@ -74,11 +74,14 @@ $(VENV)/.fuzz: $(VENV)/.test
 	  || echo "atheris does not install here: inputs are made without looking at what code they reach" >&2
 	@touch $@
 
-# Playwright, which drives the browser in the tests of the report. The browser is the system's: apt-get install chromium.
+# Playwright, which drives the browser in the tests of the report and of the server's page. The browser is the system's: apt-get install
+# chromium. With npm also axe-core, which finds what people who see or move badly cannot use. No script of its package is run.
+AXE := axe-core@4.11.0
 browser: $(VENV)/.browser
 
 $(VENV)/.browser: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,browser
+	@if command -v npm > /dev/null; then npm install --prefix $(VENV)/browser --ignore-scripts --no-audit --no-fund --loglevel=error $(AXE); fi
 	@touch $@
 
 # Ray, for the tests of batches on a cluster. Without it they are skipped.

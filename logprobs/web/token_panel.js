@@ -143,8 +143,8 @@ function stageTable(trace) {
     element("td", {}, countText(stage.kept)),
     element("td", {}, numberText(stage.entropy)),
     element("td", { class: "what" }, stage.note ? visible(stage.note) : defaultNote(trace, number))));
-  return element("div", { class: "scroll" }, element("table", { class: "stages" },
-    element("thead", {}, element("tr", {}, ["", "stage", "kept", "entropy", "effect"].map((title) => element("th", { scope: "col" }, title)))),
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Stages" }, element("table", { class: "stages" },
+    element("thead", {}, element("tr", {}, element("td", {}), ["stage", "kept", "entropy", "effect"].map((title) => element("th", { scope: "col" }, title)))),
     element("tbody", {}, rows)));
 }
 

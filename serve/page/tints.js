@@ -56,5 +56,5 @@ export function legend(name) {
   const { labels } = MEASURES[name];
   return element("ul", { class: "legend", "aria-label": "Marks" },
     labels.map((label, level) => element("li", {}, element("span", { class: `t h${level}` }, label))),
-    element("li", {}, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u25be"), " most likely dropped"));
+    element("li", { title: "a step dropped the most likely token" }, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u25be"), " top dropped"));
 }

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -137,3 +139,16 @@ class PageDriver:
         while not is_true():
             assert time.monotonic() < end, "what the test waits for does not happen"
             self.tab.wait_for_timeout(50)
+
+
+AXE = Path(sys.prefix) / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+"""The checker of accessibility, which `make browser` installs if there is npm."""
+
+
+def require_axe():
+    """Return the source of axe-core. Without it, the test is skipped, or fails where a browser is required."""
+    if not AXE.exists():
+        (pytest.fail if IS_REQUIRED else pytest.skip)(
+            "there is no axe-core: apt-get install npm, and make browser"
+        )
+    return AXE.read_text(encoding="utf-8")

@@ -1,0 +1,254 @@
+"""The page of `gen serve` through reloads, lost servers, several tabs and keys; its access for everyone."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from .gen_serve import GenServe
+from .page_driver import PageDriver, expect, open_browser, require_axe
+
+
+@pytest.fixture(scope="module")
+def server(pruned_model):
+    with GenServe("--slots", "2", "-c", "4096", model=pruned_model) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    return f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context, address):
+    driver = PageDriver(context, address)
+    yield driver
+    assert driver.errors == []
+
+
+def test_a_reload_keeps_text_reasons_branches_and_chain(page):
+    text = page.write("The sea was", tokens=6)
+    page.card("min_p").get_by_role("spinbutton", name="p", exact=True).fill("0.21")
+    page.card("top_k").get_by_role("checkbox", name="on", exact=True).uncheck()
+    page.get_by_role("combobox", name="Tint").select_option("entropy")
+    page.get_by_role("textbox", name="Grammar", exact=True).fill("[")
+    names = page.names()
+    page.tab.wait_for_timeout(700)
+    for _ in range(2):
+        page.reload()
+        page.wait_until_ready()
+        expect(page.text).to_have_value(text)
+        assert page.names() == names
+        expect(page.card("min_p").get_by_role("spinbutton", name="p", exact=True)).to_have_value("0.21")
+        expect(page.card("top_k").get_by_role("checkbox", name="on", exact=True)).not_to_be_checked()
+        expect(page.get_by_role("combobox", name="Tint")).to_have_value("entropy")
+        expect(page.get_by_role("textbox", name="Grammar", exact=True)).to_have_value("[")
+    page.items.last.click()
+    expect(page.why).to_contain_text("lies in")
+    page.press("Undo")
+    expect(page.text).to_have_value("The sea was")
+
+
+def test_tabs_do_not_disturb_each_other(context, page, address):
+    page.text.fill("first")
+    page.wait_until(lambda: page.items.count() > 0 and page.locator(".pending").count() == 0)
+    page.tab.wait_for_timeout(700)
+    other = PageDriver(context, address)
+    assert other.value() == ""
+    other.text.fill("second")
+    with context.expect_page() as opened:
+        page.evaluate("window.open(location.href)")  # the copy of a tab has its session storage
+    copy = opened.value
+    copy.wait_for_selector("html[data-state=ready]", timeout=60_000)
+    copied_text = copy.get_by_role("textbox", name="Text")
+    expect(copied_text).to_have_value("first")
+    copied_text.fill("third")
+    copy.wait_for_timeout(900)
+    for tab in (page.tab, other.tab, copy):
+        tab.reload()
+        tab.wait_for_selector("html[data-state=ready]", timeout=60_000)
+    expect(page.text).to_have_value("first")
+    expect(other.text).to_have_value("second")
+    expect(copied_text).to_have_value("third")
+
+
+def test_a_lost_server_is_told_and_found_again(browser, pruned_model):
+    context = browser.new_context()
+    with GenServe(model=pruned_model) as server:
+        port = server.port
+        page = PageDriver(context, f"http://127.0.0.1:{port}")
+        page.text.fill("The sea was")
+        page.set("Tokens", 3000)
+        page.press("Generate")
+        page.wait_until(lambda: len(page.value()) > 60)
+        server.process.kill()
+        expect(page.locator("#lost")).to_be_visible(timeout=5000)
+        expect(page.locator("#lost")).to_contain_text("does not answer")
+        page.wait_for_end()
+        text = page.value()
+        assert text.startswith("The sea was")
+        assert len(text) > 60
+        page.text.press("End")
+        page.text.evaluate("area => area.setSelectionRange(area.value.length, area.value.length)")
+        page.keyboard.type(" and more")
+        assert page.value() == text + " and more"
+    with GenServe("--port", str(port), model=pruned_model):
+        expect(page.locator("#lost")).to_be_hidden(timeout=10_000)
+        page.wait_until(lambda: page.locator(".pending").count() == 0)
+        page.set("Tokens", 4)
+        page.generate()
+        assert page.value().startswith(text + " and more")
+        assert len(page.value()) > len(text) + 9
+    context.close()
+
+
+def test_stop_keeps_what_was_written(page):
+    page.text.fill("The sea was")
+    page.set("Tokens", 3000)
+    page.press("Generate")
+    page.wait_until(lambda: len(page.value()) > 40)
+    page.press("Stop")
+    page.wait_for_end()
+    text = page.value()
+    page.tab.wait_for_timeout(300)
+    assert page.value() == text
+    assert text.startswith("The sea was")
+    page.press("Undo")
+    assert page.value() == "The sea was"
+
+
+def test_slow_answers_do_not_overtake_each_other(page):
+    page.text.fill("The sea was")
+    page.wait_for_next()
+    delays = iter([900, 0, 0, 0])
+
+    def delay(route):
+        page.tab.wait_for_timeout(next(delays, 0))
+        route.continue_()
+
+    page.route("**/gen/next", delay)
+    field = page.card("top_k").get_by_role("spinbutton", name="k", exact=True)
+    for value in ("7", "6", "5"):
+        field.fill(value)
+    expect(page.locator("#next-note")).to_contain_text(re.compile(r"^[1-5] of"), timeout=10_000)
+    page.tab.wait_for_timeout(500)
+    expect(page.locator("#stages")).to_contain_text("top_k5")
+
+
+def test_the_key_is_asked_for_and_stays_in_the_tab(browser, pruned_model):
+    context = browser.new_context(accept_downloads=True)
+    with GenServe("--api-key", "right-key", model=pruned_model) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        page = PageDriver(context, address, is_ready=False)
+        field = page.get_by_label("API key")
+        field.fill("wrong")
+        page.press("Use key")
+        expect(page.locator("#key-problem")).to_contain_text("not the key")
+        field.fill("right-key")
+        page.press("Use key")
+        page.wait_until_ready()
+        expect(field).to_be_hidden()
+        assert page.write("The sea", tokens=3) != "The sea"
+        with page.expect_download() as download:
+            page.press("Export")
+        assert "right-key" not in download.value.path().read_text()
+        page.tab.wait_for_timeout(600)
+        stored = page.evaluate(
+            "new Promise(done => { const open = indexedDB.open('gen-page'); open.onsuccess = () => {"
+            " const all = open.result.transaction('tabs').objectStore('tabs').getAll();"
+            " all.onsuccess = () => done(JSON.stringify(all.result)); }; })"
+        )
+        assert "right-key" not in stored
+        assert "right-key" not in page.url
+        assert page.evaluate("localStorage.length") == 0
+        page.reload()
+        page.wait_until_ready()
+        assert page.value().startswith("The sea")
+        other = PageDriver(context, address, is_ready=False)
+        expect(other.get_by_label("API key")).to_be_visible()
+    context.close()
+
+
+def test_the_page_may_load_and_run_only_its_own_files(page, server):
+    status, headers, _ = server.request("GET", "/")
+    assert status == 200
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';")
+    status, headers, _ = server.request("GET", "/page/main.js")
+    assert headers["content-type"].startswith("text/javascript")
+    assert server.request("GET", "/page/main.js", if_none_match=headers["etag"])[0] == 304
+    for name in ("../own.py", "%2e%2e/own.py", "nothing.js", "web/../../own.py"):
+        assert server.request("GET", f"/page/{name}")[0] == 404
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 1'}))"
+    )
+    assert page.evaluate("window.ran") is None
+    page.errors.clear()
+
+
+def test_all_is_done_with_the_keyboard(page):
+    page.text.focus()
+    page.keyboard.type("The sea was")
+    page.wait_until(lambda: page.items.count() == 3 and page.locator(".pending").count() == 0)
+    page.set("Tokens", 4)
+    page.text.focus()
+    page.keyboard.press("Control+Enter")
+    page.wait_until(lambda: len(page.value()) > 11)
+    page.wait_for_end()
+    text = page.value()
+    page.items.first.get_by_role("button").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    expect(page.why).to_be_visible()
+    page.why.get_by_role("button", name=re.compile("^Continue with")).first.focus()
+    page.keyboard.press("Enter")
+    page.wait_until(lambda: page.value() != text)
+    page.wait_for_end()
+    page.branches.last.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert page.value() == "The sea was"
+    page.get_by_role("list", name="Chain").get_by_role("button", name="Remove").first.focus()
+    page.keyboard.press("Enter")
+    assert page.card("penalties").count() == 0
+    page.keyboard.press("Escape")
+    expect(page.why).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [400, 820, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_for_everyone_at_all_widths(browser, address, width, scheme):
+    axe = require_axe()
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = PageDriver(context, address)
+    page.write("The old king looked at the sea and", tokens=30)
+    page.get_by_role("checkbox", name="Chat template").scroll_into_view_if_needed()
+    page.items.last.click()
+    expect(page.why).to_be_visible()
+    page.press("Compare")
+    page.wait_for_next()
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    violations = [(item["id"], [node["target"] for node in item["nodes"][:3]]) for item in found["violations"]]
+    assert violations == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.press("Compare")
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=Path(folder) / f"page-{width}-{scheme}.png", full_page=width < 1100)
+    context.close()
