@@ -16,9 +16,13 @@ export class Editor {
     this.list = list;
     this.hooks = hooks;
     this.tokens = [];
+    this.spans = []; // the elements of the tokens in the copy
+    this.items = []; // and in the list
     this.text = "";
     this.measure = "probability";
     this.selected = -1;
+    this.marked = []; // the elements of the selected token
+    this.reachable = null; // the button of the list that the Tab key reaches
     this.end = document.createTextNode("\u200b"); // so that the copy has a last line of full height
     mirror.append(this.end);
     this.listen();
@@ -115,26 +119,19 @@ export class Editor {
     const start = sharedLength(old, tokens);
     let kept = 0;
     while (kept < Math.min(old.length, tokens.length) - start && old[old.length - 1 - kept].uid === tokens[tokens.length - 1 - kept].uid) kept += 1;
-    const spans = this.mirror.childNodes;
-    const items = this.list.childNodes;
-    const following = spans[old.length - kept];
-    const followingItem = items[old.length - kept] ?? null;
-    for (let index = old.length - kept - 1; index >= start; index -= 1) {
-      spans[index].remove();
-      items[index].remove();
-    }
+    const end = old.length - kept;
+    const following = this.spans[end] ?? this.end;
+    const followingItem = this.items[end] ?? null;
     const added = tokens.slice(start, tokens.length - kept);
-    const newSpans = document.createDocumentFragment();
-    const newItems = document.createDocumentFragment();
-    for (const token of added) {
-      newSpans.append(this.span(token));
-      newItems.append(this.item(token));
-    }
-    this.mirror.insertBefore(newSpans, following);
-    this.list.insertBefore(newItems, followingItem);
+    const spans = added.map((token) => this.span(token));
+    const items = added.map((token) => this.item(token));
+    for (const node of [...this.spans.splice(start, end - start, ...spans), ...this.items.splice(start, end - start, ...items)]) node.remove();
+    following.before(...spans);
+    if (followingItem) followingItem.before(...items);
+    else this.list.append(...items);
     this.tokens = tokens;
     if (this.selected >= 0) this.select(-1);
-    if (!this.list.querySelector("[tabindex='0']") && items.length) items[0].firstChild.tabIndex = 0;
+    if (!this.reachable?.isConnected && this.items.length) this.makeReachable(this.items[0]);
   }
 
   classOf(token) {
@@ -161,14 +158,14 @@ export class Editor {
     this.measure = measure;
     this.tokens.forEach((token, index) => {
       const name = this.classOf(token);
-      this.mirror.childNodes[index].className = name;
-      this.list.childNodes[index].className = name;
+      this.spans[index].className = name;
+      this.items[index].className = name;
     });
     if (this.selected >= 0) this.select(this.selected);
   }
 
   indexOf(item) {
-    return Array.prototype.indexOf.call(this.list.childNodes, item);
+    return this.items.indexOf(item);
   }
 
   press(index, isInList) {
@@ -177,13 +174,14 @@ export class Editor {
 
   /** Mark a token; -1: none. */
   select(index) {
-    for (const marked of [...this.mirror.querySelectorAll(".selected"), ...this.list.querySelectorAll(".selected")]) marked.classList.remove("selected");
-    this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    for (const node of this.marked) node.classList.remove("selected");
+    this.marked.at(-1)?.firstChild.removeAttribute("aria-current");
+    this.marked = [];
     this.selected = index < this.tokens.length ? index : -1;
     if (this.selected < 0) return;
-    this.mirror.childNodes[index].classList.add("selected");
-    const item = this.list.childNodes[index];
-    item.classList.add("selected");
+    const item = this.items[index];
+    this.marked = [this.spans[index], item];
+    for (const node of this.marked) node.classList.add("selected");
     item.firstChild.setAttribute("aria-current", "true");
     this.makeReachable(item);
     scrollWithin(item, this.list);
@@ -191,8 +189,9 @@ export class Editor {
 
   /** Let the Tab key reach this item of the list, and no other one. */
   makeReachable(item) {
-    for (const button of this.list.querySelectorAll("[tabindex='0']")) button.tabIndex = -1;
-    item.firstChild.tabIndex = 0;
+    if (this.reachable) this.reachable.tabIndex = -1;
+    this.reachable = item.firstChild;
+    this.reachable.tabIndex = 0;
   }
 
   keyInList(event) {
@@ -201,7 +200,7 @@ export class Editor {
     const last = this.tokens.length - 1;
     const next = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1, ArrowUp: index - 1, Home: 0, End: last }[event.key];
     if (next !== undefined && index >= 0) {
-      const target = this.list.childNodes[Math.max(0, Math.min(next, last))];
+      const target = this.items[Math.max(0, Math.min(next, last))];
       this.makeReachable(target);
       target.firstChild.focus({ preventScroll: true });
       scrollWithin(target, this.list);

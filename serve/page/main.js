@@ -457,6 +457,7 @@ class Page {
     const section = byId("comparison");
     section.hidden = !section.hidden;
     byId("compare").setAttribute("aria-expanded", String(!section.hidden));
+    section.parentElement.classList.toggle("compares", !section.hidden);
     if (!section.hidden) section.scrollIntoView({ block: "start" });
   }
 
