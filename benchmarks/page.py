@@ -106,7 +106,9 @@ def _print_times(title: str, times: list[float]) -> None:
     print(f"| {title} | {median:.0f} | {low:.0f} to {high:.0f} | {max(times):.0f} |", flush=True)
 
 
-def _move_slider(page: PageDriver, title: str, moves: int, prompt: str = "The old king looked at the sea and") -> None:
+def _move_slider(
+    page: PageDriver, title: str, moves: int, prompt: str = "The old king looked at the sea and"
+) -> None:
     page.text.fill(prompt)
     page.wait_for_next()
     page.evaluate(_MOVE_SLIDER, 5)

@@ -65,7 +65,8 @@ def test_text_and_reasons_are_those_of_a_run(page, pruned_model):
             f"{draw[name]:.4f}" for name in ("u", "low", "high")
         ]
         rows = page.why.locator(".candidates tbody tr").evaluate_all(
-            "rows => rows.map(row => [Number(row.dataset.id), Array.from(row.cells).slice(1, -1).map(c => c.textContent)])"
+            "rows => rows.map(row => [Number(row.dataset.id),"
+            " Array.from(row.cells).slice(1, -1).map(cell => cell.textContent)])"
         )
         assert [row[0] for row in rows] == [candidate["id"] for candidate in line["trace"]["candidates"]]
         for (_, cells), candidate in zip(rows, line["trace"]["candidates"], strict=True):
@@ -328,7 +329,7 @@ def test_stop_strings_end_the_text(page):
 
 HOSTILE = [
     "</script><script>document.title='hacked'</script><img src=x onerror=document.title='hacked'>",
-    "שלום עולם مرحبا ‮evil",
+    "שלום עולם مرحبا \u202eevil",
     "e\u0301a\u0308\u0323 \U0001f98a\U0001f469\u200d\U0001f680 \u0000\u0007x",
     "x" * 20_000,
 ]

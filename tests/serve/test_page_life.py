@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,8 +232,13 @@ def test_all_is_done_with_the_keyboard(page):
     expect(page.why).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [400, 820, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+WINDOWS = [(400, "light"), (1440, "dark")]
+MORE_WINDOWS = [(400, "dark"), (820, "light"), (820, "dark"), (1440, "light")]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [*WINDOWS, *(pytest.param(*window, marks=pytest.mark.slow) for window in MORE_WINDOWS)]
+)
 def test_it_is_for_everyone_at_all_widths(browser, address, width, scheme):
     axe = require_axe()
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
@@ -252,3 +259,26 @@ def test_it_is_for_everyone_at_all_widths(browser, address, width, scheme):
         page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=Path(folder) / f"page-{width}-{scheme}.png", full_page=width < 1100)
     context.close()
+
+
+PAGE = Path(__file__).parents[2] / "serve" / "page"
+SCRIPTS = sorted(PAGE.glob("*.js"))
+
+
+def test_the_scripts_pass_the_linter():
+    linter, rules = Path(sys.executable).with_name("oxlint"), PAGE.parents[1] / ".oxlintrc.json"
+    command = [linter, "--config", rules, "--deny-warnings", PAGE, PAGE.parents[1] / "logprobs" / "web"]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_the_scripts_make_no_markup(path):
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|import\(|https?:"
+    assert re.findall(forbidden, path.read_text()) == []
+
+
+def test_the_page_is_small():
+    from logitsmith.serve.page_routes import page_files
+
+    assert sum(len(file.content) for file in page_files().values()) < 200_000
