@@ -4,8 +4,8 @@ python -m benchmarks.page [--moves 40]
 
 - A move of min_p's slider, until the table of the next token has new numbers: with the bundled model (49,152
   tokens), and with a model of random weights with 151,936 tokens. The logits are kept, so nothing is decoded.
-- With a text of 3,000 tokens that have traces: a press on a token until the panel shows it, a typed letter until the
-  next frame, and a scroll until the next frame.
+- With a text of 3,000 tokens that have traces: a press on a token until the panel shows it, a typed letter until
+  the next frame, and a scroll until the next frame.
 - The bytes of the page's files.
 
 Needs Chromium and Playwright, as the tests of the page do.
