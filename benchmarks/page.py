@@ -106,28 +106,32 @@ def _print_times(title: str, times: list[float]) -> None:
     print(f"| {title} | {median:.0f} | {low:.0f} to {high:.0f} | {max(times):.0f} |", flush=True)
 
 
-def _move_slider(
-    page: PageDriver, title: str, moves: int, prompt: str = "The old king looked at the sea and"
-) -> None:
-    page.text.fill(prompt)
+def _move_slider(page: PageDriver, title: str, moves: int) -> None:
     page.wait_for_next()
     page.evaluate(_MOVE_SLIDER, 5)
     _print_times(title, page.evaluate(_MOVE_SLIDER, moves))
 
 
-def _show_long_text(page: PageDriver, folder: Path) -> None:
-    """Open a text of 3,000 tokens. The traces are those of a shorter text, again and again."""
+def _open_tokens(page: PageDriver, tokens: list[dict[str, Any]]) -> None:
+    """Let the page open a text of these tokens."""
+    numbered = [{**token, "uid": number} for number, token in enumerate(tokens, 1)]
+    node = {"id": 1, "parent": None, "kind": "generated", "uids": list(range(1, len(tokens) + 1)), "run": None}
+    exported = {"format": "gen serve page", "version": 1, "settings": {}, "current": 1, "nodes": [node]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({**exported, "tokens": numbered}, file)
+        file.flush()
+        page.locator("#open-file").set_input_files(file.name)
+        page.wait_until(lambda: page.items.count() == len(tokens))
+
+
+def _show_long_text(page: PageDriver) -> None:
+    """Show a text of 3,000 tokens. The traces are those of a shorter text, again and again."""
     page.write("The old king looked at the sea and", tokens=200)
     with page.expect_download() as download:
         page.press("Export")
-    exported = json.loads(download.value.path().read_text())
-    written = [token for token in exported["tokens"] if token["event"] == "token"]
-    tokens = [{**written[index % len(written)], "uid": index + 1} for index in range(_TOKENS)]
-    node = {"id": 1, "parent": None, "kind": "generated", "uids": [token["uid"] for token in tokens], "run": None}
-    path = folder / "long.json"
-    path.write_text(json.dumps({**exported, "tokens": tokens, "nodes": [node], "current": 1}))
-    page.locator("#open-file").set_input_files(path)
-    page.wait_until(lambda: page.items.count() == _TOKENS)
+    tokens = json.loads(download.value.path().read_text())["tokens"]
+    written = [token for token in tokens if token["event"] == "token"]
+    _open_tokens(page, [written[index % len(written)] for index in range(_TOKENS)])
     page.tab.wait_for_timeout(2000)
 
 
@@ -140,17 +144,22 @@ def main() -> None:
     print("| milliseconds | median | half of them | longest |")
     print("|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as name, open_browser() as browser:
-        folder = Path(name)
         with _opened_page(browser, locate()[0]) as page:
+            page.text.fill("The old king looked at the sea and")
             _move_slider(page, "slider to table, 49,152 tokens", moves)
-            _show_long_text(page, folder)
+            _show_long_text(page)
             _print_times("press on one of 3,000 tokens", page.evaluate(_PRESS_TOKENS, moves))
             _print_times("scroll in 3,000 tokens", page.evaluate(_SCROLL, moves))
             _print_times("letter in 3,000 tokens", page.evaluate(_TYPE, moves // 4))
-        big_model = folder / "big.gguf"
-        write_model(big_model, 151_936)
+        big_model = Path(name) / "big.gguf"
+        write_model(big_model, 151_936, 32, 2, 2, False, 32**-0.5, 0)
         with _opened_page(browser, big_model) as page:
-            _move_slider(page, "slider to table, 151,936 tokens", moves, prompt="t5t6t7")
+            # No text has tokens of this model, because its tokenizer has one merge only.
+            prompt = [
+                {"event": "prompt", "id": i, "text": f"t{i}", "bytes": list(f"t{i}".encode())} for i in (5, 6)
+            ]
+            _open_tokens(page, prompt)
+            _move_slider(page, "slider to table, 151,936 tokens", moves)
 
 
 if __name__ == "__main__":

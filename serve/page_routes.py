@@ -168,7 +168,7 @@ def _chain_json(state: ServerState, fields: ChainFields) -> Json:
             samplers.append(Dist())
     else:
         if fields.preset is None:
-            settings = maker.default_settings()
+            settings = maker.resolver.default_settings()
         else:
             find_listed_preset(fields.preset, "preset")
             settings = resolve_settings(load_preset(fields.preset))
