@@ -41,9 +41,14 @@ export class BranchTree {
     if (current) {
       current.tabIndex = 0;
       if (hadFocus) current.focus();
-      const box = this.container;
-      if (current.offsetTop < box.scrollTop || current.offsetTop + current.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = current.offsetTop - box.clientHeight / 2;
+      requestAnimationFrame(() => this.scrollTo(current)); // the layout is not computed twice
     }
+  }
+
+  scrollTo(item) {
+    const box = this.container;
+    const isVisible = item.offsetTop >= box.scrollTop && item.offsetTop + item.offsetHeight <= box.scrollTop + box.clientHeight;
+    if (!isVisible) box.scrollTop = item.offsetTop - box.clientHeight / 2;
   }
 
   item(node, level) {

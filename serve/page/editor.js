@@ -23,8 +23,9 @@ export class Editor {
     this.selected = -1;
     this.marked = []; // the elements of the selected token
     this.reachable = null; // the button of the list that the Tab key reaches
-    this.end = document.createTextNode("\u200b"); // so that the copy has a last line of full height
-    mirror.append(this.end);
+    this.end = document.createElement("span"); // so that the copy has a last line of full height
+    this.end.textContent = "\u200b";
+    mirror.append(element("div", {}, this.end));
     this.listen();
   }
 
@@ -120,18 +121,45 @@ export class Editor {
     let kept = 0;
     while (kept < Math.min(old.length, tokens.length) - start && old[old.length - 1 - kept].uid === tokens[tokens.length - 1 - kept].uid) kept += 1;
     const end = old.length - kept;
-    const following = this.spans[end] ?? this.end;
     const followingItem = this.items[end] ?? null;
     const added = tokens.slice(start, tokens.length - kept);
     const spans = added.map((token) => this.span(token));
     const items = added.map((token) => this.item(token));
-    for (const node of [...this.spans.splice(start, end - start, ...spans), ...this.items.splice(start, end - start, ...items)]) node.remove();
-    following.before(...spans);
+    this.replaceSpans(start, end, spans);
+    for (const item of this.items.splice(start, end - start, ...items)) item.remove();
     if (followingItem) followingItem.before(...items);
     else this.list.append(...items);
     this.tokens = tokens;
     if (this.selected >= 0) this.select(-1);
     if (!this.reachable?.isConnected && this.items.length) this.makeReachable(this.items[0]);
+  }
+
+  /**
+   * Replace the elements from index `start` to `end` in the copy of the text. The copy has a block for each paragraph, so
+   * that a browser lays out only those that have changed. A block ends with the token that ends with a newline.
+   */
+  replaceSpans(start, end, spans) {
+    const first = (this.spans[start - 1] ?? this.spans[0] ?? this.end).parentElement;
+    const last = (this.spans[end] ?? this.end).parentElement;
+    const place = first.previousSibling;
+    const blocks = [];
+    for (let block = first; block !== null; block = block === last ? null : block.nextSibling) blocks.push(block);
+    const before = start > 0 && blocks.includes(this.spans[start - 1].parentElement) ? Array.from(first.childNodes) : [];
+    const kept = before.slice(0, before.indexOf(this.spans[start - 1]) + 1);
+    const following = this.spans[end] ?? this.end;
+    const after = Array.from(last.childNodes);
+    const rest = after.slice(after.indexOf(following));
+    this.spans.splice(start, end - start, ...spans);
+    for (const block of blocks) block.remove();
+    let block = element("div", {});
+    const added = [block];
+    for (const span of [...kept, ...spans, ...rest]) {
+      block.append(span);
+      if (span !== this.end && span.textContent.endsWith("\n")) added.push((block = element("div", {})));
+    }
+    if (!block.childNodes.length) added.pop();
+    if (place) place.after(...added);
+    else this.mirror.prepend(...added);
   }
 
   classOf(token) {
