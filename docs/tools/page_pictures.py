@@ -67,7 +67,8 @@ def wait_for_end(tab: Page) -> None:
     """Wait until the model does not write any more."""
     tab.wait_for_timeout(100)
     tab.locator("#generate:not(:disabled)").wait_for(timeout=120_000)
-    tab.wait_for_timeout(900)
+    tab.locator("#next:not(.is-stale)").wait_for(timeout=120_000)
+    tab.wait_for_timeout(300)
 
 
 def select_dropped(tab: Page) -> None:

@@ -257,7 +257,14 @@ class Page {
 
   cursorMoved() {
     this.showCounts();
+    if (this.nextKey !== this.keyOfNext()) this.nextToken.markStale();
     if (!this.writer.isWriting) this.nextAfterMove();
+  }
+
+  /** Return what the next token depends on besides the settings: the tokens before the cursor. */
+  keyOfNext() {
+    const tokens = this.tokensBeforeCursor;
+    return `${tokens.length} ${tokens.at(-1)?.uid ?? ""}`;
   }
 
   showCounts() {
@@ -371,12 +378,15 @@ class Page {
       byId("next-place").textContent = "";
       return this.nextToken.markStale("Write a text first.");
     }
+    const key = this.keyOfNext();
     const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens);
     try {
       const answer = await this.server.json("/gen/next", { ...fields, top: TOP_TOKENS });
       this.nextAnswer = answer;
+      this.nextKey = key;
       byId("next-place").replaceChildren("after ", element("bdi", {}, quoted(contentText(tokens.at(-1)))));
       this.nextToken.show(answer);
+      if (key !== this.keyOfNext()) this.nextToken.markStale();
       this.chain.showEffects(answer.stages);
       this.chain.problem.textContent = "";
     } catch (error) {
