@@ -317,7 +317,7 @@ class Page {
 
   /** Put a token of the table at the cursor. Text after the cursor is not part of the new text. */
   insert(candidate) {
-    if (this.writer.isWriting || !this.nextAnswer) return;
+    if (this.writer.isWriting || !this.nextAnswer || this.nextKey !== this.keyOfNext()) return;
     this.writer.endBurst();
     const token = takenToken(candidate, this.nextAnswer);
     this.writer.tree.add("branch", [...this.tokensBeforeCursor, token]);
