@@ -113,7 +113,7 @@ def _move_slider(page: PageDriver, title: str, moves: int) -> None:
 
 
 def _open_tokens(page: PageDriver, tokens: list[dict[str, Any]]) -> None:
-    """Let the page open a text of these tokens."""
+    """Open a file with a text of these tokens on the page."""
     numbered = [{**token, "uid": number} for number, token in enumerate(tokens, 1)]
     node = {"id": 1, "parent": None, "kind": "generated", "uids": list(range(1, len(tokens) + 1)), "run": None}
     exported = {"format": "gen serve page", "version": 1, "settings": {}, "current": 1, "nodes": [node]}

@@ -256,7 +256,7 @@ def _flow(value: Any, *, is_block: bool = False) -> str:
 
 
 class ReportFields(StrictModel):
-    """Runs for a report, each as the lines of `gen run --format jsonl`."""
+    """The runs of a report, each as the lines of `gen run --format jsonl`."""
 
     runs: Annotated[list[ReportRun], Field(min_length=1, max_length=16)]
 

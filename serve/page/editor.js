@@ -248,13 +248,13 @@ function scrollWithin(node, box) {
   else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
 }
 
-const BLANKS = { " ": "space", "\n": "newline", "\t": "tab", "\r": "return" };
+const SPACES = { " ": "space", "\n": "newline", "\t": "tab", "\r": "return" };
 
-/** Return the name of a token for screen readers: its text without blanks around it, or the names of its blanks. */
+/** Return the name of a token for screen readers: its text without white space around it, or the names of its white space. */
 export function spokenName(token) {
   const text = visible(contentText(token)).trim();
   if (text) return text;
-  return Array.from(contentText(token), (character) => BLANKS[character] ?? "blank").join(" ") || "empty";
+  return Array.from(contentText(token), (character) => SPACES[character] ?? "white space").join(" ") || "empty";
 }
 
 function chipText(token) {

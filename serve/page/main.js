@@ -270,7 +270,7 @@ class Page {
   showCounts() {
     const total = this.writer.tokens.length;
     const { count } = this.editor.tokensBefore(this.editor.cursor);
-    byId("counts").textContent = count < total ? `${countText(total)} tokens; writes on after token ${countText(count)}` : `${countText(total)} tokens`;
+    byId("counts").textContent = count < total ? `${countText(total)} tokens; continues after token ${countText(count)}` : `${countText(total)} tokens`;
   }
 
   async generate() {

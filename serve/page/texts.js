@@ -174,21 +174,21 @@ export class TextTree {
     }));
   }
 
-  /** Return the tree that `asRecords` wrote. Raises an error if the records are no tree. */
+  /** Return the tree that `asRecords` wrote. Raises an error if the records do not form a tree. */
   static fromRecords(records, tokens, currentId, pastIds = []) {
     const tree = new TextTree();
     tree.nodes.clear();
     for (const record of records) {
       const parent = record.parent === null ? null : tree.nodes.get(record.parent);
       const own = record.uids.map((uid) => tokens.get(uid));
-      if (parent === undefined || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("the texts are no tree");
+      if (parent === undefined || own.includes(undefined) || tree.nodes.has(record.id)) throw new Error("its texts do not form a tree");
       const node = new TextNode({ id: record.id, parent, kind: record.kind, tokens: own, run: record.run });
       tree.nodes.set(node.id, node);
       parent?.children.push(node);
       tree.nextId = Math.max(tree.nextId, node.id + 1);
     }
     tree.current = tree.nodes.get(currentId);
-    if (!tree.current) throw new Error("the shown text is missing");
+    if (!tree.current) throw new Error("the text that it shows is missing");
     tree.past = pastIds.map((id) => tree.nodes.get(id)).filter(Boolean);
     return tree;
   }

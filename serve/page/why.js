@@ -71,7 +71,7 @@ export class WhyPanel {
 
   button(candidate, take) {
     const text = visible(contentText(this.tokens.candidate(candidate.id)));
-    return element("button", { type: "button", class: "small", "aria-label": `Continue with ${text}`, title: "Write on from here with this token, as a new branch", onclick: () => take(this.index, candidate.id) }, "\u21b3");
+    return element("button", { type: "button", class: "small", "aria-label": `Continue with ${text}`, title: "Continue from here with this token, as a new branch", onclick: () => take(this.index, candidate.id) }, "\u21b3");
   }
 
   async show(tokens, index) {

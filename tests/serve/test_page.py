@@ -148,7 +148,7 @@ def test_an_edit_keeps_the_marks_of_the_rest(page):
     page.keyboard.press("Control+z")
     assert page.value() == text
     page.text.evaluate("area => area.setSelectionRange(3, 3)")
-    page.wait_until(lambda: "writes on after token 1" in page.locator("#counts").inner_text())
+    page.wait_until(lambda: "continues after token 1" in page.locator("#counts").inner_text())
     page.generate()
     assert page.value().startswith("The")
     assert page.value() != text

@@ -1,0 +1,102 @@
+"""The routes that the page needs: lines of a run, chains with their parameters, texts of presets, reports."""
+
+import json
+
+import yaml
+
+
+def lines_of(server, **fields):
+    """The lines of an answer of `/gen/generate`."""
+    status, answer = server.post("/gen/generate", {"prompt": "The sea", "seed": 7, "max_tokens": 4} | fields)
+    assert status == 200, answer
+    return [json.loads(line) for line in answer.splitlines()]
+
+
+def test_lines_are_those_of_a_run(small_server):
+    start, *tokens, done = lines_of(small_server, trace=5, logprobs=True)
+    assert [line["event"] for line in (start, *tokens, done)] == ["start", *["token"] * 4, "done"]
+    assert start["command"] == done["x_gen"]["command"]
+    assert "".join(line["text"] for line in tokens) == done["text"]
+    assert all(line["trace"]["draw"] and line["entropy"] is not None for line in tokens)
+    status, whole = small_server.post(
+        "/gen/generate",
+        {"prompt": "The sea", "seed": 7, "max_tokens": 4, "trace": 5, "logprobs": True, "stream": False},
+    )
+    assert status == 200
+    assert whole["lines"][1:-1] == tokens
+
+
+def test_lines_are_of_one_text(small_server):
+    status, answer = small_server.post("/gen/generate", {"prompt": ["a", "b"]})
+    assert (status, answer["error"]["param"]) == (400, "n")
+
+
+def test_a_grammar_reads_the_beginning_of_the_answer(small_server):
+    grammar = {"gbnf": 'root ::= "(" [ab] ")"'}
+    *_, done = lines_of(small_server, prompt="x(a", beginning="(a", grammar=grammar)
+    assert done["text"] == ")"
+    assert done["complete"]
+    assert done["x_gen"]["command"] is None
+    status, answer = small_server.post("/gen/next", {"prompt": "x(a", "beginning": "(a", "grammar": grammar})
+    assert status == 200
+    assert [item["token"] for item in answer["candidates"] if item["probs"][-1]] == [")"]
+    status, answer = small_server.post("/gen/next", {"prompt": "xy", "beginning": "y", "grammar": grammar})
+    assert status == 400
+    assert "beginning" in answer["error"]["message"]
+
+
+def test_chains_have_all_parameters(small_server):
+    _, answer = small_server.post("/gen/chain", {"chain": 'logit_bias(5=-1, "5"=2, "a b"=3) > min_p0.2'})
+    assert [step["name"] for step in answer["steps"]] == ["logit_bias", "min_p", "dist"]
+    assert answer["steps"][0]["parameters"] == {"bias": {"5": -1, '"5"': 2, '"a b"': 3}}
+    assert answer["steps"][1]["parameters"] == {"p": 0.2, "min_keep": 1}
+    _, again = small_server.post("/gen/chain", {"chain": answer["chain"]})
+    assert again == answer
+    _, preset = small_server.post("/gen/chain", {"preset": "creative"})
+    assert preset["chain"].startswith("penalties(")
+    assert preset["settings"]["seed"] is None
+    status, answer = small_server.post("/gen/chain", {"chain": "top_q"})
+    assert (status, answer["error"]["param"]) == (400, "chain")
+
+
+def test_texts_of_presets_keep_what_is_not_changed(small_server):
+    base = "description: mine\nsystem: Be brief.\nseed: 3\nstop: [a]\nchain: top_k5\n"
+    fields = {
+        "base": base,
+        "chain": 'logit_bias(5=-1, "5"=2) > temp',
+        "settings": {"stop": ["\n", "b"], "seed": None},
+    }
+    _, answer = small_server.post("/gen/presets/text", fields)
+    assert yaml.safe_load(answer["preset"]) == {
+        "description": "mine",
+        "system": "Be brief.",
+        "stop": ["\n", "b"],
+        "chain": [{"logit_bias": {"bias": {5: -1, "5": 2}}}, "temperature"],
+    }
+    status, answer = small_server.post("/gen/presets/text", {"chain": "dist", "settings": {"seed": -4}})
+    assert status == 400
+    assert "seed" in answer["error"]["message"]
+
+
+def test_reports_are_made_of_lines(small_server):
+    lines = lines_of(small_server, trace=5, logprobs=True)
+    status, html = small_server.post("/gen/report", {"runs": [{"name": "</title>", "lines": lines}]})
+    assert status == 200
+    assert html.startswith("<!doctype html>")
+    status, answer = small_server.post(
+        "/gen/report", {"runs": [{"name": "a", "lines": [{"event": "token", "id": "x"}]}]}
+    )
+    assert (status, answer["error"]["param"]) == (400, "runs")
+
+
+def test_successive_requests_for_the_health_are_one_line_of_the_log():
+    from logitsmith.serve.request_log import RequestLog, RequestRecord
+
+    written = []
+    log = RequestLog("json", write=written.append)
+    for route, status in [("/health", 503), ("/health", 503), ("/health", 200), ("/health", 200), ("/docs", 200)]:
+        record = RequestRecord("GET", route, route=route)
+        record.status = status
+        log(record)
+    log.flush(5)
+    assert [json.loads(line)["status"] for line in written] == [503, 200, 200]
