@@ -362,7 +362,7 @@ def _start_constraint(model: Model, request: GenerationRequest, compiles_in_back
 
 
 def read_beginning(model: Model, constraint: Constraint, beginning: str) -> None:
-    """Append the text with which an answer begins to a constraint. Raises ``GrammarError`` if it does not match."""
+    """Append the beginning of an answer to a constraint. Raises ``GrammarError`` if it does not match."""
     try:
         for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
             constraint.accept(token)
