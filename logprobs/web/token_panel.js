@@ -129,7 +129,7 @@ function verdict(run, index, trace) {
 
 function decision(run, index, trace) {
   const last = trace.stages[trace.stages.length - 1];
-  if (trace.decision !== null) return trace.decision;
+  if (trace.reason !== null) return trace.reason;
   if (trace.isForced) return "Forced: the grammar allowed only one text, which continues with this token.";
   if (trace.draw === null) return `No random number: ${visible(last.name)} selected this token.`;
   const { u, low, high } = trace.draw;

@@ -6,12 +6,12 @@
  * or -1), `isChosen`, and for each stage an entry of `logits` and `probs`, which is null where the candidate is absent.
  */
 export class Trace {
-  constructor(stages, candidates, draw, isForced, decision = null) {
+  constructor(stages, candidates, draw, isForced, reason = null) {
     this.stages = stages;
     this.candidates = candidates;
     this.draw = draw; // u, low and high; null without a draw
     this.isForced = isForced;
-    this.decision = decision; // a sentence on who chose the token; null if the chain did
+    this.reason = reason; // a sentence on who chose the token; null if the chain did
   }
 
   get chosen() {
