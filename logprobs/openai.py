@@ -26,7 +26,8 @@ class LogprobShape(NamedTuple):
         has_both_forms: True if the logprobs of a text have the form of a chat, too, in the field ``content``, and
             those of a chat the lists of a text, as in Together's answers.
         has_all_requested: True if the alternatives also have the chosen token and the tokens requested by their
-            ids. Otherwise there are only the most probable tokens.
+            ids, and if a token of a chat's form has the values of a second source and its trace, as in the lines
+            of ``jsonl``. Otherwise there are only the most probable tokens of the first source.
         writes_token_ids: True if tokens are written as ``token_id:7``, as vLLM can do, instead of their texts.
     """
 
@@ -297,7 +298,17 @@ def _chat_logprobs(start: Start, tokens: Sequence[TokenRecord], shape: LogprobSh
 
 def _chat_logprob(token: TokenRecord, shape: LogprobShape) -> Json:
     alternatives = [_chat_token(alternative, shape) for alternative in shape.alternatives(token)]
-    return _chat_token(token.chosen, shape) | {"top_logprobs": alternatives}
+    fields = _chat_token(token.chosen, shape) | {"top_logprobs": alternatives}
+    if shape.has_all_requested:
+        for distribution in token.distributions[1:]:
+            others = [_chat_token(other, shape) for other in (*distribution.top, *distribution.named)]
+            fields[distribution.source] = {
+                "logprob": finite_or_none(distribution.logprob),
+                "top_logprobs": others,
+            }
+        if token.trace is not None:
+            fields["trace"] = token.trace.as_json()
+    return fields
 
 
 def _chat_token(token: TokenLogprob, shape: LogprobShape) -> Json:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..common.text import nearest_name, short_repr
 from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
@@ -61,13 +61,19 @@ IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
 
 
 class StructuredOutputs(StrictModel):
-    """vLLM's ``structured_outputs``: one of these."""
+    """vLLM's ``structured_outputs``: exactly one of these."""
 
     json_: Json | str | None = Field(default=None, alias="json")
     regex: str | None = None
     choice: list[str] | None = Field(default=None, min_length=1)
     grammar: str | None = None
     json_object: bool | None = None
+
+    @model_validator(mode="after")
+    def _check_is_one(self) -> StructuredOutputs:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("give exactly one of json, regex, choice, grammar and json_object")
+        return self
 
     def as_grammar(self) -> str | Json | None:
         """Return the grammar, as a preset writes it; None if no field is given."""

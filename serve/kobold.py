@@ -32,7 +32,7 @@ _TOP_COUNT = 5
 """Number of most likely tokens if a request says only ``"logprobs": true``."""
 
 
-_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens_as_token_ids")
+_NOT_ANSWERED = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "trace")
 """The fields of other APIs that KoboldCpp's answers have no place for."""
 
 
@@ -59,6 +59,8 @@ class KoboldFields(PromptFields):
             raise InvalidRequestError("memory: it needs a prompt that is a text", "memory")
         if self.logprobs is True:
             changes["logprobs"] = _TOP_COUNT
+        if self.logprobs_from == "both":
+            changes["logprobs_from"] = None
         if self.use_default_badwordsids and self.ban_eos_token is None:
             changes["ban_eos_token"] = True
         if self.singleline:
@@ -108,6 +110,7 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     state.check_queue()
     fields, ignored = read_body(KoboldFields, await read_json(request, state))
     ignored += [name for name in _NOT_ANSWERED if getattr(fields, name)]
+    ignored += ["logprobs_from"] if fields.logprobs_from == "both" else []
     length, context = fields.max_context_length, state.engine.context_length
     length = context if length is None or length < 1 else min(length, context)
 

@@ -93,7 +93,7 @@ async def completion(request: Request, state: ServerState) -> Response:
     return await answer(request, state.engine, asked, LlamaServerFormat(asked, fields))
 
 
-_NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "trace")
+_NOT_IN_THIS_FORMAT = ("echo", "prompt_logprobs", "return_tokens_as_token_ids", "logprob_token_ids", "trace")
 """The fields of other routes for which llama-server's answers have no place."""
 
 
@@ -107,6 +107,7 @@ def _read_fields(record: object, vocabulary: Vocabulary) -> tuple[CompletionFiel
         }
     fields, ignored = read_body(CompletionFields, record)
     unused = [name for name in _NOT_IN_THIS_FORMAT if getattr(fields, name)]
+    unused += ["logprobs_from"] if fields.logprobs_from == "both" else []
     return fields.model_copy(update=dict.fromkeys(unused)), [*ignored, *unused]
 
 

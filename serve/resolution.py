@@ -303,7 +303,7 @@ def _read_logprobs(fields: GenerationFields, unused: list[str]) -> tuple[Logprob
     counts = [] if prompt_count is None else [prompt_count]
     if fields.logprobs is not None and fields.logprobs is not False:
         counts += [0 if fields.logprobs is True else fields.logprobs, fields.top_logprobs or 0]
-    if fields.n_probs or fields.logprob_token_ids:
+    if fields.n_probs or fields.logprob_token_ids or fields.trace:  # a trace is part of a token's logprobs
         counts.append(fields.n_probs or 0)
     if not counts:
         unused += [name for name in ("top_logprobs", "logprobs_from") if getattr(fields, name)]
@@ -332,7 +332,8 @@ def x_gen(asked: Asked, start: Start, exactness: str) -> Json:
 def command_of(choice: Choice, start: Start) -> str | None:
     """Return the command that repeats a choice in a terminal; None if no command can."""
     words = _command_words(choice, start, chain_notation(start.chain))
-    return shlex.join(words) if choice.is_repeatable else None
+    # As a word of the command, "-" would be stdin.
+    return shlex.join(words) if choice.is_repeatable and choice.prompt != "-" else None
 
 
 def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
@@ -349,5 +350,6 @@ def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
         if description["kind"] == "gbnf" and description.get("root", "root") != "root":
             table["root"] = description["root"]
         yield from ("--set", f"grammar={json.dumps(table)}")
-    if choice.prompt:
-        yield from ("--", choice.prompt)
+    if any("\\" in text for text in (choice.prompt, *start.stop)):
+        yield "--no-escape"
+    yield from ("--", choice.prompt)

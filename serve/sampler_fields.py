@@ -307,12 +307,17 @@ class ChainChanges:
                     self._add(f"mirostat_{detail}", f"{sampler}.{detail}", value)
         elif version is not None:
             self.rearrangements.append(rearrange_for_mirostat(0))
-        if fields.adaptive_target is not None and fields.adaptive_target >= 0 and not version:
+        wants_adaptive = fields.adaptive_target is not None and fields.adaptive_target >= 0
+        if version:
+            self.unused_names += ["adaptive_target"] if wants_adaptive else []
+            self.unused_names += ["do_sample"] if fields.do_sample is False else []
+        elif wants_adaptive:
+            self.unused_names += ["do_sample"] if fields.do_sample is False else []
             self.rearrangements.append(ChainRearrangement("adaptive_target", new_selector="adaptive_p"))
             self._add("adaptive_target", "adaptive_p.target", fields.adaptive_target)
             if fields.adaptive_decay is not None:
                 self._add("adaptive_decay", "adaptive_p.decay", fields.adaptive_decay)
-        elif fields.do_sample is False and not version:
+        elif fields.do_sample is False:
             self._add("do_sample", "temperature.t", 0)  # the most likely token, as greedy would take
 
     def _read_order(self) -> None:
