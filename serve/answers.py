@@ -22,7 +22,14 @@ from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, Done, Event, Start
 from ..models.errors import ModelError
 from ..samplers.errors import SamplingError
-from .engine_thread import EngineStoppedError, EngineThread, EventStream, QueueFullError, TimeOverError
+from .engine_thread import (
+    EngineStoppedError,
+    EngineThread,
+    EventStream,
+    NotBegunError,
+    QueueFullError,
+    TimeOverError,
+)
 from .errors import EngineError, InvalidRequestError, RequestError, TimedOutError, UnavailableError
 from .limits import without_paths
 from .request_log import CLIENT_LEFT, RequestRecord, record_of
@@ -158,6 +165,8 @@ def _as_request_error(failure: BatchFailure) -> RequestError:
     error = failure.error
     if isinstance(error, EngineStoppedError):
         return UnavailableError("the server is stopping")
+    if isinstance(error, NotBegunError):
+        return UnavailableError("the request was stopped before it began")
     if isinstance(error, TimeOverError):
         return TimedOutError("the request took longer than this server allows; lower max_tokens")
     if isinstance(error, (ModelError, SamplingError, GrammarError)):
@@ -204,7 +213,9 @@ async def _stream_parts(
         for index, event in taken:
             record.push(event)
             if isinstance(event, BatchFailure):
-                parts.append(form.failure(_as_request_error(event).as_json()))
+                error = _as_request_error(event)
+                record.status = error.status
+                parts.append(form.failure(error.as_json()))
                 yield "".join(parts)
                 return
             facts = None

@@ -76,7 +76,11 @@ class ServerApp:
             await self._routes(scope, receive, send)
             return
         record = start_record(scope)
-        added_headers = {"x-content-type-options": "nosniff", "x-frame-options": "DENY"}
+        added_headers = {
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "x-request-id": record.id,
+        }
         has_begun = False
 
         async def recording_send(message: Message) -> None:

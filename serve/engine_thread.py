@@ -15,15 +15,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from typing import TypeVar, cast
+from typing import cast
 
 from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
 from ..logprobs.events import BatchExactness, Done, Event
-from ..models.errors import ModelError
-
-_Result = TypeVar("_Result")
+from ..models.errors import AbortedError, ModelError
 
 
 class QueueFullError(Exception):
@@ -36,6 +34,10 @@ class EngineStoppedError(Exception):
 
 class TimeOverError(Exception):
     """A request took longer than the limit."""
+
+
+class NotBegunError(Exception):
+    """A request was stopped while it waited for a slot."""
 
 
 class EventStream:
@@ -207,22 +209,6 @@ class EngineThread:
         """True if no request can wait for a slot."""
         return len(self._streams) >= self._slots + self._max_waiting
 
-    async def call(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function in the thread of the model, between two steps; return its result or raise its error."""
-        if self._is_stopping:
-            raise EngineStoppedError
-        future: Future[_Result] = Future()
-
-        def run(_: BatchEngine) -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except Exception as error:
-                    future.set_exception(error)
-
-        self._send(run)
-        return await asyncio.wrap_future(future)
-
     @property
     def counts(self) -> EngineCounts:
         """The numbers of requests now."""
@@ -248,6 +234,8 @@ class EngineThread:
     def _interrupt(self, engine: BatchEngine, request_id: int) -> None:
         progress = engine.interrupt(request_id)
         if progress is not None:
+            if isinstance(progress.events[-1], BatchFailure):
+                progress = progress._replace(events=[BatchFailure(request_id, NotBegunError(), has_begun=False)])
             self._deliver([progress])
 
     def _send(self, command: Callable[[BatchEngine], object]) -> None:
@@ -275,8 +263,9 @@ class EngineThread:
                     self._step(engine)
             except Exception as error:  # an error that no request caused ends the server, not only the thread
                 self.failure = error
-                failure = BatchFailure(None, ModelError(f"the engine failed: {error}"))
-                self._undelivered.put(partial(self._push_to_all, failure))
+                is_stop = isinstance(error, AbortedError)  # a second signal ends the server now
+                reason = EngineStoppedError() if is_stop else ModelError(f"the engine failed: {error}")
+                self._undelivered.put(partial(self._push_to_all, BatchFailure(None, reason)))
 
     def _execute_commands(self, engine: BatchEngine) -> bool:
         """Execute the commands that have arrived; wait for one if nothing runs. Returns False to stop."""

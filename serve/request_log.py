@@ -43,7 +43,8 @@ class RequestRecord:
         route: the route of the path; empty for unknown paths.
         began: the time of the start, seconds since 1970.
         id: the name of the request in messages about faults.
-        status: the HTTP status of the response; `CLIENT_LEFT` without a response.
+        status: the HTTP status of the response; `CLIENT_LEFT` without a response; that of the error if a stream
+            ended by one.
         prompt_tokens: number of tokens of the prompts.
         cached_tokens: number of these tokens that did not have to be read again.
         completion_tokens: number of generated tokens.

@@ -2,8 +2,11 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from .gen_serve import GenServe
 
 CLASSIC = {
     "prompt": "The sea was",
@@ -444,6 +447,18 @@ def test_an_answer_is_checked_and_aborted_by_its_key(http, media_type):
     perf = http.get("/api/extra/perf").json()
     assert perf["last_token_count"] == result["completion_tokens"]
     assert perf["stop_reason"] == -1
+
+
+def test_an_abort_of_a_request_that_waits(pruned_model):
+    with GenServe("--slots", "1", model=pruned_model) as server, ThreadPoolExecutor(1) as pool:
+        stream = server.start_stream(max_tokens=3000, ignore_eos=True)
+        body = {"prompt": "Once", "max_length": 4, "genkey": "waits"}
+        waiting = pool.submit(server.post, "/api/v1/generate", body)
+        server.wait_until(lambda: server.counts_of_texts() == (1, 1))
+        assert server.post("/api/extra/abort", {"genkey": "waits"})[1]["success"] == "true"
+        status, answer = waiting.result()
+        assert (status, answer["error"]["message"]) == (503, "the request was stopped before it began")
+        stream.close()
 
 
 def test_an_abort_without_a_body_ends_a_stream_without_a_key(http):

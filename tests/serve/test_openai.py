@@ -112,6 +112,8 @@ def test_a_random_seed_is_told_and_repeats(client):
     [
         pytest.param({"prompt": "The sea was", "temperature": 1.5, "top_k": 5}, id="settings"),
         pytest.param({"prompt": "Say 'yes' & \"no\"\n"}, id="quotes"),
+        pytest.param({"prompt": r"a\nb", "stop": [r"\n"]}, id="backslashes"),
+        pytest.param({"prompt": ""}, id="no prompt"),
         pytest.param({"prompt": "A number: ", "guided_regex": "[0-9]{3}"}, id="regex"),
         pytest.param({"prompt": "Answer:", "guided_choice": ["yes", "no, never"]}, id="choice"),
         pytest.param({"prompt": "x", "grammar": 'start: "a" /[bc]+/ "d"'}, id="lark"),
@@ -131,6 +133,7 @@ def test_the_command_repeats_the_answer(client, body):
     "body",
     [
         pytest.param({"prompt": "x", "stop_token_ids": [30]}, id="tokens that end a text"),
+        pytest.param({"prompt": "-"}, id="the name of stdin"),
         pytest.param({"prompt": "x", "bypass_eos": True}, id="no token ends a text"),
         pytest.param({"prompt": [0, 0, 0]}, id="special tokens"),
         pytest.param({"prompt": "a\0b"}, id="NUL"),
@@ -261,6 +264,46 @@ def test_a_schema_in_each_notation(http, grammar):
     body = {"messages": [{"role": "user", "content": "Go"}], grammar: value, "max_tokens": 30, "temperature": 2}
     answer = http.post("/v1/chat/completions", json=body).json()
     assert isinstance(json.loads(answer["choices"][0]["message"]["content"])["a"], bool)
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+def test_a_trace_and_a_second_source_are_those_of_gen_run(http, is_stream):
+    flags = ("--seed", "3", "-n", "4", "--trace", "3", "--logprobs", "2", "--logprobs-from", "both")
+    lines = gen("run", "-t", "1", "--no-chat", "--format", "jsonl", *flags, "--", "The sea was").splitlines()
+    tokens = [line for line in map(json.loads, lines) if line["event"] == "token"]
+    body = {
+        "prompt": "The sea was",
+        "seed": 3,
+        "max_tokens": 4,
+        "trace": 3,
+        "logprobs": 2,
+        "logprobs_from": "both",
+    }
+    answer = http.post("/v1/completions", json=body | {"stream": is_stream})
+    bodies = (
+        [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        if is_stream
+        else [answer.json()]
+    )
+    content = [entry for body in bodies for entry in (body["choices"][0]["logprobs"] or {}).get("content", [])]
+    assert [entry["trace"] for entry in content] == [token["trace"] for token in tokens]
+    assert [entry["chain"]["logprob"] for entry in content] == [token["chain"]["logprob"] for token in tokens]
+    for entry, token in zip(content, tokens, strict=True):
+        expected = [(other["token"], other["logprob"]) for other in token["chain"]["top_logprobs"]]
+        assert [(other["token"], other["logprob"]) for other in entry["chain"]["top_logprobs"]] == expected
+
+
+@pytest.mark.parametrize("value", [{}, {"regex": "a+", "choice": ["b"]}, {"json": {}, "regex": "a"}])
+def test_structured_outputs_are_one_grammar(http, value):
+    answer = http.post("/v1/completions", json={"prompt": "x", "structured_outputs": value})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "structured_outputs"
+    assert "give exactly one of json, regex" in answer.json()["error"]["message"]
+
+
+def test_a_trace_brings_the_logprobs_that_hold_it(client):
+    answer = client.completions.create(model="", prompt="The sea", max_tokens=2, extra_body={"trace": 2})
+    assert [len(entry["trace"]["candidates"]) >= 2 for entry in answer.choices[0].logprobs.content] == [True] * 2
 
 
 def test_only_allowed_tokens_and_tokens_that_stop(client):

@@ -123,6 +123,9 @@ def test_the_chain(fields, chain):
 
 
 UNUSED = {
+    "greedy with mirostat": ({"do_sample": False, "mirostat": 2}, ["do_sample"]),
+    "greedy with adaptive_p": ({"do_sample": False, "adaptive_target": 0.5}, ["do_sample"]),
+    "adaptive_p with mirostat": ({"adaptive_target": 0.5, "mirostat": 1}, ["adaptive_target"]),
     "one value twice": ({"typical": 0.5, "typical_p": 0.5}, []),
     "two values": ({"typical": 0.5, "typical_p": 0.6, "typ_p": 0.7}, ["typical_p", "typ_p"]),
     "an order beside mirostat": ({"mirostat": 2, "samplers": ["top_k"]}, ["samplers"]),

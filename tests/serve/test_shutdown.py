@@ -84,7 +84,7 @@ def test_the_second_signal_ends_the_server_now(pruned_model):
         server.wait_for("running requests")
         server.stop()
         assert server.wait() == 128 + signal.SIGTERM
-        read_all(stream)
+        assert b"the server is stopping" in read_all(stream)
         stream.close()
 
 
@@ -92,6 +92,10 @@ def test_a_request_that_takes_too_long(pruned_model):
     with GenServe("--slots", "1", "--timeout", "0.3", model=pruned_model) as server:
         status, answer = server.post("/v1/completions", LONG)
         assert (status, answer["error"]["code"]) == (503, "timeout")
+        stream = server.start_stream()
+        assert b'"code": "timeout"' in read_all(stream)
+        stream.close()
+        server.wait_for(r"POST /v1/completions 503 1\+\d+ tokens")  # not 200, with which the stream began
         server.wait_until_idle()
 
 
