@@ -120,7 +120,20 @@ def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json)
         for name in ignored_fields:
             schema["properties"].setdefault(name, {"description": "accepted; named in x_gen.ignored"})
         schemas[body.__name__] = schema
+        for model in schemas.values():
+            _allow_nulls(model)
     return {"$ref": f"#/components/schemas/{body.__name__}"}
+
+
+def _allow_nulls(schema: Json) -> None:
+    """Declare that a null counts as an absent field, whatever its name."""
+    if schema.get("additionalProperties") is False:
+        schema["additionalProperties"] = {"type": "null"}
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        if name not in required and field.get("type") not in (None, "null"):
+            description = {"description": field.pop("description")} if "description" in field else {}
+            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **description}
 
 
 _STYLE = """

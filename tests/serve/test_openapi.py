@@ -94,7 +94,7 @@ def test_bodies_are_open_where_other_fields_are_of_no_interest():
             if "requestBody" in operation:
                 reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
                 schema = description["components"]["schemas"][reference.rpartition("/")[2]]
-                if schema.get("additionalProperties", True):
+                if schema.get("additionalProperties", True) is True:
                     open_paths.add(path)
     assert open_paths == {
         "/apply-template",
