@@ -8,6 +8,7 @@ all requests. The limit counts processor time, so that a grammar is not rejected
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 MAX_CPU_SECONDS = 2
 _MAX_WAIT_SECONDS = 60.0
 """Time after which a compilation ends on a machine so busy that the process gets no processor time."""
+_LIMIT_SIGNALS = (-signal.SIGXCPU, -signal.SIGABRT, -signal.SIGSEGV)
+"""Exit codes of a process that ends at its limits: of processor time, and of memory in code of Rust and of C."""
 _MAX_MEMORY_BYTES = 4 << 30
 _MAX_REMEMBERED = 1_000
 
@@ -97,7 +100,10 @@ class CompileGuard:
         self._lock = Lock()
 
     def check(self, spec: GrammarSpec) -> None:
-        """Raise ``GrammarError`` if the grammar cannot be compiled in time. Reports no other errors."""
+        """Raise ``GrammarError`` if the grammar cannot be compiled in time. Reports no other errors.
+
+        Raises ``UnavailableError`` if the process ends for another reason, which is not the grammar's fault.
+        """
         text = repr((spec.kind, spec.root, spec.after, spec.schema_lenient, spec.source))
         key = sha256(text.encode("utf-8", "surrogatepass")).digest()
         with self._lock:
@@ -115,15 +121,20 @@ class CompileGuard:
             )
 
     def _compile(self, spec: GrammarSpec) -> bool:
-        compiler = self._idle.get() or _Compiler(TokenTable.of(self._vocabulary))
-        is_fast = False
+        compiler, is_fast = self._idle.get(), None
         try:
-            is_fast = compiler.compile(spec)
+            for _ in range(2):  # an idle process may have ended, such as by the system for lack of memory
+                compiler = compiler or _Compiler(TokenTable.of(self._vocabulary))
+                is_fast = compiler.compile(spec)
+                if is_fast is not None:
+                    return is_fast
+                compiler.close()
+                compiler = None
         finally:
-            if not is_fast:
+            if compiler is not None and not is_fast:
                 compiler.close()
             self._idle.put(compiler if is_fast else None)
-        return is_fast
+        raise _unavailable("the process that compiles grammars was ended twice; try again later")
 
     def close(self) -> None:
         """End the idle processes. Busy ones end when their work has ended."""
@@ -151,19 +162,32 @@ class _Compiler:
         with suppress(OSError):
             self._connection.send(table)
 
-    def compile(self, spec: GrammarSpec) -> bool:
-        """Return whether the compilation ends in time, with or without an error."""
+    def compile(self, spec: GrammarSpec) -> bool | None:
+        """Return whether the compilation ends within the limits, with or without an error.
+
+        Returns None if the process has ended for another reason. Raises ``UnavailableError`` on a busy machine.
+        """
         try:
             self._connection.send((spec.kind, spec.source, spec.root, spec.after, spec.schema_lenient))
-            return self._connection.poll(_MAX_WAIT_SECONDS) and bool(self._connection.recv())
+            if self._connection.poll(_MAX_WAIT_SECONDS):
+                return bool(self._connection.recv())
         except (EOFError, OSError):
-            return False
+            return False if self._process.wait() in _LIMIT_SIGNALS else None
+        raise _unavailable(
+            f"the grammar was not compiled within {_MAX_WAIT_SECONDS:g} s: the machine is busy; try again later"
+        )
 
     def close(self) -> None:
         """End the process."""
         self._connection.close()
         self._process.kill()
         self._process.wait()
+
+
+def _unavailable(message: str) -> Exception:
+    from .errors import UnavailableError  # noqa: PLC0415 - it imports starlette, which would slow each process down
+
+    return UnavailableError(message)
 
 
 def _serve(connection: Connection) -> None:
@@ -178,9 +202,14 @@ def _serve(connection: Connection) -> None:
             # The system ends the process at this limit, also inside of a function of C or Rust.
             _, hard = resource.getrlimit(resource.RLIMIT_CPU)
             resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time()) + MAX_CPU_SECONDS, hard))
-            with suppress(GrammarError):
+            is_fast = True
+            try:
                 GrammarSpec("grammar", kind, source, root, after, is_lenient).start(table).mask()
-            connection.send(True)
+            except GrammarError:
+                pass
+            except MemoryError:
+                is_fast = False
+            connection.send(is_fast)
 
 
 if __name__ == "__main__":
