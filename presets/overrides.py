@@ -17,7 +17,7 @@ from ..samplers.base import Sampler, Stage
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .errors import PresetError
+from .errors import PresetError, preset_hint
 from .preset import make_step
 from .yaml_reader import parse_yaml_scalar
 
@@ -443,6 +443,6 @@ def read_sampler_sequence(sequence: str, origin: str) -> list[str]:
         return [_NAME_BY_LETTER[letter] for letter in parts[0]]
     for part in parts:
         if part not in _NAME_BY_SPELLING:
-            known = ", ".join(LLAMA_CPP_SAMPLERS)
-            raise PresetError(f"{origin}: {short_repr(part)} is not a sampler of llama.cpp; known: {known}")
+            hint = preset_hint(part, LLAMA_CPP_SAMPLERS)
+            raise PresetError(f"{origin}: {short_repr(part)} is not a sampler of llama.cpp; {hint}")
     return [_NAME_BY_SPELLING[part] for part in parts]

@@ -7,13 +7,21 @@ for a client that does not read. Here such a client is disconnected. Times are l
 from __future__ import annotations
 
 import asyncio
+import sys
 from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .errors import InvalidRequestError, RequestError, RequestTimeoutError, UnavailableError
+from .errors import (
+    HeadersTooLargeError,
+    InvalidRequestError,
+    RequestError,
+    RequestTimeoutError,
+    UnavailableError,
+)
+from .security import MAX_HEADER_BYTES
 
 MAX_CONNECTIONS = 512
 SECONDS_FOR_REQUEST = 20.0
@@ -76,6 +84,11 @@ class LimitedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not a request, in the format of all errors."""
+        problem = sys.exception()  # that of h11, which uvicorn handles
+        status = getattr(problem, "error_status_hint", HTTPStatus.BAD_REQUEST)
+        if status == HeadersTooLargeError.status:
+            self._reject(HeadersTooLargeError(f"the headers have more than {MAX_HEADER_BYTES:,} bytes"))
+            return
         self._reject(InvalidRequestError(f"this is not a request of HTTP: {msg}"))
 
     def pause_writing(self) -> None:

@@ -35,7 +35,7 @@ from ..samplers.registry import find_sampler
 from .bodies import ChatFields, GenerationFields, PromptFields, read_settings
 from .compile_guard import CompileGuard
 from .errors import InvalidRequestError
-from .limits import check_logprobs
+from .limits import check_logprobs, without_paths
 from .sampler_fields import ChainChanges, Json, first_given, read_chain_changes
 
 SETTING_ERRORS = (PresetError, SamplingError, GrammarError, ModelError, InvalidLineError)
@@ -128,8 +128,15 @@ class RequestMaker:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
 
         ``ignored``: the names of fields without effect that are already known.
-        Raises ``InvalidRequestError`` or one of ``SETTING_ERRORS`` for a setting that cannot be used.
+        Raises ``InvalidRequestError`` for a setting that cannot be used.
         """
+        try:
+            return self._make(fields, ignored)
+        except SETTING_ERRORS as error:
+            message = without_paths(str(error), self.model.path)
+            raise InvalidRequestError(message, _named_field(message, fields)) from None
+
+    def _make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         unused = [*ignored]
         messages, beginning = (
             _messages(fields) if isinstance(fields, ChatFields) else (None, fields.beginning or "")
@@ -146,11 +153,13 @@ class RequestMaker:
             unused.append("cache_prompt")
         if fields.best_of is not None and fields.best_of != count:
             unused.append("best_of")
+        for name in ("stop_token_ids", "logprob_token_ids"):
+            self._check_ids(getattr(fields, name) or (), name)
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
         for prompt in prompts:
             request = replace(
-                self.resolver.resolve(replace(parsed, prompt=prompt), settings),
+                self._resolve(replace(parsed, prompt=prompt), settings, fields),
                 exact_reuse=not (self._reuses_answers if fields.cache_prompt is None else fields.cache_prompt),
                 logprobs=logprobs,
                 echo=bool(fields.echo) or prompt_count is not None,
@@ -168,6 +177,26 @@ class RequestMaker:
         check_logprobs([choice.request for choice in choices], self.model.context_length)
         return Asked(fields, tuple(choices), count, tuple(dict.fromkeys(unused)), prompt_count)
 
+    def _resolve(self, parsed: ParsedRequest, settings: Settings, fields: GenerationFields) -> GenerationRequest:
+        """Return the request of a prompt. Errors of its grammar begin with the field that has the grammar."""
+        origin = settings.grammar.origin.removeprefix("--")
+        is_of_request = _named_field(origin, fields) is not None
+        try:
+            request = self.resolver.resolve(parsed, settings)
+        except GrammarError as error:
+            if not is_of_request or str(error).startswith(origin):
+                raise
+            raise GrammarError(f"{origin}: {error}") from None
+        if is_of_request and isinstance(request.constraint, GrammarSpec):
+            return replace(request, constraint=replace(request.constraint, label=origin))
+        return request
+
+    def _check_ids(self, ids: Sequence[int], field: str) -> None:
+        try:
+            self.model.vocabulary.check(ids)
+        except ModelError as error:
+            raise InvalidRequestError(f"{field}: {error}", field) from None
+
     def _parse(
         self, fields: GenerationFields, messages: list[dict[str, str]] | None, unused: list[str]
     ) -> tuple[ParsedRequest, Settings]:
@@ -177,6 +206,11 @@ class RequestMaker:
         template = fields.chat_template
         if template is not None and not is_chat_template(template) and template not in builtin_chat_templates():
             raise InvalidRequestError("chat_template: neither Jinja nor the name of a template", "chat_template")
+        if messages is None and (template is not None or fields.chat_template_kwargs is not None):
+            name = "chat_template_kwargs" if template is None else "chat_template"
+            raise InvalidRequestError(
+                f"{name}: a prompt gets no chat template; send messages to /v1/chat/completions", name
+            )
         sets = fields.set_
         if isinstance(sets, Mapping):
             sets = [f"{name}={json.dumps(value)}" for name, value in sets.items()]
@@ -193,9 +227,13 @@ class RequestMaker:
             chat_template=template,
             chat_template_kwargs=fields.chat_template_kwargs,
         )
-        for override in (*map(parse_set, parsed.set_arguments), *parsed.overrides):
+        try:
+            set_overrides = [parse_set(argument) for argument in parsed.set_arguments]
+        except PresetError as error:
+            raise InvalidRequestError(str(error).removeprefix("--"), "set") from None
+        for override in (*set_overrides, *parsed.overrides):
             if find_setting_name(override.target) == "grammar" and override.value is not None:
-                check_grammar_source(override.value, override.origin)
+                check_grammar_source(override.value, override.origin.removeprefix("--"))
         settings = self.resolver.settings(parsed)
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
@@ -242,11 +280,20 @@ class RequestMaker:
         if isinstance(prompt, str) and len(prompt) > context * self._max_token_bytes:  # it need not be tokenized
             excess = f"{len(prompt):,} characters are more than {context:,} tokens, the context of this server"
             raise InvalidRequestError(f"{field}: {excess}", field)
+        if not isinstance(prompt, str):
+            self._check_ids(prompt, field)
         ids = prompt_token_ids(self.model.vocabulary, prompt)
         if len(ids) >= context:
             excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
             raise InvalidRequestError(f"{field}: {excess}", field)
         return ids
+
+
+def _named_field(message: str, fields: GenerationFields) -> str | None:
+    """Return the field of a request that a message begins with; None if the request has no such field."""
+    name = re.split("[ :.]", message, maxsplit=1)[0]
+    given = {type(fields).model_fields[name].alias or name for name in fields.model_fields_set}
+    return name if name in given else None
 
 
 def _messages(fields: ChatFields) -> tuple[list[dict[str, str]], str]:
@@ -291,7 +338,8 @@ def check_grammar_source(value: Any, origin: str) -> None:
     is_path = name is not None and not (isinstance(name, str) and _NAME.fullmatch(name))
     if is_path or any(str(key).endswith("file") for key in table):
         raise InvalidRequestError(
-            f"{origin}: a grammar is GBNF, a JSON Schema, a regex, Lark, or the name of a grammar", "grammar"
+            f"{origin}: a grammar is GBNF, a JSON Schema, a regex, Lark, or the name of a grammar",
+            origin.partition(" ")[0],
         )
 
 

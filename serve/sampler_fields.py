@@ -287,7 +287,8 @@ class ChainChanges:
         strings = [*_strings("banned_strings", fields.banned_strings), *(fields.bad_words or ())]
         strings += [item for item in banned if isinstance(item, str) and item]
         if token_ids:
-            self._add("custom_token_bans", "ban.tokens", token_ids)
+            name = "custom_token_bans" if fields.custom_token_bans else "banned_tokens"
+            self._add(name, "ban.tokens", token_ids)
         if strings:
             self._add("banned_strings", "ban.strings", strings)
         if fields.allowed_token_ids:

@@ -230,12 +230,11 @@ def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -
 
 def _check_sender(scope: Scope, access: Access, headers: Headers) -> None:
     """Raise ``ForbiddenError`` for a request with another server's name, or of a page that may not send it."""
-    host = headers.get("host")
-    if host is None and scope["http_version"] == "1.0":
-        host = ""  # not a browser
-    elif host is None or not access.knows_host(host):
+    host = headers.get("host", "")
+    is_browser = "host" in headers or scope["http_version"] != "1.0"
+    if is_browser and not access.knows_host(host):
         raise ForbiddenError(
-            f"Host: {short_repr(host or '')} is not a name of this server; allow it with --allow-host NAME"
+            f"Host: {short_repr(host)} is not a name of this server; allow it with --allow-host NAME"
         )
     origin = headers.get("origin")
     if origin is not None and not access.knows_origin(origin, host):

@@ -7,12 +7,13 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from json import JSONDecodeError
 from typing import NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..common.strict_json import encode_json, parse_strict_json
+from ..common.strict_json import encode_json, json_problem, parse_strict_json
 from ..engine.model import Model
 from ..jobs.bodies import StrictModel
 from ..jobs.resolve import BatchDefaults
@@ -188,6 +189,9 @@ async def read_json(request: Request, state: ServerState) -> object:
         return await state.run(lambda: _parse(body))
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: byte {error.start} is not UTF-8") from None
+    except JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InvalidRequestError(f"the body is not JSON: {place}: {json_problem(error)}") from None
     except ValueError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
 
