@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cache, partial
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from ..common.strict_json import encode_json
 from . import kobold, llama_server, openai, own, page_routes, tokenizer_routes
 from .answers import ClientLeftError
 from .bodies import IGNORED_FIELDS
@@ -22,21 +24,28 @@ from .docs import openapi as describe
 from .errors import FaultError, InvalidRequestError, MethodError, NotFoundError, RequestError
 from .request_log import CLIENT_LEFT, record_of, start_record
 from .security import check_request
-from .state import HTML, TEXT, RouteSpec, ServerState
+from .state import HTML, JSON, TEXT, RouteSpec, ServerState
 
 
 async def show_docs(_: Request, state: ServerState) -> Response:
     """Show the routes and their fields."""
-    return HTMLResponse(docs_page(_description(state)))
+    return Response(await state.run(partial(_docs_body, bool(state.access.keys))), media_type=HTML)
 
 
 async def show_openapi(_: Request, state: ServerState) -> Response:
     """Describe the routes as OpenAPI."""
-    return JSONResponse(_description(state))
+    return Response(await state.run(partial(_openapi_body, bool(state.access.keys))), media_type=JSON)
 
 
-def _description(state: ServerState) -> dict[str, Any]:
-    return describe(ROUTES, IGNORED_FIELDS, needs_key=bool(state.access.keys))
+@cache
+def _docs_body(needs_key: bool) -> bytes:
+    return docs_page(json.loads(_openapi_body(needs_key))).encode()
+
+
+@cache
+def _openapi_body(needs_key: bool) -> bytes:
+    """Return the description of the routes. It is made once, because it takes a tenth of a second."""
+    return encode_json(describe(ROUTES, IGNORED_FIELDS, needs_key=needs_key)).encode()
 
 
 async def show_metrics(_: Request, state: ServerState) -> Response:

@@ -1,11 +1,18 @@
 """Requests that schemathesis makes of the page of the API: each answer is one that the page declares."""
 
+import asyncio
+import json
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from logitsmith.jobs.resolve import BatchDefaults
+from logitsmith.serve import app
 from logitsmith.serve.app import ROUTES
+from logitsmith.serve.bodies import IGNORED_FIELDS
 from logitsmith.serve.docs import openapi
+from logitsmith.serve.engine_thread import EngineThread
+from logitsmith.serve.state import ServerState
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe
 from .sillytavern import skip_without
@@ -96,3 +103,16 @@ def test_bodies_are_open_where_other_fields_are_of_no_interest():
         *("/v1/internal/encode", "/v1/internal/token-count", "/v1/internal/decode"),
         *("/api/extra/tokencount", "/api/extra/tokenize", "/api/extra/detokenize"),
     }
+
+
+def test_the_pages_are_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(app, "describe", lambda *args, **kwargs: made.append(kwargs) or openapi(*args, **kwargs))
+    state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
+    for cached in (app._docs_body, app._openapi_body):
+        cached.cache_clear()
+    bodies = [asyncio.run(show(None, state)).body for show in (app.show_openapi, app.show_docs) * 2]
+    state.close()
+    assert made == [{"needs_key": False}]
+    assert bodies[:2] == bodies[2:]
+    assert json.loads(bodies[0]) == openapi(ROUTES, IGNORED_FIELDS)
