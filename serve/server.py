@@ -44,7 +44,11 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """A server of the application on a listening socket, which runs until it is stopped."""
+    """A server of the application on a listening socket, which runs until it is stopped.
+
+    Attributes:
+        failure: the error that ended the thread; None if there is none.
+    """
 
     def __init__(self, state: ServerState, listening: socket.socket) -> None:
         self._app = make_app(state)
@@ -67,6 +71,7 @@ class HttpServer:
         self._state = state
         self._socket = listening
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self.failure: RuntimeError | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @property
@@ -84,7 +89,13 @@ class HttpServer:
             self._loop.set_result(asyncio.get_running_loop())
             await self._server.serve(sockets=[self._socket])
 
-        asyncio.run(serve())
+        try:
+            asyncio.run(serve())
+        except BaseException as error:  # uvicorn calls sys.exit, too
+            if self._server.should_exit:
+                raise
+            self.failure = RuntimeError("the HTTP server has ended")
+            self.failure.__cause__ = error
 
     def finish_requests(self, grace: float) -> None:
         """Take no more connections and requests, and wait until the running requests have ended.
@@ -118,3 +129,4 @@ class HttpServer:
         """Close all connections, and wait for the end of the thread."""
         self._server.should_exit = True
         self._thread.join(_SECONDS_TO_CLOSE + 1)
+        self._socket.close()  # uvicorn does so only if the thread ended gracefully

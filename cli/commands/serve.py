@@ -199,7 +199,7 @@ def serve(options: ServeOptions) -> None:
                     import webbrowser
 
                     webbrowser.open(f"{address}/")
-                _wait(interrupt, engine)
+                _wait(interrupt, engine, server)
                 if not engine.is_idle:
                     print_message(
                         f"gen: running requests get {options.grace:g} s to end; Ctrl-C again ends them now"
@@ -226,13 +226,14 @@ def _closed_at_end(server: HttpServer, state: ServerState) -> Iterator[None]:
         state.close()
 
 
-def _wait(interrupt: Interrupt, engine: EngineThread) -> None:
-    """Wait for a signal. Raises the error of the engine if it has failed."""
+def _wait(interrupt: Interrupt, engine: EngineThread, server: HttpServer) -> None:
+    """Wait for a signal. Raises the error of the engine or of the server if it has failed."""
     import time
 
     while not interrupt.requested:
-        if engine.failure is not None:
-            raise engine.failure
+        failure = engine.failure or server.failure
+        if failure is not None:
+            raise failure
         time.sleep(0.1)
 
 

@@ -6,8 +6,14 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from logitsmith.cli.commands.serve import _wait as wait_for_signal
+from logitsmith.jobs.resolve import BatchDefaults
+from logitsmith.serve.engine_thread import EngineThread
+from logitsmith.serve.server import HttpServer, open_socket
+from logitsmith.serve.state import ServerState
 
 from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer
 
@@ -148,3 +154,25 @@ def test_the_extra_is_missing(monkeypatch):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "needs the Python package uvicorn: pip install 'starlette>=" in done.stderr
+
+
+def test_a_server_whose_http_thread_ends_is_noticed():
+    state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
+    server = HttpServer(state, open_socket("127.0.0.1", 0))
+    loop = server.start()
+    loop.call_soon_threadsafe(loop.stop)
+    try:
+        with pytest.raises(RuntimeError, match="the HTTP server has ended"):
+            wait_for_signal(SimpleNamespace(requested=False), state.engine, server)
+    finally:
+        server.stop()
+        state.close()
+
+
+def test_a_server_that_is_stopped_has_no_failure():
+    state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
+    server = HttpServer(state, open_socket("127.0.0.1", 0))
+    server.start()
+    server.stop()
+    state.close()
+    assert server.failure is None
