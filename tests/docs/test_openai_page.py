@@ -40,7 +40,7 @@ def test_the_code_prints_what_the_page_says(tmp_path):
             assert code.count(ADDRESS) == ("base_url" in code)
             outputs.append(StringIO())
             with redirect_stdout(outputs[-1]):
-                exec(code.replace(ADDRESS, address), names)  # noqa: S102 - the page's own code
+                exec(code.replace(ADDRESS, address), names)
         names["client"].close()
     is_the_readmes_machine = measure_logprobs(tmp_path) == json.loads(LOGPROBS.read_text())
     for (code, _), output, expected in zip(CASES, outputs, expected_outputs(), strict=True):

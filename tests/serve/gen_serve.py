@@ -157,6 +157,14 @@ class GenServe:
         """Wait until a request gets a slot immediately, so that earlier requests have left theirs."""
         self.wait_until(lambda: self.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
 
+    def assert_all_slots_are_free(self, count):
+        """Check that the engine, too, computes no text of earlier requests. ``count``: number of slots."""
+        self.wait_until(lambda: self.counts_of_texts() == (0, 0))
+        body = {"prompt": "The sea", "n": count, "max_tokens": 50, "ignore_eos": True, "stream": True}
+        status, content = self.post("/v1/completions", body)
+        assert status == 200
+        assert_texts_run_together(content, count)
+
     @staticmethod
     def wait_until(is_true):
         """Call a function until it returns true."""
@@ -172,6 +180,13 @@ def post_bytes(body, path="/v1/completions", **headers):
     head = {"host": "127.0.0.1", "content-length": str(len(data))} | headers
     lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
     return "\r\n".join(lines).encode("latin-1") + data
+
+
+def assert_texts_run_together(content, count):
+    """Check a stream of ``count`` texts: each begins before another one ends, so that all have slots."""
+    choices = [json.loads(line[6:])["choices"][0] for line in content.splitlines() if line.startswith("data: {")]
+    first_end = next(place for place, choice in enumerate(choices) if choice["finish_reason"] is not None)
+    assert {choice["index"] for choice in choices[:first_end]} == set(range(count))
 
 
 def read_answer(client):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from .clients import MIKUPAD, OPEN_WEBUI, SILLYTAVERN, SILLYTAVERN_BY_TYPE
-from .gen_serve import GenServe
+from .gen_serve import GenServe, assert_texts_run_together
 from .sillytavern import PACKAGE, SillyTavern, skip_without
 from .test_kobold import CLASSIC, SILLYTAVERN_KOBOLDCPP
 from .test_openai import gen
@@ -197,8 +197,16 @@ def test_sillytavern_sends_the_key(tavern, locked):
 
 def completion_tokens(http):
     """Return the number of tokens that the server has generated for requests that have ended."""
+    return total(http, "gen_completion_tokens_total{")
+
+
+def total(http, beginning):
+    """Return the sum of the numbers of the server whose lines begin with a text."""
     lines = http.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("gen_completion_tokens_total{"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(beginning))
+
+
+ABORTS = 'gen_requests_total{route="/api/extra/abort",status="200"}'
 
 
 @pytest.mark.parametrize("kind", ["llamacpp", "koboldcpp", "ooba"])
@@ -210,7 +218,7 @@ def test_stop_in_sillytavern_ends_the_text(tavern, server, http, kind):
         **{name: [] for name in ("stop", "stopping_strings", "logit_bias")},
         "stream": True,
     }
-    before = completion_tokens(http)
+    before, aborts_before = completion_tokens(http), total(http, ABORTS)
     path, headers = "/api/backends/text-completions/generate", {"Accept-Encoding": "identity"}
     with tavern.http.stream("POST", path, json=body, headers=headers) as response:
         assert response.status_code == 200
@@ -218,6 +226,9 @@ def test_stop_in_sillytavern_ends_the_text(tavern, server, http, kind):
     while (count := completion_tokens(http) - before) == 0:
         time.sleep(0.1)
     assert count < 1000
+    fields = {"prompt": TEXT, "n": 4, "max_tokens": 20, "ignore_eos": True, "stream": True}
+    assert_texts_run_together(http.post("/v1/completions", json=fields).text, 4)
+    assert total(http, ABORTS) - aborts_before == (kind == "koboldcpp")
 
 
 def mikupad_openai(is_chat):
@@ -243,7 +254,8 @@ def mikupad_openai(is_chat):
 def test_mikupad_reads_each_token(http, is_chat):
     """mikupad makes the text of the tokens, and finds the chosen one among the alternatives by its text."""
     path = "/v1/chat/completions" if is_chat else "/v1/completions"
-    body = mikupad_openai(is_chat)
+    body = mikupad_openai(is_chat) | {"top_logprobs" if is_chat else "logprobs": 1, "temperature": 2}
+    body |= {"dynatemp_low": 2, "dynatemp_high": 2, "min_p": 0, "top_p": 1}
     answer = http.post(path, json=body | {"stream": False}).json()
     choice = answer["choices"][0]
     assert answer["x_gen"]["ignored"] == []
@@ -254,6 +266,7 @@ def test_mikupad_reads_each_token(http, is_chat):
         tokens = list(zip(choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"], strict=True))
         text = choice["text"]
     assert "".join(token for token, _ in tokens) == text
+    assert any(len(table) > 1 for _, table in tokens)  # a token that is not the most likely one was chosen
     for token, table in tokens:
         assert token in ([entry["token"] for entry in table] if is_chat else table)
     parts = streamed(http.post(path, json=body))
@@ -289,6 +302,43 @@ def test_open_webui_chats(http, body):
     assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"])
     if body.get("stream_options"):
         assert parts[-1]["usage"]["completion_tokens"] > 0
+
+
+THE = 260
+"""The id of the token " the"."""
+CLIENTS_WITH_BIASES = {
+    "mikupad": ("/completion", MIKUPAD | {"logit_bias": [[THE, 100]], "n_predict": 4, "stream": False}),
+    "mikupad-openai": ("/v1/completions", mikupad_openai(False) | {"logit_bias": [[THE, 100]], "max_tokens": 4}),
+    "mikupad-chat": ("/v1/chat/completions", mikupad_openai(True) | {"logit_bias": [[THE, 100]], "max_tokens": 4}),
+    "open-webui": (
+        "/v1/chat/completions",
+        OPEN_WEBUI["settings"] | {"logit_bias": {str(THE): 100}, "max_tokens": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), CLIENTS_WITH_BIASES.values(), ids=CLIENTS_WITH_BIASES)
+def test_biases_and_stop_strings_are_applied(http, path, body):
+    body = {name: value for name, value in body.items() if name != "stream_options"} | {"stream": False}
+    texts = []
+    for stop in (["\nUser:"], [" the the the"]):
+        answer = http.post(path, json=body | {"stop": stop}).json()
+        choice = answer["choices"][0] if "choices" in answer else {"text": answer["content"]}
+        texts.append(choice["message"]["content"] if "message" in choice else choice["text"])
+    assert texts == [" the the the the", ""]
+
+
+def test_open_webui_continues_an_answer(http):
+    body = OPEN_WEBUI["continue"] | {"stream": False}
+    answer = http.post("/v1/chat/completions", json=body).json()
+    words = shlex.split(answer["x_gen"]["command"])
+    assert words[-1].endswith("<|im_start|>assistant\nI like the color")
+    assert gen(words[1], "-t", "1", *words[2:]) == answer["choices"][0]["message"]["content"] != ""
+    parts = streamed(
+        http.post("/v1/chat/completions", json=OPEN_WEBUI["continue"] | {"seed": answer["x_gen"]["seed"]})
+    )
+    deltas = [part["choices"][0]["delta"].get("content") or "" for part in parts if part["choices"]]
+    assert "".join(deltas) == answer["choices"][0]["message"]["content"]
 
 
 CURL = """curl -X POST https://api.together.xyz/v1/chat/completions \\

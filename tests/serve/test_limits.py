@@ -230,7 +230,7 @@ def test_a_client_that_leaves_frees_its_slot(strict, stream, leave):
         client.shutdown(leave)
     client.close()
     strict.wait_for('"status": 499', start)
-    strict.wait_until_idle()
+    strict.assert_all_slots_are_free(2)
 
 
 def test_a_client_that_sends_more_and_leaves_frees_its_slot(strict):
@@ -240,7 +240,7 @@ def test_a_client_that_sends_more_and_leaves_frees_its_slot(strict):
     start = len(strict.lines)
     client.close()
     strict.wait_for('"status": 499', start)
-    strict.wait_until(lambda: strict.counts_of_texts() == (0, 0))
+    strict.assert_all_slots_are_free(2)
 
 
 def post_until_taken(server, body):

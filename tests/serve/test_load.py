@@ -36,22 +36,11 @@ def batch(model, lines, folder):
     return {result["id"]: result for result in map(json.loads, done.stdout.splitlines())}
 
 
-def assert_all_slots_are_free(server):
-    """The texts of one answer are all generated at a time, so that each begins before another one ends."""
-    server.wait_until(lambda: server.counts_of_texts() == (0, 0))
-    body = {"prompt": "The sea", "n": SLOTS, "max_tokens": 50, "ignore_eos": True, "stream": True}
-    status, content = server.post("/v1/completions", body)
-    assert status == 200
-    choices = [json.loads(line[6:])["choices"][0] for line in content.splitlines() if line.startswith("data: {")]
-    first_end = next(place for place, choice in enumerate(choices) if choice["finish_reason"] is not None)
-    assert {choice["index"] for choice in choices[:first_end]} == set(range(SLOTS))
-
-
 def test_answers_under_load_are_those_of_a_batch(server, pruned_model, tmp_path):
     maker = RequestMaker(seed=40, max_tokens=40, leaving_share=0.2, beginnings=BEGINNINGS)
     requests = [maker.make(number) for number in range(REQUESTS)]
     counts, finished = asyncio.run(send_all(server.port, requests, CLIENTS))
-    assert_all_slots_are_free(server)
+    server.assert_all_slots_are_free(SLOTS)
     assert counts["left"] > 50
     assert counts["finished"] > REQUESTS // 2
     expected = batch(pruned_model, [line for request, _, _ in finished for line in request.lines], tmp_path)
@@ -136,7 +125,7 @@ def test_ten_thousand_requests_leave_nothing(server):
         for request, status, content in finished:
             is_stopped = b"was stopped before it began" in content  # by a request to /api/extra/abort
             assert status == (400 if is_stopped else request.status), (request, content)
-        assert_all_slots_are_free(server)
+        server.assert_all_slots_are_free(SLOTS)
         server.wait_until(lambda: not has_connections(server.port))
         uses.append(ProcessUse.of(server.process.pid))
         print(f"{counts['finished']} requests answered, {counts['left']} clients left: {uses[-1]}")
