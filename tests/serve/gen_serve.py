@@ -160,7 +160,7 @@ class GenServe:
     def assert_all_slots_are_free(self, count):
         """Check that the engine, too, computes no text of earlier requests. ``count``: number of slots."""
         self.wait_until(lambda: self.counts_of_texts() == (0, 0))
-        body = {"prompt": "The sea", "n": count, "max_tokens": 50, "ignore_eos": True, "stream": True}
+        body = {"prompt": "The sea", "n": count, "max_tokens": 200, "ignore_eos": True, "stream": True}
         status, content = self.post("/v1/completions", body)
         assert status == 200
         assert_texts_run_together(content, count)
