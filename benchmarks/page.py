@@ -24,9 +24,10 @@ from typing import Any
 from logitsmith.engine import locate
 from logitsmith.serve.page_routes import page_files
 
+from tests.browser import open_browser
 from tests.engine.big_model import write_model
 from tests.serve.gen_serve import GenServe
-from tests.serve.page_driver import PageDriver, open_browser
+from tests.serve.page_driver import PageDriver
 
 from .quartiles import quartiles
 

@@ -38,3 +38,12 @@ def pruned_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not path.exists():
         write_pruned_model(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium. There is one for all tests of a process, because Playwright starts only once in a thread."""
+    from .browser import open_browser
+
+    with open_browser() as browser:
+        yield browser

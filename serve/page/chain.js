@@ -2,6 +2,9 @@
 
 import { element } from "./web/elements.js";
 import { countText, numberText, visible } from "./web/format.js";
+import { afterPause } from "./server.js";
+
+const READ_MILLISECONDS = 250;
 
 /** The upper ends of sliders for parameters without an upper limit. The number field takes larger values. */
 const SLIDER_ENDS = { k: 200, t: 2, temperature: 2, repeat: 2, penalty: 2, frequency: 2, presence: 2, multiplier: 4, base: 4, last_n: 512, tau: 10, range: 2, exponent: 4, a: 1, n: 5, epsilon: 0.1, factor: 1, curve: 4, min_keep: 20, allowed_length: 20, top_n: 200, m: 200, slope: 10 };
@@ -69,8 +72,9 @@ export class ChainEditor {
     this.chooser = element("select", { "aria-label": titles.add, onchange: () => this.add(this.chooser.value) },
       element("option", { value: "" }, "Add a step\u2026"),
       catalogue.names.map((name) => element("option", { value: name }, name)));
-    this.field = element("textarea", { class: "code", rows: "2", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-label": titles.notation, oninput: () => this.notationTyped() });
+    this.field = element("textarea", { class: "code", rows: "2", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-label": titles.notation, oninput: () => this.readSoon() });
     this.problem = element("p", { class: "problem", role: "alert" });
+    this.readSoon = afterPause(READ_MILLISECONDS, () => this.readNotation());
     container.replaceChildren(this.list, element("div", { class: "add" }, this.chooser), element("label", { class: "field" }, element("span", {}, titles.notation), this.field), this.problem);
     this.list.addEventListener("dragover", (event) => this.dragOver(event));
     this.list.addEventListener("drop", (event) => this.drop(event));
@@ -103,9 +107,10 @@ export class ChainEditor {
     this.changed();
   }
 
-  notationTyped() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.readNotation(), 250);
+  /** Read a notation that was just typed. Raises an error if it is wrong. */
+  async settle() {
+    await this.readSoon.settled();
+    if (this.problem.textContent) throw new Error(this.problem.textContent);
   }
 
   async readNotation() {

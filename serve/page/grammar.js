@@ -2,6 +2,7 @@
 
 import { element } from "./web/elements.js";
 import { visible } from "./web/format.js";
+import { afterPause } from "./server.js";
 
 const CHECK_MILLISECONDS = 250;
 
@@ -11,8 +12,9 @@ export class GrammarField {
     Object.assign(this, { field, kind, names, note, server, changed });
     this.value = null; // the grammar of requests; null without one, or while it is wrong
     this.problem = null;
-    field.addEventListener("input", () => this.typed());
-    kind.addEventListener("change", () => this.check());
+    this.checkSoon = afterPause(CHECK_MILLISECONDS, () => this.check());
+    field.addEventListener("input", this.checkSoon);
+    kind.addEventListener("change", this.checkSoon);
     names.addEventListener("change", () => {
       if (names.value) this.set(names.value, "auto");
       names.value = "";
@@ -32,7 +34,8 @@ export class GrammarField {
   async set(text, kind = "auto") {
     this.field.value = text;
     this.kind.value = kind;
-    await this.check();
+    this.checkSoon();
+    await this.checkSoon.settled();
   }
 
   /** Show the grammar of a preset: a text, or a table with the kind. */
@@ -44,13 +47,7 @@ export class GrammarField {
     return this.set(typeof value === "string" ? value : JSON.stringify(value, null, 2), kind === "name" ? "auto" : kind);
   }
 
-  typed() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.check(), CHECK_MILLISECONDS);
-  }
-
   async check() {
-    clearTimeout(this.timer);
     const text = this.field.value;
     const kind = this.kind.value;
     try {

@@ -11,7 +11,7 @@ import { GrammarField } from "./grammar.js";
 import { MessageList } from "./messages.js";
 import { NextToken } from "./next_token.js";
 import { PresetControls } from "./presets.js";
-import { LatestOnly, RequestError, Server } from "./server.js";
+import { afterPause, LatestOnly, RequestError, Server } from "./server.js";
 import { TabStore } from "./storage.js";
 import { contentText, reserveUids, textOf, TextTree } from "./texts.js";
 import { legend, MEASURES } from "./tints.js";
@@ -32,21 +32,13 @@ const STATES = {
 };
 const LOST = "The server does not answer. The text stays here; the page connects again by itself.";
 
-/** Call a function after a pause without further calls. */
-function afterPause(milliseconds, work) {
-  let timer = 0;
-  return () => {
-    clearTimeout(timer);
-    timer = setTimeout(work, milliseconds);
-  };
-}
-
 class Page {
   constructor() {
     this.server = new Server((state) => this.serverBecame(state));
     this.writer = new Writer(this.server, { settings: () => this.settings(), shown: () => this.showText(), grown: () => this.growSoon() });
     this.isLoaded = false;
     this.isLoading = false;
+    this.isStarting = false; // true from the press of Generate to the end of the text
     this.changedSettings = new Set(); // the settings that a person has changed since the preset was chosen
     this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), {
       edited: (start, end, text) => this.edited(start, end, text),
@@ -84,6 +76,7 @@ class Page {
     if (!this.isLoaded) await this.load();
     else {
       this.tokenizeSoon();
+      this.grammar.check(); // it may have been typed while the server was away
       this.updateNext.call();
     }
   }
@@ -165,7 +158,7 @@ class Page {
       chain: this.chain.notation || "dist",
       seed: Math.max(0, Math.trunc(Number(byId("seed").value)) || 0),
       max_tokens: this.length,
-      ...(stop.length ? { stop } : {}),
+      stop, // also if it is empty: otherwise the server's own would apply
       grammar: this.grammar.value,
     };
   }
@@ -178,8 +171,8 @@ class Page {
     this.chain.show(steps);
     if (Number.isInteger(settings.seed)) byId("seed").value = String(settings.seed);
     if (settings.max_tokens > 0) byId("length").value = String(settings.max_tokens);
-    if (settings.stop?.length) byId("stop-strings").value = (typeof settings.stop === "string" ? [settings.stop] : settings.stop).map((text) => text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n").replace(/\t/g, "\\t")).join("\n");
-    if (settings.grammar) this.grammar.setPreset(settings.grammar);
+    byId("stop-strings").value = (typeof settings.stop === "string" ? [settings.stop] : (settings.stop ?? [])).map((text) => text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n").replace(/\t/g, "\\t")).join("\n");
+    this.grammar.setPreset(settings.grammar ?? null);
     if (settings.system && !this.messages.messages.length) this.messages.show([{ role: "system", content: settings.system }]);
     this.changedSettings.clear();
     this.chainChanged();
@@ -197,9 +190,10 @@ class Page {
     this.saveSoon();
   }
 
-  savePreset() {
+  async savePreset() {
+    await this.settle();
     const { seed, max_tokens, stop, grammar } = this.settings();
-    const values = { seed, max_tokens, stop: stop ?? null, grammar };
+    const values = { seed, max_tokens, stop: stop.length ? stop : null, grammar };
     const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changedSettings.has(name)));
     return this.presets.save(this.chain.notation || "dist", changed);
   }
@@ -220,7 +214,7 @@ class Page {
     byId("undo").disabled = !tree.canUndo || this.writer.isWriting;
     byId("redo").disabled = !tree.canRedo || this.writer.isWriting;
     byId("stop").disabled = !this.writer.isWriting && !this.comparing;
-    byId("generate").disabled = this.writer.isWriting;
+    byId("generate").disabled = this.writer.isWriting || this.isStarting;
     this.editor.area.readOnly = this.writer.isWriting;
     byId("paper").classList.toggle("is-writing", this.writer.isWriting);
     this.branches.show(tree);
@@ -273,9 +267,26 @@ class Page {
     byId("counts").textContent = count < total ? `${countText(total)} tokens; continues after token ${countText(count)}` : `${countText(total)} tokens`;
   }
 
-  async generate() {
-    if (this.writer.isWriting || !this.isLoaded) return;
+  /** Wait until what was just typed is read. Raises an error if it is wrong. */
+  async settle() {
+    await Promise.all([this.chain.settle(), this.grammar.checkSoon.settled(), this.renderTemplateSoon.settled()]);
     if (this.grammar.problem !== null) throw new Error(`The grammar is wrong: ${this.grammar.problem}`);
+  }
+
+  async generate() {
+    if (this.writer.isWriting || this.isStarting || !this.isLoaded) return;
+    this.isStarting = true;
+    byId("generate").disabled = true;
+    try {
+      await this.settle();
+      await this.generateAtCursor();
+    } finally {
+      this.isStarting = false;
+      byId("generate").disabled = this.writer.isWriting;
+    }
+  }
+
+  async generateAtCursor() {
     const { cursor } = this.editor;
     if (cursor < this.editor.area.value.length) {
       const { isEnd } = this.editor.tokensBefore(cursor);
@@ -309,8 +320,9 @@ class Page {
     }
   }
 
-  takeCandidate(index, id) {
-    if (this.writer.isWriting) return undefined;
+  async takeCandidate(index, id) {
+    if (this.writer.isWriting || this.isStarting) return undefined;
+    await this.settle();
     this.closeWhy();
     return this.write(() => this.writer.take(index, id));
   }
@@ -473,11 +485,12 @@ class Page {
 
   async runBoth() {
     if (this.comparing || !this.isLoaded) return;
-    await this.writer.tokenize();
     this.comparing = new AbortController();
     byId("stop").disabled = false;
-    this.comparedTokens = this.tokensBeforeCursor;
     try {
+      await Promise.all([this.settle(), this.otherChain.settle()]);
+      await this.writer.tokenize();
+      this.comparedTokens = this.tokensBeforeCursor;
       await this.comparison.run([this.chain.notation || "dist", this.otherChain.notation || "dist"], this.comparing.signal);
     } catch (error) {
       if (!this.comparing.signal.aborted) throw error;

@@ -119,6 +119,30 @@ export class Server {
   }
 }
 
+/**
+ * Return a function that calls another one after a pause without further calls. Its method `settled` makes a call that
+ * is due immediately, and waits for its end.
+ */
+export function afterPause(milliseconds, work) {
+  let timer = null;
+  let latest;
+  const run = () => {
+    timer = null;
+    latest = work();
+    return latest;
+  };
+  const call = () => {
+    clearTimeout(timer);
+    timer = setTimeout(run, milliseconds);
+  };
+  call.settled = async () => {
+    if (timer === null) return latest;
+    clearTimeout(timer);
+    return run();
+  };
+  return call;
+}
+
 /** Calls of a function of which only the last one matters: while one runs, the next one waits, and replaces others. */
 export class LatestOnly {
   constructor(work) {

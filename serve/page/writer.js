@@ -100,7 +100,7 @@ export class Writer {
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
     const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
-    return { prompt: tokens.map((token) => token.id), ...settings, ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
+    return { prompt: tokens.map((token) => token.id), ...settings, ...(key === null ? { set: { grammar: null } } : { grammar, ...(beginning ? { beginning } : {}) }) };
   }
 
   /**

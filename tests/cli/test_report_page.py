@@ -1,44 +1,14 @@
 """A report in a real browser, opened from a file: Debian's Chromium, driven by Playwright."""
 
 import math
-import os
 import re
-import shutil
 
 import pytest
 
 from ..traced_runs import jsonl, traced_events
 from .test_report_data import packed_run, page
 
-MISSING = "there is no browser to test the report in: apt-get install chromium, and make browser"
-IS_REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
-"""Set where a browser was installed, as by .ci/run: then its absence is a failure."""
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    sync_playwright = None
 DROPPED, GONE = "\u00d7", "\u00b7"
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if CHROMIUM is None or sync_playwright is None:
-        (pytest.fail if IS_REQUIRED else pytest.skip)(MISSING)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ ERRORS = {
         "prompt",
     ),
     "not an id": ({"prompt": [1, 1.5]}, "1.5", "prompt"),
-    "an unknown id": ({"prompt": [99_999_999]}, "99999999 is not within 0..49151", None),
+    "an unknown id": ({"prompt": [99_999_999]}, "99999999 is not within 0..49151", "prompt"),
     "half a character": ({"prompt": ["\ud83d", "a"]}, "UTF-8", None),
     "half a character among ids": ({"prompt": ["\ud83d", 1]}, "UTF-8", None),
     "two grammars": (
@@ -212,9 +212,9 @@ ERRORS = {
         "use one of them",
         "json_schema",
     ),
-    "an unknown sampler": ({"samplers": ["top_q"]}, "top_q", None),
+    "an unknown sampler": ({"samplers": ["top_q"]}, "top_q", "samplers"),
     "an unknown field": ({"n_prodict": 4}, "did you mean n_predict", "n_prodict"),
-    "a bias without a number": ({"logit_bias": [[5, "much"]]}, "logit_bias", None),
+    "a bias without a number": ({"logit_bias": [[5, "much"]]}, "logit_bias", "logit_bias"),
     "a preset by path": ({"preset": "/etc/passwd"}, "preset", "preset"),
 }
 

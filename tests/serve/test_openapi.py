@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
@@ -111,7 +112,9 @@ def test_the_pages_are_made_once(monkeypatch):
     state = ServerState(EngineThread(1, max_waiting=1), BatchDefaults("default", None, (), 0, False, None), print)
     for cached in (app._docs_body, app._openapi_body):
         cached.cache_clear()
-    bodies = [asyncio.run(show(None, state)).body for show in (app.show_openapi, app.show_docs) * 2]
+    with ThreadPoolExecutor(1) as pool:  # in the main thread, a browser of other tests may have a running loop
+        answers = [pool.submit(asyncio.run, show(None, state)) for show in (app.show_openapi, app.show_docs) * 2]
+        bodies = [answer.result().body for answer in answers]
     state.close()
     assert made == [{"needs_key": False}]
     assert bodies[:2] == bodies[2:]

@@ -10,19 +10,13 @@ import pytest
 import yaml
 
 from .gen_serve import GenServe
-from .page_driver import PageDriver, expect, open_browser
+from .page_driver import PageDriver, expect
 
 
 @pytest.fixture(scope="module")
 def address(pruned_model):
     with GenServe("--slots", "2", "-c", "4096", model=pruned_model) as server:
         yield f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -187,6 +181,36 @@ def test_cards_are_moved_switched_off_repeated_and_removed(page):
         .evaluate_all("items => items.map(item => item.getAttribute('aria-label'))")
     )
     assert names.index("top_n_sigma") < names.index("temperature")
+
+
+def test_what_was_just_typed_counts(page):
+    page.text.fill("The answer is ")
+    page.get_by_role("textbox", name="Grammar", exact=True).fill('root ::= "yes" | "no"')
+    page.get_by_role("textbox", name="Notation", exact=True).fill("greedy")
+    page.generate()
+    assert re.fullmatch(r"The answer is (yes|no)", page.value())
+    expect(page.locator("#command")).to_contain_text("--chain greedy")
+    page.get_by_role("textbox", name="Grammar", exact=True).fill("")
+    page.get_by_role("textbox", name="Notation", exact=True).fill("no_sampler")
+    text = page.value()
+    page.press("Generate")
+    expect(page.locator("#problem")).to_contain_text("no_sampler")
+    assert page.value() == text
+
+
+def test_a_double_click_generates_once(page):
+    requests = []
+    page.tab.on(
+        "request", lambda request: requests.append(request.url) if "/gen/generate" in request.url else None
+    )
+    page.text.fill("The sea was")
+    page.set("Tokens", 4)
+    page.get_by_role("button", name="Generate", exact=True).evaluate(
+        "button => { button.click(); button.click(); }"
+    )
+    page.wait_for_end()
+    assert len(requests) == 1
+    assert page.branches.count() == 2
 
 
 def test_a_grammar_is_a_stage_and_its_errors_have_a_place(page):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .gen_serve import GenServe
-from .page_driver import PageDriver, expect, open_browser, require_axe
+from .page_driver import PageDriver, expect, require_axe
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,6 @@ def server(pruned_model):
 @pytest.fixture(scope="module")
 def address(server):
     return f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -41,6 +35,22 @@ def page(context, address):
     driver = PageDriver(context, address)
     yield driver
     assert driver.errors == []
+
+
+def test_settings_of_the_server_can_be_cleared(context, pruned_model):
+    flags = ("--grammar", 'root ::= "yes" | "no"', "--stop", "zz")
+    with GenServe("--slots", "1", *flags, model=pruned_model) as server:
+        page = PageDriver(context, f"http://127.0.0.1:{server.port}")
+        grammar = page.get_by_role("textbox", name="Grammar", exact=True)
+        expect(grammar).not_to_have_value("")
+        expect(page.locator("#stop-strings")).to_have_value("zz")
+        grammar.fill("")
+        page.locator("#stop-strings").fill("")
+        assert page.write("The answer is ", tokens=6) not in ("The answer is yes", "The answer is no")
+        expect(page.locator("#command")).to_contain_text("gen run")
+        expect(page.locator("#command")).not_to_contain_text("--stop")
+        expect(page.locator("#command")).not_to_contain_text("grammar")
+        assert page.errors == []
 
 
 def test_a_reload_keeps_text_reasons_branches_and_chain(page):
