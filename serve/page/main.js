@@ -2,6 +2,7 @@
 
 import { byId, element } from "./web/elements.js";
 import { countText, quoted, visible } from "./web/format.js";
+import { changeTheme } from "./web/theme.js";
 import { BranchTree } from "./branches.js";
 import { Catalogue, ChainEditor } from "./chain.js";
 import { Comparison } from "./compare.js";
@@ -22,7 +23,6 @@ const TOP_TOKENS = 12;
 const TOKENIZE_MILLISECONDS = 150;
 const SAVE_MILLISECONDS = 400;
 const SAVE_WHILE_WRITING_MILLISECONDS = 1500;
-const THEMES = ["light dark", "light", "dark"];
 const STATES = {
   connecting: "connecting",
   ready: "connected",
@@ -584,14 +584,6 @@ class Page {
     byId("status").textContent = text;
   }
 
-  changeTheme() {
-    const root = document.documentElement;
-    const next = (THEMES.indexOf(root.dataset.theme ?? THEMES[0]) + 1) % THEMES.length;
-    root.dataset.theme = THEMES[next];
-    root.style.colorScheme = THEMES[next];
-    byId("theme").textContent = ["Theme", "Light", "Dark"][next];
-  }
-
   stop() {
     this.writer.stop();
     this.comparing?.abort();
@@ -625,7 +617,7 @@ class Page {
     click("save-preset", () => this.savePreset());
     click("compare", () => this.toggleComparison());
     click("run-both", () => this.runBoth());
-    click("theme", () => this.changeTheme());
+    click("theme", changeTheme);
     click("help", () => byId("help-dialog").showModal());
     click("close-why", () => this.closeWhy());
     click("keep-answer", () => this.keepAnswer());

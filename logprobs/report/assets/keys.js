@@ -1,6 +1,7 @@
 // The actions of keys.
 
 import { byId } from "./web/elements.js";
+import { changeTheme } from "./web/theme.js";
 
 /** A keyboard handler that calls methods of a report. */
 export class Keyboard {
@@ -58,7 +59,7 @@ export class Keyboard {
         byId("query").select();
       },
       l: () => report.tokenPanel.toggleUnit(),
-      t: () => report.changeTheme(),
+      t: changeTheme,
       "?": () => byId("help-dialog").showModal(),
     };
   }

@@ -3,6 +3,7 @@
 import { makeTimeline } from "./web/charts.js";
 import { byId, element } from "./web/elements.js";
 import { countText, probabilityText, quoted, visible } from "./web/format.js";
+import { changeTheme } from "./web/theme.js";
 import { TokenPanel } from "./web/token_panel.js";
 import { Keyboard } from "./keys.js";
 import { runPanel } from "./run_panel.js";
@@ -11,7 +12,6 @@ import { Search } from "./search.js";
 import { TextView, tokenOnNextLine } from "./text_view.js";
 
 const MAX_INITIAL_COLUMNS = 4;
-const THEMES = ["light dark", "light", "dark"];
 
 /** The page: columns of runs, the selected token, and the panel with its details. */
 class Report {
@@ -222,14 +222,6 @@ class Report {
     else this.select(this.active, this.token + step);
   }
 
-  changeTheme() {
-    const root = document.documentElement;
-    const next = (THEMES.indexOf(root.dataset.theme ?? THEMES[0]) + 1) % THEMES.length;
-    root.dataset.theme = THEMES[next];
-    root.style.colorScheme = THEMES[next];
-    byId("theme").textContent = ["Theme", "Light", "Dark"][next];
-  }
-
   clicked(event, column) {
     const span = event.target.closest(".t");
     if (!span) return;
@@ -242,7 +234,7 @@ class Report {
     click("next-surprise", () => this.nextSurprise(1));
     click("next-dropped", () => this.nextDropped(1));
     click("next-difference", () => this.nextDifference());
-    click("theme", () => this.changeTheme());
+    click("theme", changeTheme);
     click("help", () => byId("help-dialog").showModal());
     click("tab-token", () => this.openTab("token"));
     click("tab-run", () => this.openTab("run"));
