@@ -225,6 +225,18 @@ def read_body(fields_type: type[_Fields], record: object) -> tuple[_Fields, list
         raise InvalidRequestError(first_problem(error, fields_type), name) from None
 
 
+def fields_without_place(fields: GenerationFields, names: Sequence[str]) -> list[str]:
+    """Return the names of given fields that an API's answers have no place for.
+
+    Args:
+        fields: the fields of a request.
+        names: the fields of other APIs for which the answers have no place. They have none for a second source of
+            logprobs, either.
+    """
+    given = [name for name in names if getattr(fields, name)]
+    return [*given, "logprobs_from"] if fields.logprobs_from == "both" else given
+
+
 _LENGTHS = ("max_completion_tokens", "max_tokens", "max_new_tokens", "n_predict", "max_length", "num_predict")
 
 

@@ -17,7 +17,7 @@ from ..logprobs.other_apis import KoboldMessages, kobold_logprobs, kobold_result
 from ..logprobs.text_tokens import tokens_of_text
 from ..models.errors import ModelError
 from .answers import AnswerFormat, answer
-from .bodies import OpenFields, PromptFields, read_body
+from .bodies import OpenFields, PromptFields, fields_without_place, read_body
 from .errors import InvalidRequestError, RequestError
 from .resolution import Asked, Choice
 from .sampler_fields import Json
@@ -52,15 +52,14 @@ class KoboldFields(PromptFields):
 
     def normalized(self, is_stream: bool) -> KoboldFields:
         """Return the fields with values under the names that all routes have."""
-        changes: Json = dict.fromkeys(_NOT_ANSWERED) | {"stream": is_stream}
+        unused = [*_NOT_ANSWERED, *fields_without_place(self, _NOT_ANSWERED)]
+        changes: Json = dict.fromkeys(unused) | {"stream": is_stream}
         if self.memory and isinstance(self.prompt, str):
             changes["prompt"] = self.memory + self.prompt
         elif self.memory:
             raise InvalidRequestError("memory: it needs a prompt that is a text", "memory")
         if self.logprobs is True:
             changes["logprobs"] = _TOP_COUNT
-        if self.logprobs_from == "both":
-            changes["logprobs_from"] = None
         if self.use_default_badwordsids and self.ban_eos_token is None:
             changes["ban_eos_token"] = True
         if self.singleline:
@@ -109,8 +108,7 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     _, maker = state.loaded()
     state.check_queue()
     fields, ignored = read_body(KoboldFields, await read_json(request, state))
-    ignored += [name for name in _NOT_ANSWERED if getattr(fields, name)]
-    ignored += ["logprobs_from"] if fields.logprobs_from == "both" else []
+    ignored += fields_without_place(fields, _NOT_ANSWERED)
     length, context = fields.max_context_length, state.engine.context_length
     length = context if length is None or length < 1 else min(length, context)
 

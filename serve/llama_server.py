@@ -19,7 +19,7 @@ from ..logprobs.events import Event, Start
 from ..logprobs.openai import server_sent
 from ..logprobs.other_apis import LlamaServerChunks, llama_server_completion, llama_server_samplers
 from .answers import AnswerFormat, answer
-from .bodies import ChatFields, PromptFields, read_body
+from .bodies import ChatFields, PromptFields, fields_without_place, read_body
 from .errors import InvalidRequestError
 from .resolution import Asked, x_gen
 from .sampler_fields import Json
@@ -106,8 +106,7 @@ def _read_fields(record: object, vocabulary: Vocabulary) -> tuple[CompletionFiel
             if record.get(name) is not None
         }
     fields, ignored = read_body(CompletionFields, record)
-    unused = [name for name in _NOT_IN_THIS_FORMAT if getattr(fields, name)]
-    unused += ["logprobs_from"] if fields.logprobs_from == "both" else []
+    unused = fields_without_place(fields, _NOT_IN_THIS_FORMAT)
     return fields.model_copy(update=dict.fromkeys(unused)), [*ignored, *unused]
 
 
