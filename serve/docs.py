@@ -79,6 +79,8 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
             operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
         paths.setdefault(route.path, {})[route.method.lower()] = operation
+    for schema in schemas.values():
+        _allow_nulls(schema)
     return {
         "openapi": "3.1.0",
         "info": {"title": "gen serve", "version": version("logitsmith")},
@@ -120,8 +122,6 @@ def _schema(body: type[BaseModel], ignored_fields: Iterable[str], schemas: Json)
         for name in ignored_fields:
             schema["properties"].setdefault(name, {"description": "accepted; named in x_gen.ignored"})
         schemas[body.__name__] = schema
-        for model in schemas.values():
-            _allow_nulls(model)
     return {"$ref": f"#/components/schemas/{body.__name__}"}
 
 
