@@ -336,21 +336,18 @@ class SequenceSlots:
                 single_appends[append.slot.number] = append
             else:
                 yield self._append_several(append)
-        slot_numbers = tuple(sorted(single_appends))
+        slots = [single_appends[number].slot for number in sorted(single_appends)]
         if any(append.is_exact for append in single_appends.values()):
             sizes = self._group_sizes
-            copies = [
-                plan.copies_of_single_token(len(single_appends[number].slot.tokens)) for number in slot_numbers
-            ]
+            copies = {slot.number: plan.copies_of_single_token(len(slot.tokens)) for slot in slots}
         else:
-            sizes, copies = self._inexact_group_sizes, [1] * len(slot_numbers)
-        copies_by_slot = dict(zip(slot_numbers, copies, strict=True))
-        for group in divide_rows(slot_numbers, tuple(copies), sizes, plan.times.table):
+            sizes, copies = self._inexact_group_sizes, dict.fromkeys((slot.number for slot in slots), 1)
+        for group in divide_rows(tuple(copies), tuple(copies.values()), sizes, plan.times.table):
             if group.row_count > 1:
                 yield from self._append_group(group, single_appends, plan.times)
             elif group.first_slot in single_appends:
                 append = single_appends.pop(group.first_slot)
-                yield self._append_single(append, plan.times, copies_by_slot[group.first_slot])
+                yield self._append_single(append, plan.times, copies[group.first_slot])
 
     def is_one_call_exact(self, token_count: int) -> bool:
         """Return whether this many tokens of one slot get the same logits in one call as one by one."""
