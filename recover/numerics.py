@@ -119,7 +119,9 @@ def logprob_from_suppression(biased_logprob: float, suppressed_token_logprobs: F
         suppressed_token_logprobs: the true logprobs of the suppressed tokens, float64 (n,).
         bias: absolute value of the negative bias.
     """
-    return biased_logprob + float(np.log1p(np.expm1(-bias) * np.exp(suppressed_token_logprobs).sum()))
+    change = np.expm1(-bias) * np.exp(suppressed_token_logprobs).sum()
+    # If P rounds to 1, only e^-b P is left of the sum. Its logarithm is -b.
+    return biased_logprob + (float(np.log1p(change)) if change > -1 else -bias)
 
 
 def suppression_error(suppressed_token_logprobs: Float64s, relative_error: float) -> float:

@@ -258,14 +258,15 @@ class EngineThread:
         with engine:
             self.context_length = engine.context_length
             is_ready.set_result(engine.exactness)
+            reason: Exception = EngineStoppedError()
             try:
                 while self._execute_commands(engine):
                     self._step(engine)
             except Exception as error:  # an error that no request caused ends the server, not only the thread
                 self.failure = error
-                is_stop = isinstance(error, AbortedError)  # a second signal ends the server now
-                reason = EngineStoppedError() if is_stop else ModelError(f"the engine failed: {error}")
-                self._undelivered.put(partial(self._push_to_all, BatchFailure(None, reason)))
+                if not isinstance(error, AbortedError):  # a second signal ends the server now
+                    reason = ModelError(f"the engine failed: {error}")
+            self._undelivered.put(partial(self._push_to_all, BatchFailure(None, reason)))
 
     def _execute_commands(self, engine: BatchEngine) -> bool:
         """Execute the commands that have arrived; wait for one if nothing runs. Returns False to stop."""

@@ -81,6 +81,10 @@ def test_penalty(row, count, bias):
     assert logprob_from_suppression(after, row[known], bias) == pytest.approx(row[token], abs=20 * error + 1e-12)
 
 
+def test_a_penalty_of_all_of_the_probability():
+    assert logprob_from_suppression(-0.25, np.float64([0.0]), 38.0) == -38.25
+
+
 def test_odds_and_sums():
     assert log_odds(np.log(0.5)) == pytest.approx(0)
     assert log_odds(-1e-9) == pytest.approx(np.log(1e9))

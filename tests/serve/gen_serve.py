@@ -201,6 +201,14 @@ def read_answer(client):
     return head + b"\r\n\r\n" + body
 
 
+def read_stream(client):
+    """Return the bytes of one answer in chunks, on a connection that stays open."""
+    data = b""
+    while not data.endswith(b"\r\n0\r\n\r\n"):
+        data += _receive(client)
+    return data
+
+
 def _receive(client):
     part = client.recv(65_536)
     assert part, "the server closed the connection"

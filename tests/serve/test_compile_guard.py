@@ -67,6 +67,8 @@ def test_processes_that_are_always_killed_are_not_a_fault_of_the_grammar(guard, 
 
 
 def test_a_busy_machine_is_not_a_fault_of_the_grammar(guard, monkeypatch):
+    with idle_compiler(guard) as compiler:
+        compiler._process.send_signal(signal.SIGSTOP)  # it gets no processor time
     with monkeypatch.context() as patch:
         patch.setattr(compile_guard, "_MAX_WAIT_SECONDS", 0.0)
         with pytest.raises(UnavailableError, match="the machine is busy"):

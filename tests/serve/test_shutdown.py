@@ -1,5 +1,6 @@
 """The start and the end of `gen serve`: signals, ports, streams that end properly."""
 
+import asyncio
 import re
 import signal
 import socket
@@ -10,12 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 from logitsmith.cli.commands.serve import _wait as wait_for_signal
+from logitsmith.engine import GenerationRequest, Model
 from logitsmith.jobs.resolve import BatchDefaults
-from logitsmith.serve.engine_thread import EngineThread
+from logitsmith.serve.engine_thread import EngineStoppedError, EngineThread
 from logitsmith.serve.server import HttpServer, open_socket
 from logitsmith.serve.state import ServerState
 
-from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer
+from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer, read_stream
 
 LONG = {"prompt": "Once", "max_tokens": 3000, "ignore_eos": True}
 
@@ -94,12 +96,30 @@ def test_the_second_signal_ends_the_server_now(pruned_model):
         stream.close()
 
 
+def test_a_stop_between_two_steps_ends_the_answers(pruned_model):
+    """The second signal may arrive while llama.cpp computes nothing that could be aborted."""
+
+    async def error_of_stopped_answer(model):
+        engine = EngineThread(1, max_waiting=1)
+        await asyncio.to_thread(engine.start, model, asyncio.get_running_loop())
+        stream = engine.submit([GenerationRequest("Once", "greedy", max_tokens=10_000, ends_at_eog=False)])
+        events = await stream.take()
+        await asyncio.to_thread(engine.stop)
+        async with asyncio.timeout(SECONDS_TO_WAIT):
+            while taken := await stream.take():
+                events = taken
+        return events[-1][1].error
+
+    with Model.load(pruned_model, n_ctx=16_384, threads=1) as model:
+        assert isinstance(asyncio.run(error_of_stopped_answer(model)), EngineStoppedError)
+
+
 def test_a_request_that_takes_too_long(pruned_model):
     with GenServe("--slots", "1", "--timeout", "0.3", model=pruned_model) as server:
         status, answer = server.post("/v1/completions", LONG)
         assert (status, answer["error"]["code"]) == (503, "timeout")
         stream = server.start_stream()
-        assert b'"code": "timeout"' in read_all(stream)
+        assert b'"code": "timeout"' in read_stream(stream)
         stream.close()
         server.wait_for(r"POST /v1/completions 503 1\+\d+ tokens")  # not 200, with which the stream began
         server.wait_until_idle()
