@@ -25,7 +25,7 @@ from .errors import (
     UnavailableError,
 )
 from .security import needs_no_key
-from .state import JSON, RouteSpec
+from .state import JSON, LINES, RouteSpec
 
 Json = dict[str, Any]
 
@@ -75,6 +75,8 @@ def openapi(routes: Sequence[RouteSpec], ignored_fields: Iterable[str], *, needs
         if route.body is not None:
             schema = _schema(route.body, ignored_fields, schemas)
             operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+        if route.takes_lines:
+            operation["requestBody"] = {"required": True, "content": {LINES: {"schema": {"type": "string"}}}}
         if needs_key and not needs_no_key(route.path):
             operation["security"] = [{"key": []}]
         operation["responses"] = _responses(route, has_parameters=bool(names))
@@ -173,9 +175,10 @@ def docs_page(description: Mapping[str, Any]) -> str:
 
 def _fields_table(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     """Return the table of the fields of an operation's body; empty without a body."""
-    if "requestBody" not in operation:
+    content = operation.get("requestBody", {"content": {}})["content"]
+    if JSON not in content:
         return ""
-    reference = operation["requestBody"]["content"][JSON]["schema"]["$ref"]
+    reference = content[JSON]["schema"]["$ref"]
     schema = schemas[reference.rpartition("/")[2]]
     required = schema.get("required", ())
     table_rows = (

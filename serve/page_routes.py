@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Annotated, Any, NamedTuple
+from io import BytesIO
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import Field
@@ -35,7 +36,7 @@ from .bodies import PromptFields, read_body
 from .errors import InvalidRequestError, NotFoundError
 from .resolution import Asked, command_of, find_listed_preset
 from .sampler_fields import Json
-from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_json
+from .state import HTML, JSON, LINES, RouteSpec, ServerState, generate, read_json, read_parts
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -255,44 +256,22 @@ def _flow(value: Any, *, is_block: bool = False) -> str:
     return text.removeprefix("{").removesuffix("}") if is_braced else text
 
 
-class ReportFields(StrictModel):
-    """The runs of a report, each as the lines of `gen run --format jsonl`."""
-
-    runs: Annotated[list[ReportRun], Field(min_length=1, max_length=16)]
-
-
-class ReportRun(StrictModel):
-    """A run.
-
-    ``name``: its name in the report; ``lines``: the objects of its lines.
-    """
-
-    name: Annotated[str, Field(max_length=200)]
-    lines: list[Json]
-
-
-ReportFields.model_rebuild()
-
-
 async def report(request: Request, state: ServerState) -> Response:
-    """Return the HTML report of runs, as `gen inspect --html` writes it."""
-    fields, _ = read_body(ReportFields, await read_json(request, state))
+    """Return the HTML report of the lines of `gen run --format jsonl`, as `gen inspect --html` writes it."""
+    parts = await read_parts(request, state.access.max_lines_bytes)
     try:
-        html = await state.run(lambda: _report(fields))
+        html = await state.run(lambda: _report(parts))
     except StreamError as error:
-        raise InvalidRequestError(f"runs: {error}", "runs") from None
+        raise InvalidRequestError(str(error)) from None
     return HTMLResponse(html, headers={"content-disposition": 'attachment; filename="report.html"'})
 
 
-def _report(fields: ReportFields) -> str:
-    packed = []
-    for run in fields.runs:
-        lines = [(encode_json(line) + "\n").encode() for line in run.lines]
-        data = RunReader(run.name, None).read(read_stream(lines))
-        if data is None:
-            raise InvalidRequestError("runs: a run has no lines", "runs")
-        packed.append(data)
-    return report_page(packed)
+def _report(parts: Sequence[bytes]) -> str:
+    # The lines are read one by one, so that the objects of a long text are never all in memory.
+    data = RunReader("gen serve", None).read(read_stream(BytesIO(b"".join(parts))))
+    if data is None:
+        raise InvalidRequestError("the body has no lines")
+    return report_page([data])
 
 
 ROUTES = (
@@ -302,5 +281,5 @@ ROUTES = (
     RouteSpec("/gen/generate", generate_lines, body=LineFields, media_types=(LINES, JSON)),
     RouteSpec("/gen/chain", read_chain, body=ChainFields, keys=("chain", "steps", "settings")),
     RouteSpec("/gen/presets/text", write_preset, body=PresetTextFields, keys=("preset",)),
-    RouteSpec("/gen/report", report, body=ReportFields, media_types=(HTML,)),
+    RouteSpec("/gen/report", report, takes_lines=True, media_types=(HTML,)),
 )

@@ -22,7 +22,7 @@ from starlette.types import Scope
 from ..common.errors import UsageError
 from ..common.files import TextFileError, read_text_file
 from ..common.text import short_repr
-from .errors import ForbiddenError, HeadersTooLargeError, TooLargeError, UnauthorizedError
+from .errors import ForbiddenError, HeadersTooLargeError, UnauthorizedError
 
 _OPEN_PATHS = frozenset(("/", "/health", "/v1/health"))
 _OPEN_FOLDER = "/page/"
@@ -56,6 +56,7 @@ class Access:
         origins: the origins of pages that may send requests.
         host_names: names by which clients may call this server, besides its address.
         max_body_bytes: maximum size of a request's body.
+        max_lines_bytes: maximum size of a body of lines, which are read one after another.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +64,7 @@ class Access:
     origins: frozenset[str] = frozenset()
     host_names: frozenset[str] = frozenset()
     max_body_bytes: int = 16_000_000
+    max_lines_bytes: int = 128_000_000
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def has_key(self, headers: Headers) -> bool:
@@ -222,9 +224,6 @@ def check_request(scope: Scope, access: Access, added_headers: dict[str, str]) -
         return Response(status_code=204, headers=_preflight_headers(headers))
     if access.keys and not needs_no_key(scope["path"]) and not access.has_key(headers):
         raise UnauthorizedError("this server needs its key, as Authorization: Bearer KEY")
-    length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > access.max_body_bytes:  # before the body is read
-        raise TooLargeError(f"the body has {int(length):,} bytes; the limit is {access.max_body_bytes:,}")
     return None
 
 

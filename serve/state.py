@@ -158,7 +158,8 @@ class RouteSpec(NamedTuple):
         path: the path.
         handler: answers a request.
         method: the HTTP method.
-        body: the fields of the body, for the page of the API; None without a body.
+        body: the fields of the body, for the page of the API; None without such a body.
+        takes_lines: whether the body has lines, each a JSON object.
         media_types: the media types that an answer may have.
         keys: the keys that an answer has always, if it is a JSON object; none if this depends on the request.
     """
@@ -167,20 +168,29 @@ class RouteSpec(NamedTuple):
     handler: Handler
     method: str = "POST"
     body: type[StrictModel] | None = None
+    takes_lines: bool = False
     media_types: Sequence[str] = (JSON,)
     keys: Sequence[str] = ()
 
 
-async def read_json(request: Request, state: ServerState) -> object:
-    """Return the JSON of a request's body. Raises ``InvalidRequestError``, ``TooLargeError``."""
+async def read_parts(request: Request, max_bytes: int) -> list[bytes]:
+    """Return the parts of a request's body. Raises ``TooLargeError``."""
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > max_bytes:  # before the body is read
+        raise TooLargeError(f"the body has {int(length):,} bytes; the limit is {max_bytes:,}")
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > state.access.max_body_bytes:
-            raise TooLargeError(f"the body has more than {state.access.max_body_bytes:,} bytes")
+        if size > max_bytes:
+            raise TooLargeError(f"the body has more than {max_bytes:,} bytes")
         parts.append(part)
-    body = b"".join(parts)
+    return parts
+
+
+async def read_json(request: Request, state: ServerState) -> object:
+    """Return the JSON of a request's body. Raises ``InvalidRequestError``, ``TooLargeError``."""
+    body = b"".join(await read_parts(request, state.access.max_body_bytes))
     if body.count(b",") > MAX_JSON_VALUES:
         raise InvalidRequestError(f"the body has more than {MAX_JSON_VALUES:,} values")
     try:

@@ -2,6 +2,7 @@
 
 import { element } from "./web/elements.js";
 import { countText, numberText, visible } from "./web/format.js";
+import { setProblem } from "./fields.js";
 import { afterPause } from "./server.js";
 
 const READ_MILLISECONDS = 250;
@@ -107,10 +108,12 @@ export class ChainEditor {
     this.changed();
   }
 
-  /** Read a notation that was just typed. Raises an error if it is wrong. */
+  /** Read a notation that was just typed. Raises an error if it is wrong, or a parameter. */
   async settle() {
     await this.readSoon.settled();
     if (this.problem.textContent) throw new Error(this.problem.textContent);
+    const wrong = this.list.querySelector("input:invalid");
+    if (wrong) throw new Error(`${wrong.closest("li").getAttribute("aria-label")}: ${wrong.validationMessage}`);
   }
 
   async readNotation() {
@@ -294,13 +297,17 @@ function nextId() {
 
 /** Return a sentence on a parameter: what it means, its range and its default. */
 function explanation(parameter) {
-  const low = parameter.minimum ?? parameter.exclusiveMinimum;
-  const range = parameter.enum ? parameter.enum.map((value) => String(value)).join(", ")
-    : low !== undefined && parameter.maximum !== undefined ? `${low} to ${parameter.maximum}`
-    : parameter.exclusiveMinimum !== undefined ? `above ${parameter.exclusiveMinimum}`
-    : low !== undefined ? `at least ${low}` : null;
   const initial = parameter.default === undefined ? null : `default ${JSON.stringify(parameter.default)}`;
-  return `${parameter.name}: ${[parameter.description, range, initial].filter(Boolean).join("; ")}`;
+  return `${parameter.name}: ${[parameter.description, rangeText(parameter), initial].filter(Boolean).join("; ")}`;
+}
+
+/** Return the values that a parameter may have; null if there is no limit. */
+function rangeText(parameter) {
+  const low = parameter.minimum ?? parameter.exclusiveMinimum;
+  if (parameter.enum) return parameter.enum.map((value) => String(value)).join(", ");
+  if (low !== undefined && parameter.maximum !== undefined) return `${low} to ${parameter.maximum}`;
+  if (parameter.exclusiveMinimum !== undefined) return `above ${parameter.exclusiveMinimum}`;
+  return low === undefined ? null : `at least ${low}`;
 }
 
 /** Return the controls of a parameter: a slider and a number, a choice, a checkbox, or a text in JSON. */
@@ -323,12 +330,15 @@ function makeControls(parameter, value, set, describedBy) {
   const field = element("input", { type: "text", class: "code", spellcheck: "false", autocomplete: "off", "aria-label": name, "aria-describedby": describedBy, placeholder: parameter.type === "object" ? "{}" : "[]" });
   field.value = value === undefined || value === null ? "" : JSON.stringify(value);
   field.addEventListener("change", () => {
-    field.removeAttribute("aria-invalid");
+    let read;
     try {
-      set(field.value.trim() ? JSON.parse(field.value) : undefined);
+      read = field.value.trim() ? JSON.parse(field.value) : undefined;
     } catch {
-      field.setAttribute("aria-invalid", "true");
+      setProblem(field, `${parameter.name} must be JSON, such as ${field.placeholder}`);
+      return;
     }
+    setProblem(field, null);
+    set(read);
   });
   return field;
 }
@@ -345,18 +355,15 @@ function numberControls(parameter, value, set, describedBy) {
   slider.addEventListener("input", () => {
     const moved = Number(slider.value);
     number.value = String(moved);
-    number.removeAttribute("aria-invalid");
+    setProblem(number, null);
     set(moved);
   });
   number.addEventListener("input", () => {
     const typed = Number(number.value);
     const isWrong = number.value.trim() === "" || !Number.isFinite(typed) || (isInteger && !Number.isInteger(typed)) ||
       typed < (parameter.minimum ?? -Infinity) || typed > (parameter.maximum ?? Infinity) || typed <= (parameter.exclusiveMinimum ?? -Infinity);
-    if (isWrong) {
-      number.setAttribute("aria-invalid", "true");
-      return;
-    }
-    number.removeAttribute("aria-invalid");
+    setProblem(number, isWrong ? [`${parameter.name} must be a ${isInteger ? "whole " : ""}number`, rangeText(parameter)].filter(Boolean).join(", ") : null);
+    if (isWrong) return;
     slider.value = String(typed);
     set(typed);
   });

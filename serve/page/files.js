@@ -55,7 +55,7 @@ export function readExport(text) {
     tokens.set(token.uid, makeToken(token));
   }
   for (const node of data.nodes) {
-    const isNode = Number.isInteger(node?.id) && (node.parent === null || Number.isInteger(node.parent)) && typeof node.kind === "string" && Array.isArray(node.uids);
+    const isNode = Number.isInteger(node?.id) && (node.parent === null || Number.isInteger(node.parent)) && typeof node.kind === "string" && Array.isArray(node.uids) && isRun(node.run);
     if (!isNode) throw new Error("one of its texts is damaged");
   }
   return { tree: TextTree.fromRecords(data.nodes.map((node) => ({ ...node, run: node.run ?? null })), tokens, data.current), settings: checkedSettings(data.settings) };
@@ -69,6 +69,17 @@ function checkToken(token) {
   if (!isToken) throw new Error("one of its tokens is damaged");
 }
 
+function isTextOrNull(value) {
+  return value === null || value === undefined || typeof value === "string";
+}
+
+/** Return whether a value is the first and the last line of a generation, as far as the page reads them. */
+function isRun(run) {
+  if (run === null || run === undefined) return true;
+  const isLine = (line, event) => line === null || line === undefined || (line.event === event && isTextOrNull(line.command) && isTextOrNull(line.finish_reason));
+  return typeof run === "object" && isLine(run.start, "start") && isLine(run.done, "done");
+}
+
 function areBytes(value) {
   return Array.isArray(value) && value.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255);
 }
@@ -76,17 +87,21 @@ function areBytes(value) {
 function isTrace({ stages, candidates, draw }) {
   const isNumberOrNull = (value) => value === null || typeof value === "number";
   const areNumbers = (values) => Array.isArray(values) && values.length === stages.length && values.every(isNumberOrNull);
-  return Array.isArray(stages) && stages.length > 0 && stages.every((stage) => typeof stage?.name === "string" && Number.isInteger(stage.kept) && isNumberOrNull(stage.entropy)) &&
+  return Array.isArray(stages) && stages.length > 0 && stages.every((stage) => typeof stage?.name === "string" && Number.isInteger(stage.kept) && isNumberOrNull(stage.entropy) && isTextOrNull(stage.note)) &&
     Array.isArray(candidates) && candidates.every((item) => Number.isInteger(item?.id) && areBytes(item.bytes) && areNumbers(item.logits) && areNumbers(item.probs) &&
-      (item.dropped_by === null || Number.isInteger(item.dropped_by))) &&
+      (item.dropped_by === null || (Number.isInteger(item.dropped_by) && item.dropped_by in stages))) &&
     (draw === null || draw === undefined || ["u", "low", "high"].every((name) => typeof draw[name] === "number"));
 }
 
 /** Return the settings of a file; values of other types are left out. */
 function checkedSettings(settings) {
+  const areSteps = (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object");
   const checks = {
-    steps: (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object"),
-    otherSteps: (value) => Array.isArray(value) && value.every((step) => typeof step?.name === "string" && step.parameters !== null && typeof step.parameters === "object"),
+    model: (value) => typeof value === "string",
+    steps: areSteps,
+    otherSteps: areSteps,
+    changed: (value) => Array.isArray(value),
+    fileName: (value) => typeof value === "string",
     seed: Number.isInteger,
     length: Number.isInteger,
     grammar: (value) => typeof value === "string",

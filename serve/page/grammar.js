@@ -6,16 +6,24 @@ import { afterPause } from "./server.js";
 
 const CHECK_MILLISECONDS = 250;
 
-/** The field of the grammar. `changed` is called when there is another grammar that can be used. */
+/**
+ * The field of the grammar. `typed` is called when a person changes it, and `changed` when there is another grammar that
+ * can be used.
+ */
 export class GrammarField {
-  constructor({ field, kind, names, note }, server, changed) {
+  constructor({ field, kind, names, note }, server, { typed, changed }) {
     Object.assign(this, { field, kind, names, note, server, changed });
     this.value = null; // the grammar of requests; null without one, or while it is wrong
     this.problem = null;
     this.checkSoon = afterPause(CHECK_MILLISECONDS, () => this.check());
-    field.addEventListener("input", this.checkSoon);
-    kind.addEventListener("change", this.checkSoon);
+    const checkTyped = () => {
+      typed();
+      this.checkSoon();
+    };
+    field.addEventListener("input", checkTyped);
+    kind.addEventListener("change", checkTyped);
     names.addEventListener("change", () => {
+      if (names.value) typed();
       if (names.value) this.set(names.value, "auto");
       names.value = "";
     });
@@ -51,7 +59,7 @@ export class GrammarField {
     const text = this.field.value;
     const kind = this.kind.value;
     try {
-      const grammar = parseGrammar(text, kind);
+      const grammar = grammarOf(text, kind);
       const answer = grammar === null ? { ok: true } : await this.server.json("/gen/grammars/check", { grammar });
       if (this.field.value !== text || this.kind.value !== kind) return;
       if (answer.ok) this.accept(grammar, answer);
@@ -59,6 +67,12 @@ export class GrammarField {
     } catch (error) {
       this.reject(error.message);
     }
+  }
+
+  /** The grammar as a preset has it. */
+  get presetValue() {
+    const schema = this.value?.json_schema;
+    return schema === undefined ? this.value : { json_schema: JSON.parse(schema) };
   }
 
   accept(grammar, answer) {
@@ -84,21 +98,9 @@ export class GrammarField {
   }
 }
 
-/** Return a grammar as requests have it; null without one. Raises an error for a schema that is not JSON. */
-function parseGrammar(text, kind) {
+/** Return a grammar as requests have it; null without one. */
+function grammarOf(text, kind) {
   if (!text.trim()) return null;
-  if (kind === "json_schema" || (kind === "auto" && text.trim().startsWith("{"))) return { json_schema: parseJson(text) };
+  if (kind === "auto" && text.trim().startsWith("{")) return { json_schema: text };
   return kind === "auto" ? text : { [kind]: text };
-}
-
-function parseJson(text) {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    const found = /position (\d+)/.exec(error.message);
-    const before = text.slice(0, found ? Number(found[1]) : text.length);
-    const line = before.split("\n").length;
-    const column = before.length - before.lastIndexOf("\n");
-    throw new Error(`line ${line}, column ${column}: this is not JSON`, { cause: error });
-  }
 }

@@ -2,11 +2,12 @@
 
 import { byId, element } from "./web/elements.js";
 import { countText, quoted, visible } from "./web/format.js";
-import { changeTheme } from "./web/theme.js";
+import { changeTheme, showTheme } from "./web/theme.js";
 import { BranchTree } from "./branches.js";
 import { Catalogue, ChainEditor } from "./chain.js";
 import { Comparison } from "./compare.js";
 import { Editor } from "./editor.js";
+import { readInteger } from "./fields.js";
 import { download, exportText, linesOf, listenToFiles, readExport, tokensOf } from "./files.js";
 import { GrammarField } from "./grammar.js";
 import { MessageList } from "./messages.js";
@@ -30,6 +31,7 @@ const STATES = {
   lost: "no connection",
   locked: "a key is needed",
 };
+const THEME_NAME = "gen-theme";
 const LOST = "The server does not answer. The text stays here; the page connects again by itself.";
 
 class Page {
@@ -48,8 +50,8 @@ class Page {
     this.nextToken = new NextToken(byId("next"), byId("stages"), byId("next-note"), (candidate) => this.insert(candidate));
     this.why = new WhyPanel(byId("why"), byId("why-panel"), (index) => this.openWhy(index, true), (index, id) => this.attempt(() => this.takeCandidate(index, id)));
     this.branches = new BranchTree(byId("branches"), (node) => this.goTo(node));
-    this.grammar = new GrammarField({ field: byId("grammar"), kind: byId("grammar-kind"), names: byId("grammar-names"), note: byId("grammar-note") }, this.server, () => this.settingChanged("grammar"));
-    this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, this.server, (steps, settings) => this.applyPreset(steps, settings));
+    this.grammar = new GrammarField({ field: byId("grammar"), kind: byId("grammar-kind"), names: byId("grammar-names"), note: byId("grammar-note") }, this.server, { typed: () => this.changedSettings.add("grammar"), changed: () => this.chainChanged() });
+    this.presets = new PresetControls({ choice: byId("preset"), notes: byId("import-notes") }, this.server, { apply: (steps, settings) => this.applyPreset(steps, settings), attempt: (action) => this.attempt(action) });
     this.messages = new MessageList(byId("message-list"), byId("add-message"), () => this.messagesChanged());
     this.comparison = new Comparison(byId("comparison"), (notation, signal) => this.generateWith(notation, signal));
     this.updateNext = new LatestOnly(() => this.requestNext());
@@ -59,6 +61,7 @@ class Page {
     this.renderTemplateSoon = afterPause(300, () => this.attempt(() => this.renderTemplate()));
     this.lastSaved = 0;
     this.tint("probability");
+    showTheme(localStorage.getItem(THEME_NAME));
     this.listen();
     this.server.start();
   }
@@ -104,8 +107,9 @@ class Page {
       const [models, samplers, presets, grammars, chain] = await Promise.all([
         this.server.json("/v1/models"), this.server.json("/gen/samplers"), this.server.json("/gen/presets"),
         this.server.json("/gen/grammars"), this.server.json("/gen/chain", {})]);
-      byId("model").textContent = models.data[0].id;
-      document.title = `${models.data[0].id} \u2013 gen serve`;
+      this.model = models.data[0].id;
+      byId("model").textContent = this.model;
+      document.title = `${this.model} \u2013 gen serve`;
       this.catalogue = new Catalogue(samplers.samplers);
       this.presets.showList(presets.presets);
       this.grammar.showNames(grammars.grammars);
@@ -151,20 +155,24 @@ class Page {
 
   // Settings.
 
-  /** Return the settings of requests. */
+  /** Return the settings of requests. Raises an error if the seed or the length is wrong. */
   settings() {
+    const { seed, length } = this.numbers();
+    const wrong = [byId("seed"), byId("length")].find((field) => field.validationMessage);
+    if (wrong) throw new Error(wrong.validationMessage);
     const stop = byId("stop-strings").value.split("\n").filter(Boolean).map((line) => line.replace(/\\(n|t|\\)/g, (_, sign) => ({ n: "\n", t: "\t" })[sign] ?? "\\"));
     return {
       chain: this.chain.notation || "dist",
-      seed: Math.max(0, Math.trunc(Number(byId("seed").value)) || 0),
-      max_tokens: this.length,
+      seed,
+      max_tokens: length,
       stop, // also if it is empty: otherwise the server's own would apply
       grammar: this.grammar.value,
     };
   }
 
-  get length() {
-    return Math.max(1, Math.trunc(Number(byId("length").value)) || 1);
+  /** Return the seed and the length; null, and a marked field, for one that is wrong. */
+  numbers() {
+    return { seed: readInteger(byId("seed"), "The seed"), length: readInteger(byId("length"), "The number of tokens") };
   }
 
   applyPreset(steps, settings) {
@@ -186,16 +194,16 @@ class Page {
 
   settingChanged(name) {
     this.changedSettings.add(name);
-    if (name === "grammar") this.updateNext.call();
+    this.numbers();
     this.saveSoon();
   }
 
   async savePreset() {
     await this.settle();
-    const { seed, max_tokens, stop, grammar } = this.settings();
-    const values = { seed, max_tokens, stop: stop.length ? stop : null, grammar };
+    const { seed, max_tokens, stop } = this.settings();
+    const values = { seed, max_tokens, stop: stop.length ? stop : null, grammar: this.grammar.presetValue };
     const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changedSettings.has(name)));
-    return this.presets.save(this.chain.notation || "dist", changed);
+    return this.presets.save(this.chain.notation || "dist", changed, this.chain.steps.filter((step) => !step.isOn).map((step) => step.name));
   }
 
   // The text.
@@ -267,10 +275,11 @@ class Page {
     byId("counts").textContent = count < total ? `${countText(total)} tokens; continues after token ${countText(count)}` : `${countText(total)} tokens`;
   }
 
-  /** Wait until what was just typed is read. Raises an error if it is wrong. */
+  /** Wait until what was just typed is read. Raises an error if any setting is wrong. */
   async settle() {
     await Promise.all([this.chain.settle(), this.grammar.checkSoon.settled(), this.renderTemplateSoon.settled()]);
     if (this.grammar.problem !== null) throw new Error(`The grammar is wrong: ${this.grammar.problem}`);
+    this.settings(); // raises an error if the seed or the length is wrong
   }
 
   async generate() {
@@ -391,8 +400,8 @@ class Page {
       return this.nextToken.markStale("Write a text first.");
     }
     const key = this.keyOfNext();
-    const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens);
     try {
+      const { stop: _, max_tokens: __, ...fields } = this.writer.fields(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens);
       const answer = await this.server.json("/gen/next", { ...fields, top: TOP_TOKENS });
       this.nextAnswer = answer;
       this.nextKey = key;
@@ -509,15 +518,15 @@ class Page {
 
   state() {
     return {
+      model: this.model,
       steps: this.chain.steps,
       otherSteps: this.otherChain.steps,
-      seed: Math.trunc(Number(byId("seed").value)) || 0,
-      length: this.length,
+      ...this.numbers(),
+      changed: Array.from(this.changedSettings),
       grammar: byId("grammar").value,
       grammarKind: byId("grammar-kind").value,
       stop: byId("stop-strings").value,
-      preset: this.presets.name,
-      base: this.presets.base,
+      ...this.presets.state,
       measure: byId("measure").value,
       usesTemplate: byId("uses-template").checked,
       messages: this.messages.messages,
@@ -527,11 +536,12 @@ class Page {
   applyState(state) {
     if (state.steps) this.chain.show(state.steps);
     if (state.otherSteps) this.otherChain.show(state.otherSteps);
-    if (state.seed !== undefined) byId("seed").value = String(state.seed);
-    if (state.length !== undefined) byId("length").value = String(state.length);
+    if (Number.isInteger(state.seed)) byId("seed").value = String(state.seed);
+    if (Number.isInteger(state.length)) byId("length").value = String(state.length);
+    this.changedSettings = new Set(state.changed);
     if (state.stop !== undefined) byId("stop-strings").value = state.stop;
-    if (state.preset !== undefined) this.presets.restore(state.preset, state.base ?? null);
-    if (state.measure in MEASURES) this.tint(state.measure);
+    if (state.preset !== undefined) this.presets.restore(state);
+    if (Object.hasOwn(MEASURES, state.measure ?? "")) this.tint(state.measure);
     if (state.messages) this.messages.show(state.messages);
     byId("uses-template").checked = Boolean(state.usesTemplate);
     byId("chat").hidden = !state.usesTemplate;
@@ -554,6 +564,7 @@ class Page {
     for (const uid of state.tokens.keys()) reserveUids(uid);
     this.applyState(state.settings);
     this.writer.tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
+    this.readAnew(this.writer.tree, state.settings.model);
     this.showText();
     this.editor.moveCursor();
     this.tokenizeSoon();
@@ -564,17 +575,23 @@ class Page {
     try {
       found = readExport(text);
     } catch (error) {
-      this.showProblem(`${name} cannot be opened: ${error.message}.`);
-      return;
+      throw new Error(`${name} cannot be opened: ${error.message}.`, { cause: error });
     }
-    this.showProblem("");
     this.applyState(found.settings);
+    this.readAnew(found.tree, found.settings.model);
     this.writer.tree.graft(found.tree);
     this.movedInTree();
   }
 
+  /** Let the server tokenize texts that another model has tokenized. Ids mean nothing to a model with other tokens. */
+  readAnew(tree, model) {
+    if (model === undefined || model === this.model) return;
+    tree.forgetIds();
+    this.showProblem(`The text was written with ${model}. This model reads its tokens anew, so that they have no details.`);
+  }
+
   async saveReport() {
-    const response = await this.server.send("/gen/report", { runs: [{ name: "page", lines: linesOf(this.writer.tree) }] });
+    const response = await this.server.sendLines("/gen/report", linesOf(this.writer.tree));
     download(await response.text(), "report.html", "text/html");
   }
 
@@ -617,12 +634,12 @@ class Page {
     click("save-preset", () => this.savePreset());
     click("compare", () => this.toggleComparison());
     click("run-both", () => this.runBoth());
-    click("theme", changeTheme);
+    click("theme", () => localStorage.setItem(THEME_NAME, changeTheme()));
     click("help", () => byId("help-dialog").showModal());
     click("close-why", () => this.closeWhy());
     click("keep-answer", () => this.keepAnswer());
     click("copy", () => this.copyCommand());
-    listenToFiles(byId("open-file"), (name, text) => this.open(name, text));
+    listenToFiles(byId("open-file"), (name, text) => this.attempt(() => this.open(name, text)));
     listenToFiles(byId("preset-file"), (name, text) => this.attempt(() => this.presets.read(name, text)));
     byId("key-form").addEventListener("submit", (event) => this.useKey(event));
     byId("uses-template").addEventListener("change", () => this.toggleTemplate());

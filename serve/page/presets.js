@@ -4,13 +4,22 @@ import { element } from "./web/elements.js";
 import { visible } from "./web/format.js";
 import { download } from "./files.js";
 
-/** The controls of presets. `apply(steps, settings)` shows a chain and its settings. */
+/**
+ * The controls of presets. `apply(steps, settings)` shows a chain and its settings; `attempt` runs an action of a person,
+ * and shows its error.
+ */
 export class PresetControls {
-  constructor({ choice, notes }, server, apply) {
-    Object.assign(this, { choice, notes, server, apply });
+  constructor({ choice, notes }, server, { apply, attempt }) {
+    Object.assign(this, { choice, notes, server, apply, attempt });
     this.base = null; // the text of the preset, whose other keys are kept when it is saved
     this.name = "";
-    choice.addEventListener("change", () => this.choose(choice.value));
+    this.fileName = ""; // the name of the file that it was read from
+    choice.addEventListener("change", () => attempt(() => this.choose(choice.value)));
+  }
+
+  /** What a reload of the page must not lose. */
+  get state() {
+    return { preset: this.name, base: this.base, fileName: this.fileName };
   }
 
   showList(presets) {
@@ -19,17 +28,23 @@ export class PresetControls {
     this.choice.value = this.name;
   }
 
-  restore(name, base) {
-    this.name = name;
-    this.base = base;
-    this.choice.value = name;
+  restore({ preset, base, fileName }) {
+    this.name = preset ?? "";
+    this.base = base ?? null;
+    this.fileName = fileName ?? "";
+    this.choice.value = this.name;
   }
 
   async choose(name) {
-    const answer = await this.server.json("/gen/chain", name ? { preset: name } : {});
-    const response = name ? await this.server.send(`/gen/presets/${encodeURIComponent(name)}`) : null;
-    this.base = response && (await response.text());
-    this.name = name;
+    let answer;
+    try {
+      answer = await this.server.json("/gen/chain", name ? { preset: name } : {});
+      const response = name ? await this.server.send(`/gen/presets/${encodeURIComponent(name)}`) : null;
+      this.restore({ preset: name, base: response && (await response.text()) });
+    } catch (error) {
+      this.choice.value = this.name;
+      throw error;
+    }
     this.notes.hidden = true;
     this.apply(answer.steps, answer.settings);
   }
@@ -45,10 +60,7 @@ export class PresetControls {
       return this.askForSection(name, text, sections);
     }
     const { steps } = await this.server.json("/gen/chain", { chain: answer.chain });
-    this.base = answer.preset;
-    this.name = "";
-    this.choice.value = "";
-    this.fileName = answer.name;
+    this.restore({ base: answer.preset, fileName: answer.name });
     this.apply(steps, answer.settings);
     const left = answer.unsupported;
     this.report(`${answer.name}, a preset of ${answer.format}${left.length ? ". Not carried over as it is:" : ": all of it was carried over."}`, left);
@@ -57,7 +69,7 @@ export class PresetControls {
 
   askForSection(name, text, sections) {
     const choice = element("select", { "aria-label": "Section" }, element("option", { value: "" }, "choose\u2026"), sections.map((section) => element("option", { value: section }, section)));
-    choice.addEventListener("change", () => choice.value && this.read(name, text, choice.value));
+    choice.addEventListener("change", () => choice.value && this.attempt(() => this.read(name, text, choice.value)));
     this.notes.replaceChildren(element("p", {}, `${visible(name)} holds ${sections.length} presets: `, choice));
     this.notes.hidden = false;
   }
@@ -67,9 +79,13 @@ export class PresetControls {
     this.notes.hidden = false;
   }
 
-  /** Save the chain with the settings that a person has changed. The server writes the YAML. */
-  async save(notation, settings) {
+  /**
+   * Save the chain with the settings that a person has changed. The server writes the YAML. Presets have no steps that are
+   * off: `stepsThatAreOff` names those that the file does not have.
+   */
+  async save(notation, settings, stepsThatAreOff) {
     const { preset } = await this.server.json("/gen/presets/text", { base: this.base, chain: notation, settings });
+    if (stepsThatAreOff.length) this.report("Saved without the steps that are off:", stepsThatAreOff);
     download(preset, `${(this.name || this.fileName || "preset").replace(/[^\w.-]+/g, "-")}.yaml`, "application/yaml");
   }
 }

@@ -66,14 +66,23 @@ export class Server {
 
   /** Send a request; return the response. Raises `LostError`, `RequestError`, and the error of `signal`. */
   async send(path, body, signal) {
-    const headers = body === undefined ? {} : { "content-type": "application/json" };
-    if (this.key) headers.authorization = `Bearer ${this.key}`;
+    return this.sendText(path, body === undefined ? undefined : JSON.stringify(body), "application/json", signal);
+  }
+
+  /** Send objects, each as a line; return the response. Raises `LostError` and `RequestError`. */
+  async sendLines(path, objects) {
+    return this.sendText(path, new Blob(objects.map((object) => `${JSON.stringify(object)}\n`)), "application/x-ndjson");
+  }
+
+  async sendText(path, body, type, signal) {
+    const headers = body === undefined ? {} : { "content-type": type };
+    if (this.key) headers.authorization = `Bearer ${headerText(this.key)}`;
     let response;
     try {
       response = await fetch(path, {
         method: body === undefined ? "GET" : "POST",
         headers,
-        body: body === undefined ? undefined : JSON.stringify(body),
+        body,
         cache: "no-store",
         signal,
       });
@@ -117,6 +126,11 @@ export class Server {
       }
     }
   }
+}
+
+/** Return a text as a header can have it: each character is a byte of its UTF-8. */
+function headerText(text) {
+  return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
 }
 
 /**

@@ -91,15 +91,6 @@ export class TabStore {
     for (const uid of added) this.saved.add(uid);
   }
 
-  /** Forget the stored tokens, because other ones take their numbers. */
-  async clear() {
-    this.saved.clear();
-    if (!this.database) return;
-    const transaction = this.database.transaction("tokens", "readwrite");
-    transaction.objectStore("tokens").delete(rangeOf(this.id));
-    await endOf(transaction);
-  }
-
   /** Delete the states of tabs that were not used for a long time. */
   async deleteOld() {
     const tabs = await resultOf(this.database.transaction("tabs").objectStore("tabs").getAll());

@@ -143,6 +143,18 @@ export class TextTree {
     this.goTo(copies.get(other.current));
   }
 
+  /** Make all tokens a text that the server has not tokenized. What was known of them is gone. */
+  forgetIds() {
+    const pending = new Map();
+    for (const node of this.nodes.values()) {
+      node.run = null;
+      node.tokens = node.tokens.map((token) => {
+        if (!pending.has(token.uid)) pending.set(token.uid, pendingToken(token.text));
+        return pending.get(token.uid);
+      });
+    }
+  }
+
   get canUndo() {
     return this.past.length > 0;
   }

@@ -108,14 +108,14 @@ export class Writer {
    * have come stay.
    */
   async generate(tokens, kind = "generated", parent = this.tree.current) {
+    const { grammar } = this.hooks.settings();
+    const key = grammar === null ? null : JSON.stringify(grammar);
     const controller = new AbortController();
     this.controller = controller;
     this.endBurst();
     const run = { start: null, done: null };
     let node = null;
     if (kind === "branch") node = this.tree.add(kind, tokens, run, parent);
-    const { grammar } = this.hooks.settings();
-    const key = grammar === null ? null : JSON.stringify(grammar);
     try {
       this.hooks.shown();
       for await (const line of this.server.lines("/gen/generate", { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true }, controller.signal)) {

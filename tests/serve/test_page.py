@@ -8,9 +8,11 @@ import sys
 
 import pytest
 import yaml
+from logitsmith.presets.foreign import FORMATS
+from logitsmith.presets.foreign.formats import export_preset
 
 from .gen_serve import GenServe
-from .page_driver import PageDriver, expect
+from .page_driver import SECONDS_TO_WAIT, PageDriver, expect
 
 
 @pytest.fixture(scope="module")
@@ -236,8 +238,12 @@ def test_a_grammar_is_a_stage_and_its_errors_have_a_place(page):
     page.generate()
     assert re.fullmatch(r"Number [0-9]{3}", page.value())
     page.get_by_role("combobox", name="Kind").select_option("json_schema")
-    grammar.fill('{"type": "object",')
-    expect(page.locator("#grammar-note")).to_contain_text("line 1, column")
+    grammar.fill('{"type":\n  object}')
+    expect(page.locator("#grammar-note")).to_contain_text("line 2, column 3")
+    grammar.fill('{"type": "boolean"}')
+    page.text.fill("It is ")
+    page.generate()
+    assert re.fullmatch(r"It is (true|false)", page.value())
 
 
 def test_presets_are_chosen_imported_and_saved(page, tmp_path):
@@ -274,6 +280,70 @@ def test_presets_are_chosen_imported_and_saved(page, tmp_path):
     expect(page.card("top_k").get_by_role("spinbutton", name="k", exact=True)).to_have_value("30")
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_presets_of_other_tools_are_imported(page, tmp_path, form):
+    path = tmp_path / "preset.txt"
+    path.write_text(export_preset("temperature=1.25 > top_k=33", form).text)
+    page.locator("#preset-file").set_input_files(path)
+    expect(page.locator("#import-notes")).to_contain_text(f"a preset of {form}")
+    expect(page.card("top_k").get_by_role("spinbutton", name="k", exact=True)).to_have_value("33")
+    expect(page.card("temperature").get_by_role("spinbutton", name="t", exact=True)).to_have_value("1.25")
+
+
+HOSTILE_PRESETS = {
+    "object": "chain: !!python/object/apply:os.system [ls]\n",
+    "nesting": "chain: " + "[" * 10_000,
+    "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nchain: [*b, *b]\n",
+    "markup": "chain: ['<img src=x onerror=alert(1)>']\n",
+    "binary": "\0\1\2",
+    "large": "description: " + "x" * 3_000_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_PRESETS.values(), ids=HOSTILE_PRESETS)
+def test_hostile_presets_are_refused_with_a_sentence(page, tmp_path, text):
+    before = page.get_by_role("textbox", name="Notation", exact=True).input_value()
+    path = tmp_path / "preset.yaml"
+    path.write_text(text)
+    page.locator("#preset-file").set_input_files(path)
+    expect(page.locator("#import-notes")).to_contain_text(
+        re.compile("preset.yaml|more than 1,000,000 bytes"), timeout=SECONDS_TO_WAIT * 1000
+    )
+    assert page.get_by_role("textbox", name="Notation", exact=True).input_value() == before
+    assert page.locator("#import-notes img").count() == 0
+
+
+def test_a_saved_preset_names_the_steps_that_are_off(page):
+    page.card("top_k").get_by_role("checkbox", name="on", exact=True).uncheck()
+    with page.expect_download() as download:
+        page.press("Save preset")
+    assert "top_k" not in download.value.path().read_text()
+    expect(page.locator("#import-notes")).to_contain_text("top_k")
+
+
+WRONG_NUMBERS = {
+    "seed": ("Seed", -1, "The seed must be a whole number, 0 to 4294967295"),
+    "tokens": ("Tokens", 0, "The number of tokens must be a whole number, at least 1"),
+    "parameter": ("p", 5, "min_p: p must be a number, 0 to 1"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), WRONG_NUMBERS.values(), ids=WRONG_NUMBERS)
+def test_a_wrong_number_is_told(page, name, value, sentence):
+    page.get_by_role("textbox", name="Notation", exact=True).fill("min_p0.1 > dist")
+    expect(page.card("top_p")).to_have_count(0)
+    page.text.fill("The sea")
+    field = page.get_by_role("spinbutton", name=name, exact=True).last
+    field.fill(str(value))
+    page.press("Generate")
+    expect(page.locator("#problem")).to_contain_text(sentence)
+    assert page.value() == "The sea"
+    field.fill("1")
+    page.generate()
+    expect(page.locator("#problem")).to_be_hidden()
+    assert page.value() != "The sea"
+
+
 def test_an_export_brings_everything_back(page, browser, address, tmp_path):
     text = page.write("The old", tokens=6)
     page.items.nth(page.items.count() - 3).click()
@@ -296,10 +366,80 @@ def test_an_export_brings_everything_back(page, browser, address, tmp_path):
     assert other.branches.count() == page.branches.count()
     other.branches.nth(next(i for i, t in enumerate(other.branches.all_inner_texts()) if "generated" in t)).click()
     expect(other.text).to_have_value(text)
-    path.write_text('{"format": "gen serve page", "version": 1, "nodes": [], "tokens": [{"id": "<b>"}]}')
-    other.locator("#open-file").set_input_files(path)
-    expect(other.locator("#problem")).to_contain_text("damaged")
     context.close()
+    assert other.errors == []
+
+
+def set_at(data, path, value):
+    """Set a value inside nested data."""
+    for key in path[:-1]:
+        data = data[key]
+    data[path[-1]] = value
+
+
+DAMAGES = {
+    "token id": (["tokens", -1, "id"], "<b>"),
+    "bytes": (["tokens", -1, "bytes"], [256]),
+    "no trace": (["tokens", -1, "trace"], {"stages": [], "candidates": []}),
+    "dropped by no stage": (["tokens", -1, "trace", "candidates", 0, "dropped_by"], 99),
+    "note of a stage": (["tokens", -1, "trace", "stages", 0, "note"], 5),
+    "command": (["nodes", -1, "run", "start", "command"], 5),
+    "no tree": (["nodes", -1, "parent"], 1000),
+    "no text": (["current"], 1000),
+    "version": (["version"], 2),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(browser, address):
+    """The data of an exported file."""
+    context = browser.new_context(accept_downloads=True)
+    page = PageDriver(context, address)
+    page.write("The old", tokens=3)
+    with page.expect_download() as download:
+        page.press("Export")
+    data = download.value.path().read_text()
+    context.close()
+    return data
+
+
+@pytest.mark.parametrize(("path", "value"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_export_is_refused(page, exported, tmp_path, path, value):
+    data = json.loads(exported)
+    set_at(data, path, value)
+    file = tmp_path / "page.json"
+    file.write_text(json.dumps(data))
+    page.locator("#open-file").set_input_files(file)
+    expect(page.locator("#problem")).to_contain_text("page.json cannot be opened: ")
+    assert page.value() == ""
+
+
+@pytest.mark.parametrize("name", ["constructor", "toString"])
+def test_settings_of_an_export_that_the_page_lacks_have_no_effect(page, exported, tmp_path, name):
+    data = json.loads(exported)
+    data["settings"] |= {"measure": name, "preset": name, "grammarKind": name, "seed": -5, name: name}
+    file = tmp_path / "page.json"
+    file.write_text(json.dumps(data))
+    page.locator("#open-file").set_input_files(file)
+    expect(page.text).to_have_value(re.compile("^The old"))
+    expect(page.get_by_role("combobox", name="Tint")).to_have_value("probability")
+
+
+def test_the_text_of_another_model_is_read_anew(page, exported, tmp_path):
+    data = json.loads(exported)
+    data["settings"]["model"] = "another model"
+    for token in data["tokens"]:
+        token["id"] = 999_999_999
+    file = tmp_path / "page.json"
+    file.write_text(json.dumps(data))
+    page.locator("#open-file").set_input_files(file)
+    expect(page.locator("#problem")).to_contain_text("written with another model")
+    expect(page.text).to_have_value(re.compile("^The old"))
+    before = page.value()
+    page.wait_for_next()
+    page.generate()
+    assert page.value().startswith(before)
+    assert page.value() != before
 
 
 def test_the_report_is_that_of_inspect(page, tmp_path, browser):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .gen_serve import GenServe
 from .page_driver import PageDriver, expect, require_axe
@@ -76,6 +77,28 @@ def test_a_reload_keeps_text_reasons_branches_and_chain(page):
     expect(page.text).to_have_value("The sea was")
 
 
+def test_a_reload_keeps_what_a_saved_preset_gets(page, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("system: Be brief.\ngrammar: {name: yes_no}\nchain: [{min_p: 0.1}, dist]\n")
+    page.locator("#preset-file").set_input_files(path)
+    expect(page.locator("#import-notes")).to_contain_text("mine")
+    page.set("Seed", 99)
+    page.press("Theme")
+    page.tab.wait_for_timeout(1500)
+    page.reload()
+    page.wait_until_ready()
+    expect(page.get_by_role("button", name="Light", exact=True)).to_have_count(1)
+    with page.expect_download() as download:
+        page.press("Save preset")
+    assert download.value.suggested_filename == "mine.yaml"
+    assert yaml.safe_load(download.value.path().read_text()) == {
+        "system": "Be brief.",
+        "grammar": {"name": "yes_no"},  # as the file has it, because nobody has changed it
+        "chain": [{"min_p": {"p": 0.1}}, "dist"],
+        "seed": 99,
+    }
+
+
 def test_tabs_do_not_disturb_each_other(context, page, address):
     page.text.fill("first")
     page.wait_until(lambda: page.items.count() > 0 and page.locator(".pending").count() == 0)
@@ -119,9 +142,14 @@ def test_a_lost_server_is_told_and_found_again(browser, pruned_model):
         page.text.evaluate("area => area.setSelectionRange(area.value.length, area.value.length)")
         page.keyboard.type(" and more")
         assert page.value() == text + " and more"
+        page.get_by_role("combobox", name="Preset", exact=True).select_option("creative")
+        page.get_by_role("textbox", name="Grammar", exact=True).fill("root ::= [ a-z]+")
+        expect(page.locator("#grammar-note")).to_contain_text("does not answer")
+        expect(page.get_by_role("combobox", name="Preset", exact=True)).to_have_value("")
     with GenServe("--port", str(port), model=pruned_model):
         expect(page.locator("#lost")).to_be_hidden(timeout=10_000)
         page.wait_until(lambda: page.locator(".pending").count() == 0)
+        expect(page.locator("#grammar-note")).to_have_text("gbnf")
         page.set("Tokens", 4)
         page.generate()
         assert page.value().startswith(text + " and more")
@@ -164,29 +192,32 @@ def test_slow_answers_do_not_overtake_each_other(page):
 
 def test_the_key_is_asked_for_and_stays_in_the_tab(browser, pruned_model):
     context = browser.new_context(accept_downloads=True)
-    with GenServe("--api-key", "right-key", model=pruned_model) as server:
+    key = "right-key"
+    with GenServe("--api-key", key, model=pruned_model) as server:
         address = f"http://127.0.0.1:{server.port}"
         page = PageDriver(context, address, is_ready=False)
         field = page.get_by_label("API key")
-        field.fill("wrong")
-        page.press("Use key")
-        expect(page.locator("#key-problem")).to_contain_text("not the key")
-        field.fill("right-key")
+        for wrong in ("wrong", "Schl\u00fcssel \u9375"):
+            field.fill(wrong)
+            page.press("Use key")
+            expect(page.locator("#key-problem")).to_contain_text("not the key")
+            expect(page.locator("#lost")).to_be_hidden()
+        field.fill(key)
         page.press("Use key")
         page.wait_until_ready()
         expect(field).to_be_hidden()
         assert page.write("The sea", tokens=3) != "The sea"
         with page.expect_download() as download:
             page.press("Export")
-        assert "right-key" not in download.value.path().read_text()
+        assert key not in download.value.path().read_text()
         page.tab.wait_for_timeout(600)
         stored = page.evaluate(
             "new Promise(done => { const open = indexedDB.open('gen-page'); open.onsuccess = () => {"
             " const all = open.result.transaction('tabs').objectStore('tabs').getAll();"
             " all.onsuccess = () => done(JSON.stringify(all.result)); }; })"
         )
-        assert "right-key" not in stored
-        assert "right-key" not in page.url
+        assert key not in stored
+        assert key not in page.url
         assert page.evaluate("localStorage.length") == 0
         page.reload()
         page.wait_until_ready()

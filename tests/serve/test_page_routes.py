@@ -3,6 +3,7 @@
 import json
 
 import yaml
+from logitsmith.serve.security import Access
 
 
 def lines_of(server, **fields):
@@ -80,13 +81,23 @@ def test_texts_of_presets_keep_what_is_not_changed(small_server):
 
 def test_reports_are_made_of_lines(small_server):
     lines = lines_of(small_server, trace=5, logprobs=True)
-    status, html = small_server.post("/gen/report", {"runs": [{"name": "</title>", "lines": lines}]})
+    status, html = small_server.post("/gen/report", "".join(json.dumps(line) + "\n" for line in lines))
     assert status == 200
     assert html.startswith("<!doctype html>")
-    status, answer = small_server.post(
-        "/gen/report", {"runs": [{"name": "a", "lines": [{"event": "token", "id": "x"}]}]}
-    )
-    assert (status, answer["error"]["param"]) == (400, "runs")
+    status, answer = small_server.post("/gen/report", '\n{"event": "token", "id": "x"}\n')
+    assert status == 400
+    assert answer["error"]["message"].startswith("line 2: ")
+    status, answer = small_server.post("/gen/report", "\n")
+    assert (status, answer["error"]["message"]) == (400, "the body has no lines")
+
+
+def test_a_report_may_be_larger_than_other_bodies(small_server):
+    lines = lines_of(small_server, trace=20, logprobs=True)
+    traced = next(json.dumps(line) for line in lines if line["event"] == "token")
+    count = Access().max_body_bytes // len(traced) + 1
+    body = "\n".join([json.dumps(lines[0]), *[traced] * count, json.dumps(lines[-1])])
+    status, html = small_server.post("/gen/report", body)
+    assert (status, html[:15]) == (200, "<!doctype html>")
 
 
 def test_successive_requests_for_the_health_are_one_line_of_the_log():
