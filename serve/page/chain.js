@@ -362,7 +362,7 @@ function numberControls(parameter, value, set, describedBy) {
     const typed = Number(number.value);
     const isWrong = number.value.trim() === "" || !Number.isFinite(typed) || (isInteger && !Number.isInteger(typed)) ||
       typed < (parameter.minimum ?? -Infinity) || typed > (parameter.maximum ?? Infinity) || typed <= (parameter.exclusiveMinimum ?? -Infinity);
-    setProblem(number, isWrong ? [`${parameter.name} must be a ${isInteger ? "whole " : ""}number`, rangeText(parameter)].filter(Boolean).join(", ") : null);
+    setProblem(number, isWrong ? [`${parameter.name} must be ${isInteger ? "an integer" : "a number"}`, rangeText(parameter)].filter(Boolean).join(", ") : null);
     if (isWrong) return;
     slider.value = String(typed);
     set(typed);

@@ -9,10 +9,10 @@ export function setProblem(field, problem) {
   }
 }
 
-/** Return the whole number in a field with `min` and perhaps `max`; null, and mark the field, if it has none. */
+/** Return the integer in a field with `min` and perhaps `max`; null, and mark the field, if it has none. */
 export function readInteger(field, name) {
   const value = Number(field.value);
   const isRight = field.value.trim() !== "" && Number.isInteger(value) && value >= Number(field.min) && (field.max === "" || value <= Number(field.max));
-  setProblem(field, isRight ? null : `${name} must be a whole number, ${field.max === "" ? `at least ${field.min}` : `${field.min} to ${field.max}`}.`);
+  setProblem(field, isRight ? null : `${name} must be an integer, ${field.max === "" ? `at least ${field.min}` : `${field.min} to ${field.max}`}.`);
   return isRight ? value : null;
 }

@@ -564,7 +564,7 @@ class Page {
     for (const uid of state.tokens.keys()) reserveUids(uid);
     this.applyState(state.settings);
     this.writer.tree = TextTree.fromRecords(state.nodes, state.tokens, state.current, state.past);
-    this.readAnew(this.writer.tree, state.settings.model);
+    this.tokenizeAgain(this.writer.tree, state.settings.model);
     this.showText();
     this.editor.moveCursor();
     this.tokenizeSoon();
@@ -578,16 +578,16 @@ class Page {
       throw new Error(`${name} cannot be opened: ${error.message}.`, { cause: error });
     }
     this.applyState(found.settings);
-    this.readAnew(found.tree, found.settings.model);
+    this.tokenizeAgain(found.tree, found.settings.model);
     this.writer.tree.graft(found.tree);
     this.movedInTree();
   }
 
   /** Let the server tokenize texts that another model has tokenized. Ids mean nothing to a model with other tokens. */
-  readAnew(tree, model) {
+  tokenizeAgain(tree, model) {
     if (model === undefined || model === this.model) return;
     tree.forgetIds();
-    this.showProblem(`The text was written with ${model}. This model reads its tokens anew, so that they have no details.`);
+    this.showProblem(`The text was written with ${model}. It is tokenized again, so that its tokens have no details.`);
   }
 
   async saveReport() {

@@ -322,8 +322,8 @@ def test_a_saved_preset_names_the_steps_that_are_off(page):
 
 
 WRONG_NUMBERS = {
-    "seed": ("Seed", -1, "The seed must be a whole number, 0 to 4294967295"),
-    "tokens": ("Tokens", 0, "The number of tokens must be a whole number, at least 1"),
+    "seed": ("Seed", -1, "The seed must be an integer, 0 to 4294967295"),
+    "tokens": ("Tokens", 0, "The number of tokens must be an integer, at least 1"),
     "parameter": ("p", 5, "min_p: p must be a number, 0 to 1"),
 }
 
@@ -425,7 +425,7 @@ def test_settings_of_an_export_that_the_page_lacks_have_no_effect(page, exported
     expect(page.get_by_role("combobox", name="Tint")).to_have_value("probability")
 
 
-def test_the_text_of_another_model_is_read_anew(page, exported, tmp_path):
+def test_the_text_of_another_model_is_tokenized_again(page, exported, tmp_path):
     data = json.loads(exported)
     data["settings"]["model"] = "another model"
     for token in data["tokens"]:
