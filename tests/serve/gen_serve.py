@@ -1,5 +1,6 @@
 """`gen serve` as a process, and requests to it, as bytes if a client of HTTP would not send them."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 SECONDS_TO_WAIT = 300
 """Time after which a test fails instead of waiting for a server that hangs."""
@@ -172,6 +174,12 @@ class GenServe:
         while not is_true():
             assert time.monotonic() < end, "what the test waits for does not happen"
             time.sleep(0.05)
+
+
+def run_async(coroutine):
+    """Return the result of a coroutine. It gets a thread, because Playwright may have a loop in that of tests."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def post_bytes(body, path="/v1/completions", **headers):

@@ -1,6 +1,5 @@
 """A server with many clients: the answers are those of `gen batch`, and nothing is left of requests that ended."""
 
-import asyncio
 import json
 import random
 import subprocess
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .gen_serve import GenServe
+from .gen_serve import GenServe, run_async
 from .load import BEGINNINGS, LoadRequest, ProcessUse, RequestMaker, read_answers, send_all
 
 pytestmark = pytest.mark.slow
@@ -39,7 +38,7 @@ def batch(model, lines, folder):
 def test_answers_under_load_are_those_of_a_batch(server, pruned_model, tmp_path):
     maker = RequestMaker(seed=40, max_tokens=40, leaving_share=0.2, beginnings=BEGINNINGS)
     requests = [maker.make(number) for number in range(REQUESTS)]
-    counts, finished = asyncio.run(send_all(server.port, requests, CLIENTS))
+    counts, finished = run_async(send_all(server.port, requests, CLIENTS))
     server.assert_all_slots_are_free(SLOTS)
     assert counts["left"] > 50
     assert counts["finished"] > REQUESTS // 2
@@ -121,7 +120,7 @@ def test_ten_thousand_requests_leave_nothing(server):
     requests = list(short_requests(SHORT_REQUESTS))
     uses = []
     for part in (requests[:WARM_REQUESTS], requests[WARM_REQUESTS:]):
-        counts, finished = asyncio.run(send_all(server.port, part, CLIENTS))
+        counts, finished = run_async(send_all(server.port, part, CLIENTS))
         for request, status, content in finished:
             is_stopped = b"was stopped before it began" in content  # by a request to /api/extra/abort
             assert status == (400 if is_stopped else request.status), (request, content)

@@ -5,10 +5,11 @@ import json
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
+
+from .gen_serve import run_async
 
 PROMPTS = ["The sea was", "Once upon a time", "A man in a boat"]
 
@@ -333,8 +334,7 @@ def test_many_clients_at_once(server):
             ]
             return [answer.choices[0].text for answer in await asyncio.gather(*asked)]
 
-    with ThreadPoolExecutor(1) as pool:  # in the main thread, a browser of other tests may have a running loop
-        together = pool.submit(asyncio.run, ask()).result()
+    together = run_async(ask())
     expected = batch(*({"prompt": f"The number {i} is", "max_tokens": 6, "seed": i} for i in range(16)))
     assert together == [body["choices"][0]["text"] for body in expected]
 

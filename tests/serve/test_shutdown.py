@@ -17,7 +17,7 @@ from logitsmith.serve.engine_thread import EngineStoppedError, EngineThread
 from logitsmith.serve.server import HttpServer, open_socket
 from logitsmith.serve.state import ServerState
 
-from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer, read_stream
+from .gen_serve import SECONDS_TO_WAIT, GenServe, post_bytes, read_all, read_answer, read_stream, run_async
 
 LONG = {"prompt": "Once", "max_tokens": 3000, "ignore_eos": True}
 
@@ -111,7 +111,7 @@ def test_a_stop_between_two_steps_ends_the_answers(pruned_model):
         return events[-1][1].error
 
     with Model.load(pruned_model, n_ctx=16_384, threads=1) as model:
-        assert isinstance(asyncio.run(error_of_stopped_answer(model)), EngineStoppedError)
+        assert isinstance(run_async(error_of_stopped_answer(model)), EngineStoppedError)
 
 
 def test_a_request_that_takes_too_long(pruned_model):
