@@ -123,7 +123,7 @@ def test_ten_thousand_requests_leave_nothing(server):
         counts, finished = run_async(send_all(server.port, part, CLIENTS))
         for request, status, content in finished:
             is_stopped = b"was stopped before it began" in content  # by a request to /api/extra/abort
-            assert status == (400 if is_stopped else request.status), (request, content)
+            assert status == (503 if is_stopped else request.status), (request, content)
         server.assert_all_slots_are_free(SLOTS)
         server.wait_until(lambda: not has_connections(server.port))
         uses.append(ProcessUse.of(server.process.pid))
