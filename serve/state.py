@@ -159,18 +159,18 @@ class RouteSpec(NamedTuple):
         handler: answers a request.
         method: the HTTP method.
         body: the fields of the body, for the page of the API; None without such a body.
-        takes_lines: whether the body has lines, each a JSON object.
         media_types: the media types that an answer may have.
         keys: the keys that an answer has always, if it is a JSON object; none if this depends on the request.
+        takes_lines: whether the body has lines, each a JSON object.
     """
 
     path: str
     handler: Handler
     method: str = "POST"
     body: type[StrictModel] | None = None
-    takes_lines: bool = False
     media_types: Sequence[str] = (JSON,)
     keys: Sequence[str] = ()
+    takes_lines: bool = False
 
 
 async def read_parts(request: Request, max_bytes: int) -> list[bytes]:
