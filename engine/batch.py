@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..common.renamed import supports_old_names
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Start, Token, split_events
+from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, split_events
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .generation import RunningRequest
@@ -32,6 +32,7 @@ class BatchAnswer:
         tokens: the tokens of the answer.
         done: the last event.
         prompt_tokens: the tokens of the prompt, if the request has an echo.
+        rewinds: the returns to earlier tokens.
     """
 
     id: object
@@ -39,11 +40,12 @@ class BatchAnswer:
     tokens: tuple[Token, ...]
     done: Done
     prompt_tokens: tuple[PromptToken, ...] = ()
+    rewinds: tuple[Rewind, ...] = ()
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events of the run, in order."""
-        return (self.start, *self.prompt_tokens, *self.tokens, self.done)
+        """The events of the run, in order. The returns to earlier tokens precede the tokens that remained."""
+        return (self.start, *self.prompt_tokens, *self.rewinds, *self.tokens, self.done)
 
     @property
     def exactness(self) -> BatchExactness:
@@ -198,7 +200,7 @@ class BatchEngine:
         for running in self._running_by_slot.values():
             if running.request.id == request_id:
                 self._release(running)
-                return RequestProgress(running.request, [running.end()], running)
+                return RequestProgress(running.request, [*running.release_held(), running.end()], running)
         return None
 
     def _drop_undelivered(self, request_id: object) -> None:
@@ -432,8 +434,10 @@ def _add_events_of_step(
         events.append(event)
     if not events or not isinstance(events[-1], Done):
         return None
-    start_event, prompt_tokens, tokens, done_event = split_events(events_by_request.pop(request_progress.running))
-    return BatchAnswer(request_progress.request.id, start_event, tokens, done_event, prompt_tokens)
+    run_events = events_by_request.pop(request_progress.running)
+    start_event, prompt_tokens, tokens, done_event = split_events(run_events)
+    rewinds = tuple(event for event in run_events if isinstance(event, Rewind))
+    return BatchAnswer(request_progress.request.id, start_event, tokens, done_event, prompt_tokens, rewinds)
 
 
 class _WaitingRequest(NamedTuple):

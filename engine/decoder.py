@@ -1,12 +1,14 @@
-"""The decoder: makes one token after the other, drawn by the chain or forced by the constraint.
+"""The decoder: makes one token after the other, drawn by the chain or forced by the constraint or a phase.
 
 A decoder is a generator that requests logits and yields tokens. Its driver provides the logits, from one context
-or from a batch that many decoders share.
+or from a batch that many decoders share. A decoder with a guard holds tokens back, and can return to each of them:
+the state before each held token is saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple, Protocol
@@ -14,13 +16,19 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars.constraint import Constraint, as_completable, as_forcing
+from ..grammars.constraint import Constraint, as_completable, as_forcing, as_reversible
 from ..grammars.errors import GrammarError
-from ..logprobs.events import Token
-from ..samplers.chain import Chain
+from ..logprobs.events import Rewind, Token
+from ..models.errors import ModelError
+from ..samplers.errors import SamplingError
+from ..samplers.recorder import BANS_STAGE, GRAMMAR_STAGE, HEALING_STAGE, NamedMask
+from .healing import PromptHealer
+from .lookup import PromptLookup
 from .native.context import Logits
-from .token_records import LogprobReader, TraceReader
-from .vocabulary import TextStream, Vocabulary
+from .phase_tracker import PhaseState, PhaseTracker
+from .text_guard import GuardState, TextGuard, Verdict
+from .token_records import LogprobReader
+from .vocabulary import TextStream, TextStreamState, Vocabulary
 
 
 class LogitsRequest(NamedTuple):
@@ -35,10 +43,10 @@ class LogitsRequest(NamedTuple):
     drop_count: int = 0
 
 
-Decoding = Generator[Token | LogitsRequest, Sequence[Logits] | None, str]
-"""A running decoder: yields tokens and `LogitsRequest`, receives the logits, and returns the finish reason."""
+Decoding = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, str]
+"""A running decoder: yields tokens, rewinds and `LogitsRequest`, receives the logits, and returns the finish reason."""
 
-_Tokens = Generator[Token | LogitsRequest, Sequence[Logits] | None, None]
+_Tokens = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, None]
 
 
 class SequenceCapacity(Protocol):
@@ -56,6 +64,45 @@ class SequenceCapacity(Protocol):
         ...
 
 
+class Checkpoint(NamedTuple):
+    """The state before a token was made, to which the text can return.
+
+    Attributes:
+        phase: the state of the phase and its chain.
+        stream: the state of the text.
+        guard: the state of the guard.
+        constraint_token_count: number of tokens that the constraint has accepted.
+        forced_count: number of forced tokens.
+        healed_bytes: the bytes that the next tokens must spell.
+    """
+
+    phase: PhaseState
+    stream: TextStreamState
+    guard: GuardState
+    constraint_token_count: int
+    forced_count: int
+    healed_bytes: bytes
+
+
+@dataclass(slots=True)
+class _HeldToken:
+    """A token that is held back.
+
+    Attributes:
+        event: the token.
+        checkpoint: the state before the token.
+        logits: a copy of the logits that the token was made from; None if they must be computed again.
+    """
+
+    event: Token
+    checkpoint: Checkpoint
+    logits: Logits | None = None
+
+
+_MAX_COPIED_ROWS = 64
+"""Maximum number of held tokens whose logits are copied. Before later ones, a token is read again."""
+
+
 @dataclass
 class Decoder:
     """The generation of tokens after a prompt that has been read.
@@ -65,86 +112,148 @@ class Decoder:
     Attributes:
         vocabulary: the tokens of the model.
         capacity: the free space of the sequence.
-        chain: draws the tokens.
-        constraint: masks tokens before the chain; None: every token is allowed.
+        phases: the chains that draw the tokens, and the tokens that end each phase.
+        constraint: masks the tokens of the last phase before the chain; None: every token is allowed.
         reader: reads the logprobs of each token.
         stream: decodes the text, and finds stop strings.
         jump: whether forced tokens are read in one batch.
         lookup: drafts tokens; None: no token is drafted.
         discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its
             argument says; returns False if it cannot. None: a full sequence ends the text.
-        tracer: samples instead of the chain, and records each step; None: the run is not traced.
         stop_token_ids: tokens that end the text, in addition to the model's end-of-generation tokens.
         ends_at_eog: whether end-of-generation tokens end the text; under a constraint they always do.
+        guard: finds bans and loops, and decides where to go back; None: every token is final.
+        healer: makes the first tokens spell the end of the prompt; None: the prompt is complete.
         token_count: number of tokens made so far.
         forced_count: number of these tokens that were forced.
+        discarded_count: number of tokens that were dropped by going back.
         chain_seconds: time spent in the chain.
     """
 
     vocabulary: Vocabulary
     capacity: SequenceCapacity
-    chain: Chain
+    phases: PhaseTracker
     constraint: Constraint | None
     reader: LogprobReader
     stream: TextStream
     jump: bool
     lookup: PromptLookup | None = None
     discard_oldest: Callable[[int], bool] | None = None
-    tracer: TraceReader | None = None
     stop_token_ids: frozenset[int] = frozenset()
     ends_at_eog: bool = True
+    guard: TextGuard | None = None
+    healer: PromptHealer | None = None
     token_count: int = 0
     forced_count: int = 0
+    discarded_count: int = 0
     chain_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self._tracker = None if self.constraint is None else _ConstraintTracker(self.constraint, self.vocabulary)
+        self._constraint_tracker = (
+            None if self.constraint is None else _ConstraintTracker(self.constraint, self.vocabulary)
+        )
+        if self.guard is not None and self._constraint_tracker is not None and self.guard.settings.goes_back:
+            self._constraint_tracker.check_reversible()
         self._pending_token: int | None = None
         """The last token, which has been made but not yet read."""
         self._has_ended = False
+        self._final_reason: str | None = None
+        """The finish reason that the guard has decided; None if it has not ended the text."""
         self._rejected_count = 0
-        """Number of wrong tokens of the last draft that are still in the sequence."""
+        """Number of tokens at the end of the sequence that must be removed: wrong drafts, and dropped tokens."""
+        self._read_count = 0
+        """Number of tokens after the prompt in the sequence, those to be removed included."""
+        self._next_logits: Logits | None = None
+        """A copy of the logits for the next token, if it needs no reading; None otherwise."""
+        self._output: list[int] = []
+        self._held: deque[_HeldToken] = deque()
+        self._copied_row_count = 0
+        self._return_count = 0
+        """Number of times that the text has returned to an earlier token."""
+
+    @property
+    def _tracker(self) -> _ConstraintTracker | None:
+        """The constraint's tracker; None without a constraint, and before the last phase."""
+        return self._constraint_tracker if self.phases.is_last else None
 
     @property
     def grammar_seconds(self) -> float:
         """Time spent in the constraint."""
-        return 0.0 if self._tracker is None else self._tracker.seconds
+        return 0.0 if self._constraint_tracker is None else self._constraint_tracker.seconds
 
     @property
     def is_complete(self) -> bool | None:
         """True if the text is a complete sentence of the constraint; None if the constraint does not know."""
-        return None if self._tracker is None else self._tracker.is_complete
+        return None if self._constraint_tracker is None else self._constraint_tracker.is_complete
 
-    def decode(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> Decoding:
-        """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`."""
-        tracker = self._tracker
-        while True:
-            if self._has_stopped():
-                return "stop"
-            if tracker is not None and tracker.is_exhausted():
-                return "grammar"
-            if self.token_count >= max_tokens:
-                return "length"
-            if is_interrupted is not None and is_interrupted():
-                return "interrupted"
-            if self._is_full and not self._discard_old_tokens():
-                return "context"
-            remaining = max_tokens - self.token_count
-            forced_tokens = self._forced_tokens(remaining)
-            if forced_tokens:
-                yield from self._make_forced_tokens(forced_tokens)
-            else:
-                yield from self._draw_tokens(self._draft_tokens(remaining))
+    def decode(
+        self, max_tokens: int, is_interrupted: Callable[[], bool] | None, completes_sentence: bool = False
+    ) -> Decoding:
+        """Make up to ``max_tokens`` tokens; return the finish reason, see `Done`.
 
-    def complete_sentence(self) -> _Tokens:
-        """Make the tokens that complete the constraint's sentence, as far as they fit into the context.
-
-        `is_complete` stays False if the sentence cannot be completed.
+        Args:
+            max_tokens: maximum number of tokens.
+            is_interrupted: called before each token. Once it returns True, the text ends.
+            completes_sentence: whether the constraint's sentence is completed beyond that number, if it fits into
+                the context. `is_complete` stays False if the sentence cannot be completed.
         """
+        while True:
+            finish_reason = self._finish_reason(max_tokens, is_interrupted)
+            if finish_reason is None:
+                yield from self._make_next_tokens(max_tokens - self.token_count)
+                continue
+            return_count = self._return_count
+            if finish_reason == "length" and completes_sentence:
+                yield from self._complete_sentence()
+            if self._return_count == return_count and finish_reason not in ("interrupted", "banned"):
+                yield from self._review_end()
+            if self._return_count == return_count or self._final_reason is not None:
+                yield from self._release_held(self.token_count)
+                return self._final_reason or finish_reason
+
+    def _finish_reason(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> str | None:
+        """Return the reason why the text ends here; None if another token is made."""
+        if self._final_reason is not None:
+            return self._final_reason
+        if self._has_stopped():
+            return "stop"
+        tracker = self._tracker
+        if tracker is not None and tracker.is_exhausted():
+            return "grammar"
+        if self.token_count >= max_tokens:
+            return "length"
+        if is_interrupted is not None and is_interrupted():
+            return "interrupted"
+        if self._is_full and not self._discard_old_tokens():
+            return "context"
+        if self._are_all_tokens_dropped():
+            return "banned"
+        return None
+
+    def _are_all_tokens_dropped(self) -> bool:
+        """Return whether no token is left at the place to which the text has returned."""
+        dropped = () if self.guard is None else self.guard.dropped_at(self.token_count)
+        if not dropped:
+            return False
+        mask, _ = self._mask()
+        return mask is not None and not mask.any()
+
+    def _make_next_tokens(self, max_count: int) -> _Tokens:
+        forced_tokens = self._forced_tokens(max_count)
+        if forced_tokens:
+            yield from self._make_forced_tokens(forced_tokens)
+        else:
+            yield from self._draw_tokens(self._draft_tokens(max_count))
+
+    def _complete_sentence(self) -> _Tokens:
+        """Make the tokens that complete the constraint's sentence, as far as they fit into the context."""
         tokens = [] if self._tracker is None else self._tracker.completion_tokens()
+        return_count = self._return_count
         while tokens and not self._has_stopped() and not (self._is_full and not self._discard_old_tokens()):
             batch_length = self._max_forced_count()
             yield from self._make_forced_tokens(tokens[:batch_length])
+            if self._return_count != return_count or self._final_reason is not None:
+                return
             tokens = tokens[batch_length:]
 
     def _has_stopped(self) -> bool:
@@ -158,6 +267,7 @@ class Decoder:
         """Free space in a full sequence; return False if that is not possible."""
         if self.discard_oldest is None or not self.discard_oldest(self._rejected_count):
             return False
+        self._read_count -= self._rejected_count
         self._rejected_count = 0
         return True
 
@@ -171,23 +281,35 @@ class Decoder:
 
     def _forced_tokens(self, max_count: int) -> list[int]:
         """Return the next forced tokens: at most ``max_count``, and no more than fit into one batch."""
-        if not self.jump or self._tracker is None:
+        max_batch = min(max_count, self._max_forced_count())
+        if self.phases.forced:
+            return list(self.phases.forced[: max_batch if self.jump else 1])
+        if not self.jump or self._tracker is None or self._is_healing:
             return []
-        return self._tracker.forced_tokens()[: min(max_count, self._max_forced_count())]
+        if self.guard is not None and self.guard.dropped_at(self.token_count):
+            return []
+        return self._tracker.forced_tokens()[:max_batch]
+
+    @property
+    def _is_healing(self) -> bool:
+        return self.healer is not None and bool(self.healer.remaining)
 
     def _make_forced_tokens(self, tokens: list[int]) -> _Tokens:
         """Make these forced tokens. All but the last are read in one batch; the last one stays pending."""
         batch = tokens[:-1]
+        return_count = self._return_count
         if self._pending_token is None:
-            yield self._make_token((yield from self._read(()))[0], tokens[0])
+            yield from self._emit((yield from self._next_row()), tokens[0])
             tokens = tokens[1:]
+            if self._return_count != return_count:
+                return
         else:
             batch = [self._pending_token, *batch]
-        if not batch or self._has_stopped():
+        if not batch or self._has_stopped() or self._final_reason is not None:
             return
         for logits, token in zip((yield from self._read(batch)), tokens, strict=False):
-            yield self._make_token(logits, token)
-            if self._has_stopped():
+            yield from self._emit(logits, token)
+            if self._return_count != return_count or self._has_stopped() or self._final_reason is not None:
                 break
 
     def _draft_tokens(self, max_count: int) -> list[int]:
@@ -198,57 +320,212 @@ class Decoder:
 
     def _draw_tokens(self, draft: list[int]) -> _Tokens:
         """Draw one token, and another one after each token of the draft that the chain drew, too."""
-        rows = yield from self._read(draft if self._pending_token is None else [self._pending_token, *draft])
-        accepted_count, is_match = 0, False
+        if self._pending_token is None:
+            rows: Sequence[Logits] = [(yield from self._next_row())]
+        else:
+            rows = yield from self._read([self._pending_token, *draft])
+        accepted_count, is_match, return_count = 0, False, self._return_count
         for index, logits in enumerate(rows):
-            event = self._make_token(logits)
-            is_match = index < len(draft) and event.id == draft[index]
+            token = yield from self._emit(logits)
+            is_match = index < len(draft) and token == draft[index]
             accepted_count += is_match
-            yield event
-            if not is_match or self._has_stopped() or self._does_constraint_decide_next():
+            if self._return_count != return_count or self._final_reason is not None:
+                break
+            if not is_match or self._has_stopped() or self._is_next_decided():
                 break
         if draft and self.lookup is not None:
-            # If the loop ended at a match, the matching token is pending, and is read again with the next token.
-            self._rejected_count = len(draft) - accepted_count + is_match
+            if self._return_count == return_count:
+                # If the loop ended at a match, the matching token is pending, and is read again with the next
+                # token.
+                self._rejected_count = len(draft) - accepted_count + is_match
             self.lookup.record_acceptance(len(draft), accepted_count)
 
-    def _does_constraint_decide_next(self) -> bool:
-        """Return whether the constraint ends the text here, or forces the next token."""
+    def _is_next_decided(self) -> bool:
+        """Return whether the text ends here, or the next token is forced."""
+        if self.phases.forced:
+            return True
         tracker = self._tracker
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
+    def _next_row(self) -> Generator[LogitsRequest, Sequence[Logits] | None, Logits]:
+        """Return the logits for the next token, when all tokens before it have been read."""
+        logits, self._next_logits = self._next_logits, None
+        return (yield from self._read(()))[0] if logits is None else logits
+
     def _read(self, tokens: Sequence[int]) -> Generator[LogitsRequest, Sequence[Logits] | None, Sequence[Logits]]:
         drop_count, self._rejected_count = self._rejected_count, 0
+        self._read_count += len(tokens) - drop_count
         rows = yield LogitsRequest(tokens, drop_count)
         if rows is None:
             raise RuntimeError("a decoder requested logits and received None")
         return rows
 
+    def _emit(
+        self, logits: Logits, forced: int | None = None
+    ) -> Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, int]:
+        """Make one token, and yield it as soon as it is final; return its id. The text may return before it."""
+        guard = self.guard
+        if guard is None:
+            event = self._make_token(logits, forced)
+            yield event
+            return event.id
+        checkpoint = self._save(guard)
+        is_forced_by_phase = bool(self.phases.forced)
+        try:
+            event = self._make_token(logits, forced)
+        except SamplingError:
+            if not guard.dropped_at(self.token_count):
+                raise
+            self._final_reason = "banned"  # a step of the chain allows only tokens that were dropped here
+            return -1
+        self._held.append(_HeldToken(event, checkpoint))
+        verdict = guard.review(
+            event.index,
+            event.id,
+            self._new_text,
+            has_incomplete_character=self.stream.has_incomplete_character,
+            is_forced=is_forced_by_phase,
+            first_held=self._held[0].event.index,
+            can_end_phase=not self.phases.is_last and not self.phases.forced,
+        )
+        if verdict is not None:
+            yield from self._carry_out(verdict, guard)
+            return event.id
+        yield from self._release_held(guard.first_undecided(self.token_count))
+        if self._held and self._copied_row_count < _MAX_COPIED_ROWS and self._held[-1].event is event:
+            self._held[-1].logits = logits.copy()
+            self._copied_row_count += 1
+        return event.id
+
+    def _review_end(self) -> _Tokens:
+        """Let the guard decide about the end of the text, and go back if it says so."""
+        if self.guard is not None and self._held:
+            verdict = self.guard.review_end(self._held[0].event.index)
+            if verdict is not None:
+                self._final_reason = None
+                yield from self._carry_out(verdict, self.guard)
+
+    def _release_held(self, end: int) -> _Tokens:
+        """Yield the held tokens before the one with index ``end``."""
+        while self._held and self._held[0].event.index < end:
+            held = self._held.popleft()
+            self._copied_row_count -= held.logits is not None
+            yield held.event
+
+    def take_held(self) -> list[Token]:
+        """Return the tokens that are held back, and hold them no longer."""
+        events = [held.event for held in self._held]
+        self._held.clear()
+        return events
+
+    def _carry_out(self, verdict: Verdict, guard: TextGuard) -> _Tokens:
+        """Go back, end the phase or end the text, as the guard has decided."""
+        if verdict.ends_phase:
+            self.phases.end_phase(self._output)
+        if verdict.index is not None:
+            dropped = self._go_back(verdict.index, guard)
+            if verdict.finish_reason is None:
+                guard.record_return(verdict.index, dropped[0].id)
+            yield Rewind(
+                index=verdict.index,
+                ban=None if verdict.ban is None else verdict.ban.text,
+                text=b"".join(token.data for token in dropped if not token.is_control).decode(errors="replace"),
+                dropped=tuple(token.id for token in dropped),
+                attempt=verdict.attempt,
+            )
+        self._final_reason = verdict.finish_reason
+
+    def _save(self, guard: TextGuard) -> Checkpoint:
+        tracker = self._constraint_tracker
+        return Checkpoint(
+            self.phases.save(),
+            self.stream.save(),
+            guard.save(),
+            0 if tracker is None else tracker.token_count,
+            self.forced_count,
+            b"" if self.healer is None else self.healer.remaining,
+        )
+
+    def _go_back(self, index: int, guard: TextGuard) -> list[Token]:
+        """Return to the state before a held token; return the dropped tokens."""
+        dropped: list[_HeldToken] = []
+        while self._held and self._held[-1].event.index >= index:
+            dropped.insert(0, self._held.pop())
+        self._copied_row_count -= sum(held.logits is not None for held in dropped)
+        checkpoint, logits = dropped[0].checkpoint, dropped[0].logits
+        del self._output[index:]
+        self.token_count, self.forced_count = index, checkpoint.forced_count
+        self.phases.restore(checkpoint.phase, self._output)
+        self.stream.restore(checkpoint.stream)
+        guard.restore(checkpoint.guard, index)
+        if self._constraint_tracker is not None:
+            self._constraint_tracker.return_to(checkpoint.constraint_token_count)
+        if self.lookup is not None:
+            self.lookup.remove_last(len(dropped))
+        if self.healer is not None:
+            self.healer.remaining = checkpoint.healed_bytes
+        self._has_ended = False
+        self._next_logits, self._pending_token = logits, None
+        kept_count = index
+        if logits is None:  # the token before is read again, for its logits
+            self._pending_token = self._output[-1]
+            kept_count -= 1
+        self._rejected_count = self._read_count - kept_count
+        self._return_count += 1
+        self.discarded_count += len(dropped)
+        return [held.event for held in dropped]
+
+    def _mask(self) -> tuple[NDArray[np.bool_] | None, tuple[NamedMask, ...]]:
+        """Return the tokens that are allowed next, None for all, and the masks that this one consists of."""
+        tracker, healer, guard = self._tracker, self.healer, self.guard
+        mask = None if tracker is None else tracker.mask()
+        dropped = () if guard is None else guard.dropped_at(self.token_count)
+        is_healing = healer is not None and bool(healer.remaining)
+        if not dropped and not is_healing:
+            return mask, () if mask is None else (NamedMask(GRAMMAR_STAGE, mask),)
+        masks = [] if mask is None else [NamedMask(GRAMMAR_STAGE, mask)]
+        if healer is not None and is_healing:
+            masks.append(NamedMask(HEALING_STAGE, healer.mask()))
+        if dropped:
+            is_kept = np.ones(self.vocabulary.size, dtype=np.bool_)
+            is_kept[list(dropped)] = False
+            masks.append(NamedMask(BANS_STAGE, is_kept))
+        combined = masks[0].mask
+        for named_mask in masks[1:]:
+            combined = combined & named_mask.mask
+        return combined, tuple(masks)
+
     def _make_token(self, logits: Logits, forced: int | None = None) -> Token:
         """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
         tracker = self._tracker
-        mask = None if tracker is None else tracker.mask()
+        mask, named_masks = self._mask()
         start_seconds = perf_counter()
-        tracer = self.tracer
+        phase = self.phases.current
+        tracer = phase.tracer
         if tracer is not None:
-            token = tracer.sample(logits, mask)
+            token = tracer.sample(logits, named_masks)
             candidates = tracer.candidates
         else:
-            candidates = self.chain.apply(logits, mask)
-            token = self.chain.draw(candidates)
+            candidates = phase.chain.apply(logits, mask)
+            token = phase.chain.draw(candidates)
         if forced is not None:  # the chain has drawn anyway, so that its random numbers do not depend on the jump
             token = forced
             self.forced_count += 1
         trace = None if tracer is None else tracer.read(token, forced is not None)
-        self.chain.accept(token)
+        phase.chain.accept(token)
+        data, is_control, is_eog = self.vocabulary.token(token)
+        self._output.append(token)
+        self.phases.accept(data, self._output)
         self.chain_seconds += perf_counter() - start_seconds
         if tracker is not None:
             tracker.accept(token)
-        data, is_control, is_eog = self.vocabulary.token(token)
         is_end = is_eog and (self.ends_at_eog or tracker is not None)
         self._has_ended = is_end or token in self.stop_token_ids
         distributions = self.reader.read(logits, token, candidates)
-        text = "" if is_control else self.stream.push(data)
+        if self.healer is not None and not is_control:
+            data = self.healer.accept(data)
+        self._new_text = "" if is_control else self.stream.decode(data)
+        text = self.stream.release(self._new_text)
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
         self._pending_token = token
@@ -264,6 +541,7 @@ class _ConstraintTracker:
     have masks.
 
     Attributes:
+        token_count: number of tokens that were accepted.
         seconds: time spent in the constraint so far.
     """
 
@@ -272,6 +550,7 @@ class _ConstraintTracker:
         self._forcing = as_forcing(constraint)
         self._eog_tokens = np.array(sorted(vocabulary.eog) if self._forcing else (), dtype=np.intp)
         self._mask: NDArray[np.bool_] | None = None
+        self.token_count = 0
         self.seconds = 0.0
 
     @property
@@ -292,7 +571,24 @@ class _ConstraintTracker:
         start_seconds = perf_counter()
         self._constraint.accept(token)
         self._mask = None
+        self.token_count += 1
         self.seconds += perf_counter() - start_seconds
+
+    def check_reversible(self) -> None:
+        """Raise ``ModelError`` if the constraint cannot return to an earlier token."""
+        if as_reversible(self._constraint) is None:
+            raise ModelError(
+                f"bans: {type(self._constraint).__name__} cannot go back; give it a method roll_back(count)"
+            )
+
+    def return_to(self, token_count: int) -> None:
+        """Remove all tokens after the first ``token_count``."""
+        constraint = as_reversible(self._constraint)
+        if constraint is not None and token_count < self.token_count:
+            start_seconds = perf_counter()
+            constraint.roll_back(self.token_count - token_count)
+            self.token_count, self._mask = token_count, None
+            self.seconds += perf_counter() - start_seconds
 
     def forced_tokens(self) -> list[int]:
         """Return the tokens that must come next, possibly none."""
@@ -319,82 +615,3 @@ class _ConstraintTracker:
             return completable.completion_tokens()
         except GrammarError:
             return []
-
-
-_MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
-"""Number of tokens at the end of the text that must occur earlier in the text: the maximum for the first draft and
-after a wrong draft, the minimum after a right one. A longer match is preferred to a shorter one."""
-_FIRST_DRAFT_TOKENS = 4
-"""Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most."""
-_MAX_PAUSE_TOKENS = 32
-"""Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
-draft."""
-
-
-class PromptLookup:
-    """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
-
-    A wrong draft costs time. So the first draft needs a long match. While all tokens of the drafts are right, the
-    length doubles, and a short match is enough. If less than half of a draft was right, it cost more time than it
-    saved, and there is no draft for some tokens. All of this depends on the tokens alone, never on measured times,
-    so that a repeated run has the same batches.
-    Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
-
-    Attributes:
-        drafted_token_count: number of tokens that were drafted so far.
-        accepted_token_count: number of drafted tokens that the chain drew, too.
-    """
-
-    def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
-        self._max_tokens = max_tokens
-        self._text_tokens: list[int] = []
-        self._continuations: dict[tuple[int, ...], int] = {}
-        """For each sequence of tokens, the index in the text after its latest occurrence."""
-        self._max_draft_tokens, self._min_match_tokens = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
-        self._paused_tokens, self._next_pause_tokens = 0, 1
-        self.drafted_token_count = self.accepted_token_count = 0
-        for token in text:
-            self.add(token)
-
-    def add(self, token: int) -> None:
-        """Append one token to the text."""
-        end = len(self._text_tokens)
-        for match_length in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
-            self._continuations[tuple(self._text_tokens[end - match_length :])] = end
-        self._text_tokens.append(token)
-        self._paused_tokens -= self._paused_tokens > 0
-
-    def draft(self, max_count: int) -> list[int]:
-        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
-        if self._paused_tokens:
-            return []
-        for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
-            continuation_start = self._continuations.get(tuple(self._text_tokens[-match_length:]))
-            if continuation_start is not None:
-                period = (
-                    len(self._text_tokens) - continuation_start
-                )  # a continuation that reaches the end of the text is repeated
-                return [
-                    self._text_tokens[continuation_start + step % period]
-                    for step in range(min(max_count, self._max_draft_tokens))
-                ]
-        return []
-
-    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
-        """Adapt the length of drafts to the last draft, of which ``accepted_count`` tokens were right."""
-        self.drafted_token_count += drafted_count
-        self.accepted_token_count += accepted_count
-        if accepted_count == drafted_count:
-            self._max_draft_tokens, self._min_match_tokens = (
-                min(self._max_tokens, 2 * self._max_draft_tokens),
-                _MIN_MATCH_TOKENS,
-            )
-            self._next_pause_tokens = 1
-            return
-        self._max_draft_tokens = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
-        if 2 * accepted_count >= drafted_count:
-            self._next_pause_tokens = 1
-        else:
-            self._min_match_tokens = _MAX_MATCH_TOKENS
-            self._paused_tokens = self._next_pause_tokens
-            self._next_pause_tokens = min(2 * self._next_pause_tokens, _MAX_PAUSE_TOKENS)

@@ -10,25 +10,33 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..grammars.bans import parse_bans
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
-from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Start, Timings, Token
+from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, Start, Timings, Token
 from ..models.errors import AbortedError, ModelError
 from ..samplers.building import build
 from ..samplers.chain import Chain
+from ..samplers.chain_state import ChainStates
+from ..samplers.loop_guard import LoopAction, LoopGuard, parse_loop_guard
 from .context import Context, ContextShift, Progress
-from .decoder import Decoder, Decoding, LogitsRequest, PromptLookup, SequenceCapacity
+from .decoder import Decoder, LogitsRequest, SequenceCapacity
+from .healing import PromptHealer, removable_token_count
+from .lookup import PromptLookup
 from .model import Model
 from .native.binding import binding_version
 from .native.context import Logits
+from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
+from .text_guard import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, TextGuard
 from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import TextStream, Vocabulary
 
 if TYPE_CHECKING:
     from ..grammars.grammar import Grammar
     from ..grammars.spec import GrammarSpec
+    from ..samplers.phases import Phase
 
 
 def generate(  # noqa: PLR0913 - the arguments are public
@@ -49,10 +57,16 @@ def generate(  # noqa: PLR0913 - the arguments are public
     keep_on_shift: int | None = None,
     trace: int | None = None,
     exact_reuse: bool = False,
+    bans: object = (),
+    ban_retries: int = DEFAULT_BAN_RETRIES,
+    ban_then: BanAction = "step_back",
+    loop_guard: LoopGuard | LoopAction | None = None,
+    phases: Sequence[Phase] = (),
+    heal: bool = False,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
-    """Continue a prompt, and yield its events: `Start`, `PromptToken`, `Token`, `Done`.
+    """Continue a prompt, and yield its events: `Start`, `PromptToken`, `Token`, `Rewind`, `Done`.
 
     Args:
         model: The model, whose context is used.
@@ -82,6 +96,14 @@ def generate(  # noqa: PLR0913 - the arguments are public
             each stage; None: no trace. Tokens and logprobs do not depend on it.
         exact_reuse: Whether to reuse only those tokens of an earlier run that an empty context would compute in
             the same way, so that the text is the one of a first run.
+        bans: Phrases and regular expressions that the text must not contain, as a preset writes them. At a match,
+            the text returns to the token with the first byte of the match, and draws another one there.
+        ban_retries: Number of times that the text returns to one place.
+        ban_then: What happens then: ``step_back`` returns to the token before, ``keep`` leaves the text, ``stop``
+            ends the text before the match.
+        loop_guard: Finds a text that repeats itself: its settings, or only its action; None: off.
+        phases: The phases before the last one, which ``chain`` draws.
+        heal: Whether the last tokens of the prompt are spelled again by the first tokens of the text.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -102,6 +124,12 @@ def generate(  # noqa: PLR0913 - the arguments are public
         echo=echo,
         keep_on_shift=keep_on_shift,
         exact_reuse=exact_reuse,
+        bans=parse_bans(bans),
+        ban_retries=ban_retries,
+        ban_then=ban_then,
+        loop_guard=None if loop_guard is None else parse_loop_guard(loop_guard),
+        phases=phases,
+        heal=heal,
     )
     return generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
 
@@ -146,6 +174,7 @@ def generate_request(
         except AbortedError:
             if is_interrupted is None:
                 raise
+        yield from running.release_held()
     yield running.finish(prompt_seconds, perf_counter() - start_seconds)
 
 
@@ -173,7 +202,7 @@ def _yield_echo(
         context.read(prompt_ids, progress, is_interrupted)
 
 
-def _decode_tokens(running: RunningRequest, context: Context) -> Iterator[Token]:
+def _decode_tokens(running: RunningRequest, context: Context) -> Iterator[Token | Rewind]:
     """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
@@ -219,6 +248,10 @@ class RunningRequest:
         """
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
+        if request.ban_retries < 0:
+            raise ModelError(f"ban_retries: {request.ban_retries} is not ≥ 0")
+        if request.ban_then not in BAN_ACTIONS:
+            raise ModelError(f"ban_then: {request.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
         self.request = request
@@ -230,10 +263,26 @@ class RunningRequest:
         if request.complete_sentence and as_completable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.chain = build_chain(model, request)
+        self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
+        self._healer = self._remove_prompt_end() if request.heal else None
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
         self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)
+
+    def _remove_prompt_end(self) -> PromptHealer | None:
+        """Remove the last tokens of the prompt that a longer token can begin with; return what spells them again."""
+        request, vocabulary = self.request, self.model.vocabulary
+        if self.constraint is not None and not request.phases:
+            raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")
+        if isinstance(request.prompt, ChatMessages) and not request.beginning:
+            return None  # the end of the template is exact
+        removed_count = removable_token_count(vocabulary, self.prompt_ids)
+        if not removed_count:
+            return None
+        removed_ids = self.prompt_ids[-removed_count:]
+        del self.prompt_ids[-removed_count:]
+        return PromptHealer(vocabulary, b"".join(map(vocabulary.piece, removed_ids)))
 
     def begin(  # noqa: PLR0913 - these arguments differ between a batch and a single run
         self,
@@ -259,22 +308,29 @@ class RunningRequest:
         self._shift = shift
         if shift is not None:
             shift.resolve_kept_prompt_tokens(len(self.prompt_ids), vocabulary.adds_bos)
+        guard_settings = request.guard_settings
+        self._guard = None if guard_settings is None else TextGuard(guard_settings)
+        phases = [*self._earlier_phases, RunningPhase(chain, ChainStates(chain))]
+        if request.trace is not None:
+            for phase in phases:
+                phase.tracer = TraceReader(vocabulary, phase.chain, request.trace)
         self._decoder = Decoder(
             vocabulary=vocabulary,
             capacity=capacity if shift is None else shift,
-            chain=chain,
+            phases=PhaseTracker(phases, self.prompt_ids),
             constraint=self.constraint,
             reader=LogprobReader(vocabulary, request.logprobs),
             stream=self._stream,
             jump=request.jump,
             lookup=self._lookup,
             discard_oldest=None if shift is None else shift.discard_oldest,
-            tracer=None if request.trace is None else TraceReader(vocabulary, chain, request.trace),
             stop_token_ids=frozenset(request.stop_token_ids),
             ends_at_eog=request.ends_at_eog,
+            guard=self._guard,
+            healer=self._healer,
         )
-        self._decoding = self._decode_tokens(is_interrupted)
-        chain.reset(self.prompt_ids)
+        max_tokens = sys.maxsize if request.max_tokens is None else request.max_tokens
+        self._decoding = self._decoder.decode(max_tokens, is_interrupted, request.complete_sentence)
         return Start(
             model=self.model.name,
             seed=chain.seed,
@@ -290,20 +346,11 @@ class RunningRequest:
             versions=versions(),
             batch_exactness=exactness,
             trace=request.trace,
+            text_rules=request.text_rules,
         )
 
-    def _decode_tokens(self, is_interrupted: Callable[[], bool] | None) -> Decoding:
-        """Make the tokens; return the finish reason."""
-        max_tokens = self.request.max_tokens
-        finish_reason = yield from self._decoder.decode(
-            sys.maxsize if max_tokens is None else max_tokens, is_interrupted
-        )
-        if self.request.complete_sentence and finish_reason == "length":
-            yield from self._decoder.complete_sentence()
-        return finish_reason
-
-    def resume(self, logits_rows: Sequence[Logits] | None = None) -> Iterator[Token]:
-        """Send the needed logits, None at first, and yield the tokens that result from them."""
+    def resume(self, logits_rows: Sequence[Logits] | None = None) -> Iterator[Token | Rewind]:
+        """Send the needed logits, None at first, and yield the events that result from them."""
         input_rows = logits_rows
         try:
             while True:
@@ -315,6 +362,10 @@ class RunningRequest:
                 yield output
         except StopIteration as end:
             self.finish_reason = end.value
+
+    def release_held(self) -> list[Token]:
+        """Return the tokens that are held back, because the text ends before they are decided."""
+        return self._decoder.take_held()
 
     def finish(self, prompt_seconds: float, generation_seconds: float) -> Done:
         """Release the text that is held back, and return the last event.
@@ -336,6 +387,8 @@ class RunningRequest:
             accepted_tokens=None if self._lookup is None else self._lookup.accepted_token_count,
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
             context_shifts=None if self._shift is None else self._shift.shift_count,
+            discarded_tokens=None if self._guard is None else decoder.discarded_count,
+            loop_period=None if self._guard is None else self._guard.loop_period,
         )
 
 
@@ -344,6 +397,30 @@ def build_chain(model: Model, request: GenerationRequest) -> Chain:
     if isinstance(request.chain, Chain):
         return request.chain
     return build(request.chain, seed=request.seed, vocab=model.vocabulary)
+
+
+_DEFAULT_THINKING_END = "</think>"
+"""The end of a phase that names none, if the model's chat template has no reasoning."""
+
+
+def _build_phase(model: Model, request: GenerationRequest, phase: Phase) -> RunningPhase:
+    """Return a phase before the last one, with its chain built for the model."""
+    until = phase.until or _thinking_end(model, request)
+    chain = build(phase.steps, seed=request.seed, vocab=model.vocabulary)
+    then = forced_token_ids(model.vocabulary, phase.then + (until if phase.adds_end else ""))
+    return RunningPhase(chain, ChainStates(chain), None, until.encode(), phase.max_tokens, then)
+
+
+def _thinking_end(model: Model, request: GenerationRequest) -> str:
+    """Return the tag with which the chat template ends the reasoning."""
+    from .templates import open_chat_template  # noqa: PLC0415 - most runs have no template
+
+    source = request.prompt.template if isinstance(request.prompt, ChatMessages) else None
+    try:
+        tags = open_chat_template(model, source).reasoning_tags
+    except ModelError:  # the model has no chat template
+        tags = None
+    return _DEFAULT_THINKING_END if tags is None else tags.end
 
 
 def _start_constraint(model: Model, request: GenerationRequest, compiles_in_background: bool) -> Constraint | None:

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .text_guard import DEFAULT_BAN_RETRIES, BanAction, GuardSettings
 from .token_records import LogprobRequest
 
 if TYPE_CHECKING:
+    from ..grammars.bans import Ban
     from ..grammars.constraint import Constraint
     from ..grammars.spec import GrammarSpec
     from ..samplers.building import Step
     from ..samplers.chain import Chain
+    from ..samplers.loop_guard import LoopGuard
+    from ..samplers.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,14 @@ class GenerationRequest:
         exact_reuse: whether tokens of an earlier run are reused only if an empty context would compute the same.
             False: all tokens with which the prompt begins are reused, also generated ones, so that a conversation
             is read quickly, but the logits may differ by rounding. None: False in `generate`, True in a batch.
+        bans: phrases and regular expressions that the text must not contain; the text returns to where one begins.
+        ban_retries: number of times that the text returns to one place.
+        ban_then: what happens then: ``step_back`` returns to the token before, ``keep`` leaves the text, ``stop``
+            ends the text before the match.
+        loop_guard: finds a text that repeats itself; None: loops are not found.
+        phases: the phases before the last one, which ``chain`` draws.
+        heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one longer
+            token can begin with them.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -85,3 +97,32 @@ class GenerationRequest:
     exact_reuse: bool | None = None
     stop_token_ids: Sequence[int] = ()
     ends_at_eog: bool = True
+    bans: Sequence[Ban] = ()
+    ban_retries: int = DEFAULT_BAN_RETRIES
+    ban_then: BanAction = "step_back"
+    loop_guard: LoopGuard | None = None
+    phases: Sequence[Phase] = ()
+    heal: bool = False
+
+    @property
+    def guard_settings(self) -> GuardSettings | None:
+        """The bans and the loop guard; None without any."""
+        if not self.bans and self.loop_guard is None:
+            return None
+        return GuardSettings(self.bans, self.ban_retries, self.ban_then, self.loop_guard)
+
+    @property
+    def text_rules(self) -> dict[str, Any]:
+        """The settings of bans, loop guard, phases and healing that are not at their defaults, as JSON."""
+        rules: dict[str, Any] = {}
+        if self.bans:
+            rules |= {"bans": [ban.as_setting() for ban in self.bans]}
+        if self.bans or (self.loop_guard is not None and self.loop_guard.action == "rewind"):
+            rules |= {"ban_retries": self.ban_retries, "ban_then": self.ban_then}
+        if self.loop_guard is not None:
+            rules["loop_guard"] = self.loop_guard.model_dump()
+        if self.phases:
+            rules["phases"] = [phase.as_setting() for phase in self.phases]
+        if self.heal:
+            rules["heal"] = True
+        return rules

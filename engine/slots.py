@@ -455,9 +455,15 @@ class SequenceSlots:
             slot.prompt_length, slot.prompt_logits = source.prompt_length, source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
-        """Remove the last ``count`` tokens of a slot."""
-        if count:
-            self._truncate_slot(slot, len(slot.tokens) - count)
+        """Remove the last ``count`` tokens of a slot. A recurrent model reads the remaining tokens again."""
+        if not count:
+            return
+        kept_tokens = slot.tokens[: len(slot.tokens) - count]
+        self._truncate_slot(slot, len(kept_tokens) if self._can_truncate else 0)
+        for start in range(len(slot.tokens), len(kept_tokens), slot.max_rows):
+            tokens = kept_tokens[start : start + slot.max_rows]
+            self._decode([SlotAppend(slot, tokens)])
+            slot.tokens.extend(tokens)
 
     def _truncate_slot(self, slot: SequenceSlot, length: int) -> None:
         self._native.truncate_sequence(length, slot.number)

@@ -27,7 +27,7 @@ from .native.context import Logits
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from ..samplers.recorder import ChainRecord, StageRecord
+    from ..samplers.recorder import ChainRecord, NamedMask, StageRecord
 
 _SOURCES_BY_NAME: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
@@ -180,8 +180,13 @@ class TraceReader:
         self._top_count = top_count
         self._chain_record: ChainRecord
 
-    def sample(self, logits: Logits, mask: NDArray[np.bool_] | None) -> int:
-        """Return the token that the chain draws, without accepting it. ``logits``: float32 (V,)."""
+    def sample(self, logits: Logits, mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> int:
+        """Return the token that the chain draws, without accepting it.
+
+        Args:
+            logits: float32 (V,).
+            mask: see `ChainRecorder.sample`.
+        """
         self._chain_record = self._recorder.sample(logits, mask)
         self.candidates = self._chain_record.stages[-1].candidates.candidates
         return self._chain_record.token

@@ -176,6 +176,20 @@ def _check_utf8(data: bytes) -> None:
         raise ModelError(f"the text is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
 
 
+class TextStreamState(NamedTuple):
+    """A state of a `TextStream` in which no stop string has appeared.
+
+    Attributes:
+        decoder_state: the state of the decoder, with the bytes of an incomplete character.
+        held_back: the text that may be the beginning of a stop string.
+        text_length: number of characters that were released.
+    """
+
+    decoder_state: tuple[bytes, int]
+    held_back: str
+    text_length: int
+
+
 class TextStream:
     """A decoder of the bytes of tokens, which also finds stop strings.
 
@@ -198,18 +212,39 @@ class TextStream:
 
     def push(self, data: bytes) -> str:
         """Decode the bytes of one token; return the text that can be shown now, possibly empty."""
-        return self._release(self._decoder.decode(data))
+        return self.release(self.decode(data))
+
+    def decode(self, data: bytes) -> str:
+        """Return the characters that the bytes of one token complete."""
+        return self._decoder.decode(data)
+
+    @property
+    def has_incomplete_character(self) -> bool:
+        """True if the last bytes are the beginning of a character."""
+        return bool(self._decoder.getstate()[0])
+
+    def save(self) -> TextStreamState:
+        """Return the state, for `restore`."""
+        return TextStreamState(self._decoder.getstate(), self._held_back, len(self.text))
+
+    def restore(self, state: TextStreamState) -> None:
+        """Return to a saved state; the text after it is forgotten."""
+        self._decoder.setstate(state.decoder_state)
+        self._held_back, self.matched_stop = state.held_back, None
+        if len(self.text) > state.text_length:
+            self.text = self.text[: state.text_length]
 
     def finish(self) -> str:
         """End the text; return the text that was held back."""
-        released = self._release(self._decoder.decode(b"", True))
+        released = self.release(self._decoder.decode(b"", True))
         if self.matched_stop is None:
             released += self._held_back
             self.text += self._held_back
             self._held_back = ""
         return released
 
-    def _release(self, new_text: str) -> str:
+    def release(self, new_text: str) -> str:
+        """Append decoded text; return the text that can be shown now, possibly empty."""
         if self.matched_stop is not None or not new_text:
             return ""
         if not self._stop_strings:

@@ -51,6 +51,18 @@ class CompletableConstraint(ForcingConstraint, Protocol):
         ...
 
 
+class ReversibleConstraint(Constraint, Protocol):
+    """A constraint that can return to an earlier token."""
+
+    def roll_back(self, count: int) -> None:
+        """Remove the last ``count`` tokens."""
+
+
+def as_reversible(constraint: Constraint) -> ReversibleConstraint | None:
+    """Return the constraint if it is a `ReversibleConstraint`, otherwise None."""
+    return cast(ReversibleConstraint, constraint) if callable(getattr(constraint, "roll_back", None)) else None
+
+
 def as_forcing(constraint: Constraint | None) -> ForcingConstraint | None:
     """Return the constraint if it is a `ForcingConstraint`, otherwise None.
 
@@ -159,6 +171,14 @@ class BackgroundConstraint:
     def accept(self, token: int) -> None:
         """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         self._constraint_future.result().accept(token)
+
+    def roll_back(self, count: int) -> None:
+        """Remove the last ``count`` tokens."""
+        constraint = self._constraint_future.result()
+        reversible_constraint = as_reversible(constraint)
+        if reversible_constraint is None:
+            raise TypeError(f"{type(constraint).__name__} has no method roll_back")
+        reversible_constraint.roll_back(count)
 
     @property
     def is_complete(self) -> bool:

@@ -7,7 +7,6 @@ The source of a grammar is parsed once into a `ParsedGrammar`. It is then compil
 from __future__ import annotations
 
 import re
-from collections import deque
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -167,14 +166,14 @@ class GrammarState:
         self._vocabulary = grammar.vocabulary
         self._matcher = matcher
         self._mask_words = np.zeros((grammar.tokenizer.vocab_size + 31) // 32, dtype=np.uint32)
-        self._last_tokens: deque[int] = deque(maxlen=_CONTEXT_TOKENS)
+        self._tokens: list[int] = []
         self._text = bytearray()
         self._has_ended = False
 
     def copy(self) -> GrammarState:
         """Return an independent copy of the state."""
         state_copy = GrammarState(self.grammar, self._matcher.deep_copy())
-        state_copy._last_tokens = self._last_tokens.copy()
+        state_copy._tokens = self._tokens.copy()
         state_copy._text, state_copy._has_ended = self._text.copy(), self._has_ended
         return state_copy
 
@@ -200,7 +199,7 @@ class GrammarState:
         if token_match:
             return [int(token_match[1])]
         forced_text = forced_text.split(_TOKEN_MARK, 1)[0]
-        tokens, _ = self.grammar.tokenizer.tokenize_partial(forced_text, list(self._last_tokens))
+        tokens, _ = self.grammar.tokenizer.tokenize_partial(forced_text, self._tokens[-_CONTEXT_TOKENS:])
         return tokens[: self._matcher.validate_tokens(tokens)]
 
     def accept(self, token: int) -> None:
@@ -225,18 +224,22 @@ class GrammarState:
             return 0
         accepted_count = self._matcher.try_consume_tokens(tokens)
         self._raise_engine_error()
-        self._last_tokens.extend(tokens[:accepted_count])
+        self._tokens.extend(tokens[:accepted_count])
         for token in tokens[:accepted_count]:
             self._text += self._vocabulary.pieces[token]
         return accepted_count
 
     def roll_back(self, count: int) -> None:
-        """Remove the last ``count`` bytes of the text. Only for a grammar that is compiled for single bytes."""
+        """Remove the last ``count`` tokens."""
+        if count and self._has_ended:  # the end token is not part of the matcher's text
+            self._has_ended = False
+            count -= 1
         if count:
             self._matcher.rollback(count)
             self._raise_engine_error()
-            del self._text[-count:]
-            self._last_tokens = deque(self._text[-_CONTEXT_TOKENS:], maxlen=_CONTEXT_TOKENS)
+            byte_count = sum(len(self._vocabulary.pieces[token]) for token in self._tokens[-count:])
+            del self._tokens[-count:]
+            del self._text[len(self._text) - byte_count :]
 
     def completion_tokens(self) -> list[int]:
         """Return the ids of tokens that make the text a complete sentence; see `shortest_completion`.

@@ -233,6 +233,8 @@ class TriggeredConstraint:
         self._grammar = grammar
         self._trigger = trigger.encode()
         self._trigger_prefix = b""  # the longest prefix of the trigger that the text ends with
+        self._earlier_prefixes: list[bytes] = []  # the value of `_trigger_prefix` before each token
+        self._grammar_token_count = 0  # number of tokens that were passed to `state`
         self._masks_by_prefix: dict[
             bytes, NDArray[np.bool_]
         ] = {}  # masks before the trigger, by `_trigger_prefix`
@@ -284,7 +286,9 @@ class TriggeredConstraint:
         """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
         if self.state is not None:
             self.state.accept(token)
+            self._grammar_token_count += 1
             return
+        self._earlier_prefixes.append(self._trigger_prefix)
         if token in self._grammar.vocabulary.eog:
             return
         token_bytes = self._grammar.vocabulary.pieces[token]
@@ -295,6 +299,18 @@ class TriggeredConstraint:
         self.state = self._state_after(remainder)
         if self.state is None:
             raise GrammarError(f"the grammar cannot begin with {remainder!r}")
+
+    def roll_back(self, count: int) -> None:
+        """Remove the last ``count`` tokens, which may include the token that completed the trigger."""
+        grammar_token_count = min(count, self._grammar_token_count)
+        if self.state is not None:
+            self.state.roll_back(grammar_token_count)
+        self._grammar_token_count -= grammar_token_count
+        if count > grammar_token_count:
+            self.state = None
+            first_removed = len(self._earlier_prefixes) - (count - grammar_token_count)
+            self._trigger_prefix = self._earlier_prefixes[first_removed]
+            del self._earlier_prefixes[first_removed:]
 
     @property
     def is_complete(self) -> bool:

@@ -1,13 +1,13 @@
 """The events of a run.
 
 A run consists of a `Start`, a `PromptToken` for each token of the prompt (only with ``echo``), a `Token` for each
-generated token, and a `Done`.
+generated token, a `Rewind` for each return to an earlier token, and a `Done`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -35,6 +35,8 @@ class Start:
         versions: the versions of logitsmith and of llama-cpp-python.
         batch_exactness: whether other requests of the batch can change the answer; None without a batch.
         trace: number of most probable tokens of each stage in a trace; None if the run is not traced.
+        text_rules: the settings of bans, of the loop guard, of phases and of token healing, by their names; empty
+            without any.
     """
 
     model: str
@@ -51,6 +53,7 @@ class Start:
     versions: dict[str, str]
     batch_exactness: BatchExactness | None = None
     trace: int | None = None
+    text_rules: dict[str, Any] = field(default_factory=dict)
 
 
 @supports_old_names
@@ -63,6 +66,25 @@ class PromptToken(TokenRecord):
 @dataclass(frozen=True, slots=True)
 class Token(TokenRecord):
     """A generated token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A return to an earlier token, whose token and all later ones are dropped, and drawn again.
+
+    Attributes:
+        index: index of the first dropped token.
+        ban: the phrase or the pattern that matched; None for a loop.
+        text: the text of the dropped tokens.
+        dropped: ids of the dropped tokens.
+        attempt: number of times that the text has returned to this token, counted from 1.
+    """
+
+    index: int
+    ban: str | None
+    text: str
+    dropped: tuple[int, ...]
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,8 @@ class Done:
     Attributes:
         finish_reason: ``stop`` (the model ended its text, or a stop string appeared), ``grammar`` (the text is a
             complete sentence that no text can follow), ``length`` (``max_tokens`` reached), ``context`` (the
-            context is full) or ``interrupted``.
+            context is full), ``banned`` (a ban matched at each token that was tried), ``loop`` (the text repeated
+            itself) or ``interrupted``.
         complete: True if the text is a complete sentence of the grammar; None without a grammar.
         text: the complete text.
         rest: the end of the text, which no token's ``text`` has because it was held back.
@@ -102,6 +125,8 @@ class Done:
         timings: the duration of each part of the run.
         context_shifts: number of times that older tokens were discarded because the context was full; None without
             ``keep_on_shift``.
+        discarded_tokens: number of tokens that were dropped by going back; None if the run could not go back.
+        loop_period: the period of the loop that ended the text or its phase, in tokens; None if there was none.
     """
 
     finish_reason: str
@@ -116,9 +141,11 @@ class Done:
     accepted_tokens: int | None
     timings: Timings
     context_shifts: int | None = None
+    discarded_tokens: int | None = None
+    loop_period: int | None = None
 
 
-Event = Start | PromptToken | Token | Done
+Event = Start | PromptToken | Token | Rewind | Done
 
 
 def read_start(events: Iterator[Event]) -> Start:

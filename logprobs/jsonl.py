@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..common.strict_json import encode_json
-from .events import Done, Event, PromptToken, Start, Token, split_events
+from .events import Done, Event, PromptToken, Rewind, Start, Token, split_events
 from .openai import usage
 from .records import Distribution, TokenLogprob, TokenRecord, Trace, display_text, finite_or_none
 from .text_tokens import HeldBackText
@@ -31,6 +31,11 @@ def format_prompt_line(token: TokenRecord) -> str:
 def format_token_line(token: TokenRecord) -> str:
     """Return the line of a generated token. For the fields see `token_members`."""
     return f'{{"event": "token", {token_members(token)}}}\n'
+
+
+def format_rewind_line(rewind: Rewind) -> str:
+    """Return the line of a return to an earlier token."""
+    return _event_line("rewind", asdict(rewind))
 
 
 def format_done_line(content: Mapping[str, Any]) -> str:
@@ -61,9 +66,9 @@ def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator
 class RunLines:
     """The lines of a run, made from events that arrive one by one.
 
-    The lines are ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each generated token,
-    and ``done``. The joined texts of the ``token`` lines are the text of the run. So the line of a token whose
-    text is held back waits for the next event.
+    The lines are ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each generated token, a
+    ``rewind`` line for each return to an earlier token, and ``done``. The joined texts of the ``token`` lines are
+    the text of the run. So the line of a token whose text is held back waits for the next event.
     """
 
     def __init__(self) -> None:
@@ -84,6 +89,9 @@ class RunLines:
 
     def push(self, event: Event, more: Mapping[str, Any] | None = None) -> Iterator[str]:
         """Yield the lines that are complete after an event. ``more``: further fields of the last line."""
+        if isinstance(event, Rewind):  # drops tokens that have no line yet
+            yield format_rewind_line(event)
+            return
         held_back_token = self._held_back_token
         if held_back_token is not None:
             # Text that is still held back at the end of the run is added to the last token.
@@ -105,6 +113,7 @@ class RunLines:
 
 def _start_fields(event: Start) -> dict[str, Any]:
     fields = asdict(event)
+    fields |= fields.pop("text_rules")
     del fields["prompt_ids"]  # `--echo` writes a line for each of them
     if event.batch_exactness is not None:
         fields["batch_exactness"] = str(event.batch_exactness)

@@ -352,6 +352,8 @@ def usage(done: Done) -> dict[str, int]:
         "prompt_tokens": done.prompt_tokens,
         "completion_tokens": done.completion_tokens,
         "total_tokens": done.prompt_tokens + done.completion_tokens,
+        **({} if done.discarded_tokens is None else {"discarded_tokens": done.discarded_tokens}),
+        **({} if done.loop_period is None else {"loop_period": done.loop_period}),
     }
 
 

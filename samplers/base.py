@@ -119,6 +119,10 @@ class Sampler(BaseModel):
 
     about: ClassVar[SamplerInfo]
     """The description of the sampler."""
+    state_slots: ClassVar[tuple[str, ...] | None] = None
+    """Names of the slots that hold all state except random numbers, if their values are never changed in place,
+    such as numbers, bytes and tuples. They are saved before each draw of a run that can go back. None: a run that
+    goes back calls `rewind`."""
 
     __slots__ = ()
 
@@ -146,6 +150,20 @@ class Sampler(BaseModel):
 
     def accept(self, token: int) -> None:
         """Update the state for a token that was appended to the text."""
+
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Return to the state after an earlier token. Called only if `state_slots` is None.
+
+        The default resets the sampler and accepts the tokens again. The caller restores the random generators, so
+        that no random number is used twice. A selector whose draw changes other state declares `state_slots`.
+
+        Args:
+            prompt: the token ids of the prompt.
+            output: the token ids that remain after the prompt.
+        """
+        self.reset(prompt)
+        for token in output:
+            self.accept(token)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str | None:
         """Describe the effect of the last `apply` or `select` in a few words and numbers, for a trace.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,21 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
-MODEL_STAGE, GRAMMAR_STAGE = "model", "grammar"
-"""Names of the stages before the first step: all tokens, and the tokens that the grammar's mask allows."""
+MODEL_STAGE, GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "model", "grammar", "healing", "bans"
+"""Names of the stages before the first step: all tokens, the tokens that the grammar's mask allows, those that spell
+the end of the prompt, and those that were not dropped at this place."""
+
+
+class NamedMask(NamedTuple):
+    """A mask that is applied before the first step.
+
+    Attributes:
+        stage: the name of its stage.
+        mask: which tokens are allowed, bool (V,).
+    """
+
+    stage: str
+    mask: NDArray[np.bool_]
 
 
 class StageRecord(NamedTuple):
@@ -78,7 +92,9 @@ class ChainRecorder:
         recording_steps = tuple(_RecordingStep(step, self._input_candidates) for step in chain.steps[:-1])
         self._recording_chain = chain.with_steps(recording_steps, self._recording_selector)
 
-    def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> ChainRecord:
+    def sample(
+        self, logits: Floats, mask: NDArray[np.bool_] | Sequence[NamedMask] | None = None
+    ) -> ChainRecord:
         """Sample as `Chain.sample` does, and return the record. The token is not accepted yet.
 
         Raises ``SamplingError`` as `Chain.sample` does.
@@ -86,10 +102,12 @@ class ChainRecorder:
         Args:
             logits: one logit per token, float32 (V,). The record refers to this array, so it must be read before
                 the array is overwritten.
-            mask: which tokens are allowed, bool (V,); None allows all tokens.
+            mask: which tokens are allowed, bool (V,), or several masks that are applied one after the other; None
+                allows all tokens. A single mask without a name is the grammar's.
         """
         self._input_candidates.clear()
-        token = self._recording_chain.sample(logits, mask)
+        masks = _accumulate_masks(mask)
+        token = self._recording_chain.sample(logits, masks[-1].mask if masks else None)
         selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
             snapshots: list[StageCandidates] = []
@@ -98,11 +116,14 @@ class ChainRecorder:
                     StageCandidates(candidates, self._workspace, snapshots[-1] if snapshots else None)
                 )
             records = [StageRecord(MODEL_STAGE, None, snapshots[0])]
-            if mask is not None:
-                records = [
-                    StageRecord(MODEL_STAGE, None, StageCandidates(Candidates(logits), self._workspace)),
-                    StageRecord(GRAMMAR_STAGE, None, snapshots[0], _mask_note(mask)),
-                ]
+            if masks:
+                records = [StageRecord(MODEL_STAGE, None, StageCandidates(Candidates(logits), self._workspace))]
+                for stage, combined_mask in masks[:-1]:
+                    candidates = Candidates(logits)
+                    candidates.filter_rows(combined_mask)
+                    masked = StageCandidates(candidates, self._workspace)
+                    records.append(StageRecord(stage, None, masked, _mask_note(combined_mask)))
+                records.append(StageRecord(masks[-1].stage, None, snapshots[0], _mask_note(masks[-1].mask)))
             for step_index, step in enumerate(self._chain.steps):
                 before, after = snapshots[step_index], snapshots[step_index + 1]
                 note = _describe_effect(step, before, after)
@@ -151,6 +172,18 @@ def _describe_effect(step: Sampler, before: StageCandidates, after: StageCandida
         return step.note(before, after)
     except Exception as error:  # a sampler of another package may raise anything
         raise step_error(step, "note", error) from error
+
+
+def _accumulate_masks(mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> list[NamedMask]:
+    """Return the masks, each combined with the masks before it."""
+    if mask is None:
+        return []
+    if isinstance(mask, np.ndarray):
+        return [NamedMask(GRAMMAR_STAGE, mask)]
+    combined: list[NamedMask] = []
+    for stage, allowed in mask:
+        combined.append(NamedMask(stage, allowed if not combined else combined[-1].mask & allowed))
+    return combined
 
 
 def _mask_note(mask: NDArray[np.bool_]) -> str:

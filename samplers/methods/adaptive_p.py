@@ -51,6 +51,12 @@ class AdaptiveP(Selector):
         description="weight of past tokens in the mean; about 1 / (1 - decay) tokens count",
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = (
+        "_drawn_prob",
+        "_drawn_token",
+        "_weight_sum",
+        "_weighted_probability_sum",
+    )
     __slots__ = ("_drawn_prob", "_drawn_token", "_random", "_weight_sum", "_weighted_probability_sum")
 
     def bind(self, context: BuildContext) -> None:

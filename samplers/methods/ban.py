@@ -68,6 +68,7 @@ class Ban(Sampler):
         default=False, description="ban strings in upper and lower case; applies to A-Z only"
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = ("_text_end",)
     __slots__ = ("_completions", "_ids", "_is_banned_by_id", "_pieces", "_text_end")
 
     def bind(self, context: BuildContext) -> None:

@@ -33,6 +33,7 @@ class Dist(Selector):
         is_selector=True,
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = ()
     __slots__ = ("_random",)
 
     def bind(self, context: BuildContext) -> None:

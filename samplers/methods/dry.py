@@ -113,6 +113,10 @@ class Dry(Sampler):
         """Append one token to the text."""
         self._history.append(token)
 
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Start again with the tokens that remain. The next `apply` reads them."""
+        self.reset([*prompt, *output])
+
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens that would continue a repetition."""
         if self.is_neutral:

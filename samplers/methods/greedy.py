@@ -33,6 +33,8 @@ class Greedy(Selector):
         is_greedy=True,
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = ()
+
     def select(self, candidates: Candidates) -> int:
         """Return the id of the highest row."""
         candidates.select_rows(np.array([candidates.top_position()]), is_ordered=True)

@@ -42,6 +42,7 @@ class MinTokens(Sampler):
 
     n: int = Field(default=0, ge=0, description="least number of tokens before the text may end; 0 = off")
 
+    state_slots: ClassVar[tuple[str, ...]] = ("_generated_count",)
     __slots__ = ("_end_tokens", "_generated_count")
 
     def bind(self, context: BuildContext) -> None:

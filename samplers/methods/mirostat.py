@@ -31,6 +31,7 @@ class MirostatBase(Selector):
         description="compute the surprise among the tokens that are left, or among all (the paper)",
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = ("_mu",)
     __slots__ = ("_mu", "_random")
 
     @property

@@ -119,6 +119,11 @@ class Penalties(Sampler):
         if 0 <= self.last_n < len(self._window_tokens):
             self._forget_oldest(self._window_tokens.popleft())
 
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Fill the penalty window with the last tokens that remain."""
+        self.reset([*prompt, *output])
+        self._prompt_count = max(self._prompt_count - len(output), 0)
+
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the penalty window."""
         if self._counts is None or self._counts[0].size != candidates.vocab_size:

@@ -68,6 +68,10 @@ class RepetitionPenalty(Sampler):
         """Append one token to the history."""
         self._last_positions.add(token)
 
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Start the history with the tokens that remain."""
+        self.reset([*prompt, *output])
+
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in range."""
         positions = self._last_positions.table(candidates.vocab_size)

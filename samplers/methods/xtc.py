@@ -56,6 +56,7 @@ class Xtc(Sampler):
         default=False, description="newline and end tokens: true keeps them, cancel then drops no token"
     )
 
+    state_slots: ClassVar[tuple[str, ...]] = ("_drawn_number",)
     __slots__ = ("_drawn_number", "_kept_special_tokens", "_random")
 
     @property

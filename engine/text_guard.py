@@ -1,0 +1,240 @@
+"""The guard of a text: it finds bans and loops, holds back what may become one, and decides where to go back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..grammars.ban_scanner import BanMatch, BanScanner, ScannerState
+from ..grammars.bans import Ban
+from ..samplers.loop_guard import LoopDetector, LoopGuard, LoopState
+
+BanAction = Literal["step_back", "keep", "stop"]
+"""The value of ``ban_then``: what happens at a match after all retries at its place."""
+
+BAN_ACTIONS: tuple[BanAction, ...] = ("step_back", "keep", "stop")
+DEFAULT_BAN_RETRIES = 20
+"""The default of ``ban_retries``, the number of times that a text returns to one place."""
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """The bans and the loop guard of a text.
+
+    Attributes:
+        bans: the phrases and regular expressions that the text must not contain.
+        ban_retries: the number of times that the text returns to one place.
+        ban_then: what happens then: ``step_back``, ``keep`` or ``stop``.
+        loop_guard: the settings of the loop guard; None: loops are not found.
+    """
+
+    bans: Sequence[Ban] = ()
+    ban_retries: int = DEFAULT_BAN_RETRIES
+    ban_then: BanAction = "step_back"
+    loop_guard: LoopGuard | None = None
+
+    @property
+    def goes_back(self) -> bool:
+        """True if a text with these settings may go back."""
+        return bool(self.bans) or (self.loop_guard is not None and self.loop_guard.action == "rewind")
+
+
+class Verdict(NamedTuple):
+    """What happens because of a ban or a loop.
+
+    Attributes:
+        index: the token to go back to, which is dropped there with all later ones; None: no token is dropped.
+        ban: the ban that matched; None for a loop.
+        attempt: number of times that the text has returned to this token, counted from 1.
+        finish_reason: the reason with which the text ends there; None: it does not end.
+        ends_phase: whether the phase of thinking ends.
+    """
+
+    index: int | None = None
+    ban: Ban | None = None
+    attempt: int = 0
+    finish_reason: str | None = None
+    ends_phase: bool = False
+
+
+class GuardState(NamedTuple):
+    """The state of a `TextGuard` before a token.
+
+    Attributes:
+        scanner: the state of the search for bans.
+        loop: the state of the search for loops; None without a loop guard.
+        character_count: number of complete characters so far.
+        incomplete_token: index of the token with the first byte of an incomplete character; None if there is none.
+        loop_period: the period of the last loop that was found; None if there was none.
+    """
+
+    scanner: ScannerState
+    loop: LoopState | None
+    character_count: int
+    incomplete_token: int | None
+    loop_period: int | None
+
+
+class TextGuard:
+    """The search for bans and loops in one text, and the places to which the text has returned.
+
+    Attributes:
+        settings: the bans and the loop guard.
+        loop_period: the period of the loop that ended the text or its phase; None if there was none.
+    """
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self.settings = settings
+        self.loop_period: int | None = None
+        self._scanner = BanScanner(settings.bans)
+        self._loops = None if settings.loop_guard is None else LoopDetector(settings.loop_guard)
+        self._character_tokens: list[int] = []
+        """For each complete character, the index of the token with its first byte."""
+        self._incomplete_token: int | None = None
+        self._attempts: dict[int, int] = {}
+        self._dropped_tokens: dict[int, list[int]] = {}
+        self._forced_indices: set[int] = set()
+
+    def save(self) -> GuardState:
+        """Return the state before the next token."""
+        loop = None if self._loops is None else self._loops.state
+        character_count = len(self._character_tokens)
+        return GuardState(self._scanner.state, loop, character_count, self._incomplete_token, self.loop_period)
+
+    def restore(self, state: GuardState, index: int) -> None:
+        """Return to the state before a token. Drops and attempts of later tokens are forgotten.
+
+        Args:
+            state: the saved state.
+            index: index of the token.
+        """
+        self._scanner.state, self._incomplete_token = state.scanner, state.incomplete_token
+        self.loop_period = state.loop_period
+        if self._loops is not None and state.loop is not None:
+            self._loops.state = state.loop
+        del self._character_tokens[state.character_count :]
+        self._forced_indices = {forced for forced in self._forced_indices if forced < index}
+        self._attempts = {place: count for place, count in self._attempts.items() if place <= index}
+        self._dropped_tokens = {place: ids for place, ids in self._dropped_tokens.items() if place <= index}
+
+    def dropped_at(self, index: int) -> Collection[int]:
+        """Return the tokens that were dropped at a place."""
+        return self._dropped_tokens.get(index, ())
+
+    def record_return(self, index: int, token: int) -> None:
+        """Record that the text has returned to a place, and dropped a token there."""
+        self._attempts[index] = self._attempts.get(index, 0) + 1
+        self._dropped_tokens.setdefault(index, []).append(token)
+
+    def review(  # noqa: PLR0913 - the facts about one token
+        self,
+        index: int,
+        token: int,
+        text: str,
+        *,
+        has_incomplete_character: bool,
+        is_forced: bool,
+        first_held: int,
+        can_end_phase: bool,
+    ) -> Verdict | None:
+        """Add one token to the text, and return what happens because of it.
+
+        Args:
+            index: index of the token.
+            token: id of the token.
+            text: the characters that the token completed.
+            has_incomplete_character: whether the text ends inside a character.
+            is_forced: whether a phase forced the token, so that it cannot be drawn again.
+            first_held: index of the first token that was not shown yet.
+            can_end_phase: whether another phase follows.
+        """
+        if is_forced:
+            self._forced_indices.add(index)
+        self._record_characters(index, len(text), has_incomplete_character)
+        verdict = self._judge_bans(self._scanner.push(text), first_held) if text else None
+        period = None if self._loops is None else self._loops.push(token)
+        if verdict is not None or period is None:
+            return verdict
+        return self._judge_loop(period, first_held, can_end_phase)
+
+    def review_end(self, first_held: int) -> Verdict | None:
+        """Return what happens because the text ends, which decides about whole words.
+
+        ``first_held``: index of the first token that was not shown yet.
+        """
+        return self._judge_bans(self._scanner.end(), first_held)
+
+    def first_undecided(self, next_index: int) -> int:
+        """Return the index of the first token that must be held back.
+
+        ``next_index``: index of the next token.
+        """
+        undecided = next_index
+        if self.settings.bans:
+            live_start = self._scanner.live_start
+            if live_start < len(self._character_tokens):
+                undecided = self._character_tokens[live_start]
+            elif self._incomplete_token is not None:
+                undecided = self._incomplete_token
+            if self.settings.ban_then == "step_back":
+                undecided -= 1
+        guard = self.settings.loop_guard
+        if self._loops is not None and guard is not None and guard.action == "rewind":
+            undecided = min(undecided, self._loops.live_start)
+        return undecided
+
+    def _record_characters(self, index: int, character_count: int, has_incomplete_character: bool) -> None:
+        """Record which token has the first byte of each new character."""
+        if character_count:
+            first_token = index if self._incomplete_token is None else self._incomplete_token
+            self._character_tokens += [first_token, *[index] * (character_count - 1)]
+            self._incomplete_token = None
+        if has_incomplete_character and self._incomplete_token is None:
+            self._incomplete_token = index
+        elif not has_incomplete_character:
+            self._incomplete_token = None
+
+    def _judge_bans(self, matches: Iterable[BanMatch], first_held: int) -> Verdict | None:
+        for start, ban_index in sorted(matches):
+            place, ban = self._character_tokens[start], self.settings.bans[ban_index]
+            if place in self._forced_indices:
+                continue  # the text of a phase's end was given by the user, and nothing else can be drawn there
+            attempt = self._attempts.get(place, 0) + 1
+            if attempt <= self.settings.ban_retries:
+                return Verdict(place, ban, attempt)
+            if self.settings.ban_then == "keep":
+                continue
+            if self.settings.ban_then == "step_back":
+                earlier_place = self._place_before(place, first_held)
+                if earlier_place is not None:
+                    return Verdict(earlier_place, ban, self._attempts.get(earlier_place, 0) + 1)
+            return Verdict(place, ban, attempt, "banned")
+        return None
+
+    def _place_before(self, place: int, first_held: int) -> int | None:
+        """Return the nearest earlier place with retries left; None if there is none among the held tokens."""
+        for earlier_place in range(place - 1, first_held - 1, -1):
+            if earlier_place in self._forced_indices:
+                return None
+            if self._attempts.get(earlier_place, 0) < max(self.settings.ban_retries, 1):
+                return earlier_place
+        return None
+
+    def _judge_loop(self, period: int, first_held: int, can_end_phase: bool) -> Verdict:
+        action = self._loop_action
+        self.loop_period = period
+        if action == "end-thinking" and can_end_phase:
+            return Verdict(ends_phase=True)
+        if action == "rewind" and self._loops is not None:
+            place = self._loops.second_block_start(period)
+            attempt = self._attempts.get(place, 0) + 1
+            is_open = place >= first_held and place not in self._forced_indices
+            if attempt <= self.settings.ban_retries and is_open:
+                self.loop_period = None
+                return Verdict(place, None, attempt)
+        return Verdict(finish_reason="loop")
+
+    @property
+    def _loop_action(self) -> str:
+        return "stop" if self.settings.loop_guard is None else self.settings.loop_guard.action

@@ -1,0 +1,143 @@
+"""Bans: phrases and regular expressions that a text must not contain, as presets, flags and clients write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..common.text import nearest_name, short_repr
+from .errors import GrammarError
+from .linear_regex import LinearRegex
+
+MAX_MATCH_CHARACTERS = 1_000
+"""The number of characters that a match may reach back. Text is held back while a match can still come, so a
+pattern that never ends must not hold back everything."""
+
+MAX_BANS = 5_000
+"""Maximum number of bans of one text, as in KoboldCpp."""
+
+
+@dataclass(frozen=True)
+class Ban:
+    """A phrase or a regular expression that a text must not contain.
+
+    Attributes:
+        text: the phrase, or the pattern.
+        is_regex: whether ``text`` is a pattern.
+        ignores_case: whether letters match in any case, by Unicode's case folding.
+        whole_words: whether the characters before and after a match must not belong to words.
+    """
+
+    text: str
+    is_regex: bool = False
+    ignores_case: bool = True
+    whole_words: bool = False
+
+    def as_setting(self) -> str | dict[str, Any]:
+        """Return the ban as a preset writes it."""
+        table: dict[str, Any] = {"regex" if self.is_regex else "text": self.text}
+        if self.ignores_case == self.is_regex:
+            table["case"] = not self.ignores_case
+        if self.whole_words:
+            table["words"] = True
+        return self.text if table == {"text": self.text} else table
+
+
+def parse_bans(values: object, place: str = "bans") -> tuple[Ban, ...]:
+    """Return the bans that a preset, a line of a batch or a client writes.
+
+    Args:
+        values: a string, a table, or a list of both. A string is a phrase. A table has ``text`` or ``regex``, and
+            may have ``case`` and ``words``.
+        place: the place of the values, with which messages begin.
+
+    Raises ``GrammarError`` that names the ban.
+    """
+    is_single = isinstance(values, (str, Mapping, Ban))
+    entries = [values] if is_single else values
+    if not isinstance(entries, Sequence):
+        raise GrammarError(f"{place}: {short_repr(values)} is not a string, a table, or a list of them")
+    if len(entries) > MAX_BANS:
+        raise GrammarError(f"{place}: {len(entries):,} entries; at most {MAX_BANS:,} are allowed")
+    return tuple(
+        _parse_ban(entry, place if is_single else f"{place}[{number}]") for number, entry in enumerate(entries)
+    )
+
+
+def parse_ban_lines(text: str, place: str) -> tuple[Ban, ...]:
+    """Return the bans of a file: a phrase on each line; ``/…/`` is a regex. Empty lines are ignored.
+
+    Args:
+        text: the content of the file.
+        place: the name of the file, with which messages begin.
+
+    Raises ``GrammarError`` that names the line.
+    """
+    return tuple(
+        _check_ban(ban, f"{place}: line {number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        for ban in _parse_ban_line(line)
+    )
+
+
+def _parse_ban_line(line: str) -> Iterator[Ban]:
+    stripped = line.strip("\r\n")
+    if len(stripped) > 1 and stripped.startswith("/") and stripped.endswith("/"):
+        yield Ban(stripped[1:-1], is_regex=True, ignores_case=False)
+    elif stripped.strip():
+        yield Ban(stripped)
+
+
+_KEYS = ("text", "regex", "case", "words")
+
+
+def _parse_ban(entry: object, place: str) -> Ban:
+    if isinstance(entry, Ban):
+        return _check_ban(entry, place)
+    if isinstance(entry, str):
+        return _check_ban(Ban(entry), place)
+    if not isinstance(entry, Mapping):
+        raise GrammarError(f"{place}: {short_repr(entry)} is not a string or a table")
+    for key in entry:
+        if key not in _KEYS:
+            nearest = nearest_name(str(key), _KEYS)
+            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_KEYS)}"
+            raise GrammarError(f"{place}: unknown key {short_repr(key)}; {hint}")
+    if ("text" in entry) == ("regex" in entry):
+        raise GrammarError(f"{place}: expected either text or regex")
+    is_regex = "regex" in entry
+    key = "regex" if is_regex else "text"
+    if not isinstance(entry[key], str):
+        raise GrammarError(f"{place}.{key}: {short_repr(entry[key])} is not a string")
+    for name in ("case", "words"):
+        if not isinstance(entry.get(name, False), bool):
+            raise GrammarError(f"{place}.{name}: {short_repr(entry[name])} is not true or false")
+    ban = Ban(entry[key], is_regex, not entry.get("case", is_regex), entry.get("words", False))
+    return _check_ban(ban, place)
+
+
+def _check_ban(ban: Ban, place: str) -> Ban:
+    if not ban.text:
+        raise GrammarError(f"{place}: an empty {'regex' if ban.is_regex else 'phrase'} would ban every text")
+    try:
+        ban.text.encode()
+    except UnicodeEncodeError:
+        raise GrammarError(f"{place}: half of a surrogate pair is not a character") from None
+    if ban.is_regex:
+        try:
+            regex_of(ban)
+        except GrammarError as error:
+            raise GrammarError(f"{place}: {error.message}") from None
+    elif len(ban.text) > MAX_MATCH_CHARACTERS:
+        raise GrammarError(
+            f"{place}: a phrase of {len(ban.text):,} characters; at most {MAX_MATCH_CHARACTERS:,} are allowed"
+        )
+    return ban
+
+
+@lru_cache(maxsize=512)  # the requests of a batch share a few bans
+def regex_of(ban: Ban) -> LinearRegex:
+    """Return the automaton of a ban that is a regex. Raises ``GrammarError``."""
+    return LinearRegex(ban.text, ignores_case=ban.ignores_case, whole_words=ban.whole_words)

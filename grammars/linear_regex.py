@@ -1,0 +1,409 @@
+r"""Regular expressions that are matched in linear time, character by character, and can return to earlier states.
+
+Python's `re` backtracks, so that a pattern of a client may take exponential time, and it needs the complete text.
+Here `re` only parses a pattern. The pattern becomes an automaton, and all ways to match are followed together
+(Thompson 1968). Of each state, only the earliest start is kept, so that a character takes time proportional to the
+length of the pattern, not to that of the text. Patterns have Python's syntax without back-references, lookaround,
+atomic groups and possessive repetitions, which no such automaton can match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .errors import GrammarError
+
+_re: Any = re
+_parser, _constants = _re._parser, _re._constants  # the standard library has no public parser of patterns
+
+MAX_STATES = 5_000
+"""Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count."""
+
+_MAX_CACHED_CHARACTERS = 4_096
+"""Maximum number of characters whose membership in a class is remembered."""
+
+
+def is_word_character(character: str) -> bool:
+    r"""Return whether a character belongs to words, as ``\w`` matches it. The empty string does not."""
+    return character.isalnum() or character == "_"
+
+
+class _Items(NamedTuple):
+    """The characters that a state matches.
+
+    Attributes:
+        items: pairs of an operation of the parser and its argument, such as a literal or a range.
+        is_negated: True for all characters except these.
+        ignores_case: True if letters match in any case.
+        is_ascii: True if classes such as ``\\w`` contain only ASCII characters.
+    """
+
+    items: tuple[tuple[Any, Any], ...]
+    is_negated: bool = False
+    ignores_case: bool = False
+    is_ascii: bool = False
+
+
+class _CharacterSet:
+    """A set of characters, which remembers the characters that it was asked about."""
+
+    def __init__(self, items: _Items) -> None:
+        self._items = items
+        self._answers: dict[str, bool] = {}
+
+    def __contains__(self, character: str) -> bool:
+        answer = self._answers.get(character)
+        if answer is None:
+            if len(self._answers) >= _MAX_CACHED_CHARACTERS:
+                self._answers.clear()
+            spellings = _spellings(character) if self._items.ignores_case else {character}
+            is_item = any(self._has_item(ord(spelling)) for spelling in spellings)
+            answer = self._answers[character] = is_item != self._items.is_negated
+        return answer
+
+    def _has_item(self, code: int) -> bool:
+        for operation, argument in self._items.items:
+            if operation is _constants.LITERAL:
+                if code == argument:
+                    return True
+            elif operation is _constants.NOT_LITERAL:
+                if code != argument:
+                    return True
+            elif operation is _constants.RANGE:
+                if argument[0] <= code <= argument[1]:
+                    return True
+            elif _is_in_category(chr(code), argument, self._items.is_ascii):
+                return True
+        return False
+
+
+def _spellings(character: str) -> set[str]:
+    """Return a character in all cases that are one character."""
+    folded = character.casefold()
+    spellings = {character, character.lower(), character.upper(), folded, folded.upper(), character.title()}
+    return {spelling for spelling in spellings if len(spelling) == 1}
+
+
+def _is_in_category(character: str, category: Any, is_ascii: bool) -> bool:
+    name = str(category).removeprefix("CATEGORY_")
+    is_excluded = name.startswith("NOT_")
+    match name.removeprefix("NOT_"):
+        case "DIGIT":
+            is_member = character.isdecimal()
+        case "SPACE":
+            is_member = character.isspace()
+        case _:
+            is_member = is_word_character(character)
+    return (is_member and (not is_ascii or character.isascii())) != is_excluded
+
+
+_START, _END, _LINE_START, _LINE_END, _BOUNDARY, _NO_BOUNDARY, _NO_WORD_BEFORE, _NO_WORD_AFTER = range(8)
+"""Conditions on the position between two characters."""
+
+
+def _holds(condition: int, before: str, after: str) -> bool:
+    """Return whether a condition holds between two characters, which are empty at the ends of the text."""
+    match condition:
+        case 0:
+            return not before
+        case 1:
+            return not after
+        case 2:
+            return before in ("", "\n")
+        case 3:
+            return after in ("", "\n")
+        case 6:
+            return not is_word_character(before)
+        case 7:
+            return not is_word_character(after)
+        case _:
+            is_boundary = is_word_character(before) != is_word_character(after)
+            return is_boundary == (condition == _BOUNDARY)
+
+
+@dataclass
+class _State:
+    """A state of the automaton.
+
+    Attributes:
+        characters: the characters that lead to `following`; None: `following` are reached without a character.
+        condition: a condition on the position, for a state without characters; None: no condition.
+        following: the next states.
+    """
+
+    characters: _CharacterSet | None = None
+    condition: int | None = None
+    following: list[int] = field(default_factory=list)
+
+
+Threads = Mapping[int, int]
+"""The ways to match that are followed: for each state that matches a character or has a condition, and for the
+final state, the earliest position at which a match that is in this state began. Never changed in place."""
+
+NO_THREADS: Threads = {}
+_FINAL_STATE = 0
+
+
+class LinearRegex:
+    """A pattern as an automaton, which is shared by all texts. The state of a text is a value of `Threads`.
+
+    Args:
+        pattern: the pattern.
+        ignores_case: whether letters match in any case.
+        whole_words: whether the characters before and after a match must not belong to words.
+
+    Raises ``GrammarError`` for a pattern that is invalid, is not regular, is too large, or matches the empty text.
+    """
+
+    def __init__(self, pattern: str, *, ignores_case: bool = False, whole_words: bool = False) -> None:
+        try:
+            parsed = _parser.parse(pattern, re.IGNORECASE if ignores_case else 0)
+            self._states = [_State()]
+            body = [(_constants.SUBPATTERN, (None, 0, 0, parsed))]
+            first, last = self._add_sequence(body, parsed.state.flags)
+        except re.error as error:
+            raise GrammarError(f"the regex {pattern!r} is invalid: {error}") from None
+        except (RecursionError, OverflowError):
+            raise GrammarError("the regex is nested too deeply, or repeats too often") from None
+        if whole_words:
+            before = self._add_state(_State(condition=_NO_WORD_BEFORE, following=[first]))
+            after = self._add_state(_State(condition=_NO_WORD_AFTER))
+            self._states[last].following.append(after)
+            first, last = before, after
+        self._states[last].following.append(_FINAL_STATE)
+        self._first_state = first
+        self._reachable_without_condition: dict[int, tuple[int, ...]] = {}
+        if _FINAL_STATE in self._expand(first, lambda _: True):
+            raise GrammarError(f"the regex {pattern!r} matches the empty text; it must match at least one character")
+        self._can_begin_with: dict[str, bool] = {}
+
+    def step(self, threads: Threads, before: str, character: str, position: int, min_start: int) -> Threads:
+        """Return the threads after one more character.
+
+        Args:
+            threads: the threads before the character.
+            before: the character before; empty at the beginning of the text.
+            character: the character.
+            position: position of the character in the text.
+            min_start: threads that began before this position are dropped.
+        """
+        may_begin = self._may_begin_with(character)
+        if not threads and not may_begin:
+            return NO_THREADS
+        states = self._states
+        stepped: dict[int, int] = {}
+        for thread_state, start in (
+            *threads.items(),
+            *(((self._first_state, position),) if may_begin else ()),
+        ):
+            if start < min_start:
+                continue
+            for state in self._expand_at(thread_state, before, character):
+                characters = states[state].characters
+                if characters is None or character not in characters:
+                    continue
+                for following in states[state].following:
+                    for reached in self._expand_unconditionally(following):
+                        if start < stepped.get(reached, position + 1):
+                            stepped[reached] = start
+        return stepped or NO_THREADS
+
+    @staticmethod
+    def match_start(threads: Threads) -> int | None:
+        """Return the earliest start of a match that ends with the last character; None if there is none."""
+        return threads.get(_FINAL_STATE)
+
+    @staticmethod
+    def live_start(threads: Threads) -> int | None:
+        """Return the earliest start of a match that later characters may complete; None if there is none."""
+        return min((start for state, start in threads.items() if state != _FINAL_STATE), default=None)
+
+    def late_match_start(self, threads: Threads, before: str, after: str) -> int | None:
+        """Return the earliest start of a match that ends before ``after``, which decides a condition.
+
+        Args:
+            threads: the threads after the last character.
+            before: the last character.
+            after: the next character; empty at the end of the text.
+        """
+        starts = [
+            start
+            for state, start in threads.items()
+            if self._states[state].condition is not None
+            and _FINAL_STATE in self._expand_at(state, before, after)
+        ]
+        return min(starts, default=None)
+
+    def _may_begin_with(self, character: str) -> bool:
+        answer = self._can_begin_with.get(character)
+        if answer is None:
+            if len(self._can_begin_with) >= _MAX_CACHED_CHARACTERS:
+                self._can_begin_with.clear()
+            reached = self._expand(self._first_state, lambda _: True)
+            sets = (self._states[state].characters for state in reached)
+            answer = any(characters is not None and character in characters for characters in sets)
+            self._can_begin_with[character] = answer
+        return answer
+
+    def _expand_unconditionally(self, state: int) -> tuple[int, ...]:
+        """Return the states that are reached without a character, up to states with a condition."""
+        reached = self._reachable_without_condition.get(state)
+        if reached is None:
+            reached = self._reachable_without_condition[state] = tuple(self._expand(state, None))
+        return reached
+
+    def _expand_at(self, state: int, before: str, after: str) -> set[int] | tuple[int, ...]:
+        """Return the states that are reached without a character, at a position between two characters."""
+        if self._states[state].characters is not None or state == _FINAL_STATE:
+            return (state,)
+        return self._expand(state, lambda condition: _holds(condition, before, after))
+
+    def _expand(self, state: int, does_hold: Any) -> set[int]:
+        """Return the states that are reached without a character.
+
+        Args:
+            state: the first state.
+            does_hold: returns whether a condition holds; None: states with a condition are not passed.
+        """
+        reached, waiting, seen = set[int](), [state], {state}
+        while waiting:
+            number = waiting.pop()
+            current = self._states[number]
+            if current.characters is not None or number == _FINAL_STATE:
+                reached.add(number)
+                continue
+            if current.condition is not None:
+                if does_hold is None:
+                    reached.add(number)
+                    continue
+                if not does_hold(current.condition):
+                    continue
+            waiting += (following for following in current.following if following not in seen)
+            seen.update(current.following)
+        return reached
+
+    def _add_state(self, state: _State) -> int:
+        if len(self._states) >= MAX_STATES:
+            raise GrammarError(f"the regex needs more than {MAX_STATES:,} states; repeat fewer characters")
+        self._states.append(state)
+        return len(self._states) - 1
+
+    def _add_sequence(self, nodes: Any, flags: int) -> tuple[int, int]:
+        """Add the states of a sequence of parsed nodes; return its first and its last state."""
+        first = last = self._add_state(_State())
+        for operation, argument in nodes:
+            node_first, node_last = self._add_node(operation, argument, flags)
+            self._states[last].following.append(node_first)
+            last = node_last
+        return first, last
+
+    def _add_node(self, operation: Any, argument: Any, flags: int) -> tuple[int, int]:
+        """Add the states of one parsed node; return its first and its last state."""
+        if operation in (_constants.LITERAL, _constants.NOT_LITERAL):
+            is_negated = operation is _constants.NOT_LITERAL
+            return self._add_characters(((_constants.LITERAL, argument),), flags, is_negated)
+        if operation is _constants.ANY:
+            excluded = () if flags & re.DOTALL else ((_constants.LITERAL, ord("\n")),)
+            return self._add_characters(excluded, flags, is_negated=True)
+        if operation is _constants.IN:
+            is_negated = bool(argument) and argument[0][0] is _constants.NEGATE
+            return self._add_characters(tuple(argument[is_negated:]), flags, is_negated)
+        if operation is _constants.BRANCH:
+            first, last = self._add_state(_State()), self._add_state(_State())
+            for alternative in argument[1]:
+                alternative_first, alternative_last = self._add_sequence(alternative, flags)
+                self._states[first].following.append(alternative_first)
+                self._states[alternative_last].following.append(last)
+            return first, last
+        if operation is _constants.SUBPATTERN:
+            _, added_flags, removed_flags, nodes = argument
+            return self._add_sequence(nodes, (flags | added_flags) & ~removed_flags)
+        if operation in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+            return self._add_repetition(*argument, flags)
+        if operation is _constants.AT:
+            condition = self._add_state(_State(condition=_condition(argument, flags)))
+            return condition, condition
+        name = str(operation).lower().replace("_", " ")
+        raise GrammarError(
+            f"the regex uses {_NON_REGULAR.get(name, name)}, which cannot be matched in linear time"
+        )
+
+    def _add_characters(
+        self, items: tuple[tuple[Any, Any], ...], flags: int, is_negated: bool
+    ) -> tuple[int, int]:
+        characters = _CharacterSet(
+            _Items(items, is_negated, bool(flags & re.IGNORECASE), bool(flags & re.ASCII))
+        )
+        last = self._add_state(_State())
+        return self._add_state(_State(characters, following=[last])), last
+
+    def _add_repetition(self, min_count: int, max_count: Any, nodes: Any, flags: int) -> tuple[int, int]:
+        """Add the states of a node that is repeated."""
+        first = last = self._add_state(_State())
+        for _ in range(min_count):
+            node_first, node_last = self._add_sequence(nodes, flags)
+            self._states[last].following.append(node_first)
+            last = node_last
+        if max_count == _constants.MAXREPEAT:
+            node_first, node_last = self._add_sequence(nodes, flags)
+            loop = self._add_state(_State(following=[node_first]))
+            self._states[last].following.append(loop)
+            self._states[node_last].following.append(loop)
+            end = self._add_state(_State())
+            self._states[loop].following.append(end)
+            return first, end
+        end = self._add_state(_State())
+        for _ in range(max_count - min_count):
+            node_first, node_last = self._add_sequence(nodes, flags)
+            self._states[last].following += [node_first, end]
+            last = node_last
+        self._states[last].following.append(end)
+        return first, end
+
+
+def _condition(place: Any, flags: int) -> int:
+    """Return the condition of a parsed node such as ``^``."""
+    match str(place):
+        case "AT_BEGINNING":
+            return _LINE_START if flags & re.MULTILINE else _START
+        case "AT_BEGINNING_STRING":
+            return _START
+        case "AT_END":
+            return _LINE_END if flags & re.MULTILINE else _END
+        case "AT_END_STRING":
+            return _END
+        case "AT_BOUNDARY":
+            return _BOUNDARY
+        case _:
+            return _NO_BOUNDARY
+
+
+_NON_REGULAR = {
+    "groupref": "a back-reference",
+    "groupref exists": "a condition on a group",
+    "assert": "lookaround",
+    "assert not": "lookaround",
+    "atomic group": "an atomic group",
+    "possessive repeat": "a possessive repetition",
+}
+"""Descriptions of the parser's operations that are not regular."""
+
+
+def iterate_matches(regex: LinearRegex, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the earliest start and the end of the matches in a text, one for each end."""
+    threads, before = NO_THREADS, ""
+    for position, character in enumerate(text):
+        late_start = regex.late_match_start(threads, before, character)
+        if late_start is not None:
+            yield late_start, position
+        threads = regex.step(threads, before, character, position, 0)
+        start = regex.match_start(threads)
+        if start is not None:
+            yield start, position + 1
+        before = character
+    late_start = regex.late_match_start(threads, before, "")
+    if late_start is not None:
+        yield late_start, len(text)

@@ -1,0 +1,120 @@
+"""The loop guard: it finds a text that repeats itself, by the period of its last tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..common.errors import problem_message
+from ..common.text import nearest_name, short_repr
+from .errors import SamplingError
+
+_MAX_PERIOD = 4_096
+"""The greatest period that can be set. Each token takes time proportional to the greatest period."""
+
+LoopAction = Literal["stop", "end-thinking", "rewind"]
+
+
+class LoopGuard(BaseModel):
+    """The settings of the loop guard.
+
+    A loop is found if the last max(repeats * p, min_tokens) tokens of the text have the period p, which means that
+    each of them equals the token p places before, as far as both are among them. The smallest such p counts.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    action: LoopAction = Field(
+        default="stop",
+        description="end the text, end the phase of thinking, or go back to the second repetition",
+    )
+    min_period: int = Field(default=1, ge=1, le=_MAX_PERIOD, description="least number of tokens that repeat")
+    max_period: int = Field(default=512, ge=1, le=_MAX_PERIOD, description="greatest number of tokens that repeat")
+    repeats: int = Field(default=4, ge=2, le=1_000, description="number of times that the tokens occur")
+    min_tokens: int = Field(default=32, ge=2, le=1_000_000, description="least number of tokens of a loop")
+
+    @model_validator(mode="after")
+    def _check_periods(self) -> LoopGuard:
+        if self.min_period > self.max_period:
+            raise ValueError(f"min_period {self.min_period} is greater than max_period {self.max_period}")
+        return self
+
+
+def parse_loop_guard(value: object, place: str = "loop_guard") -> LoopGuard:
+    """Return the loop guard that a preset writes: a table, or only the action.
+
+    Args:
+        value: the table or the action.
+        place: the place of the value, with which messages begin.
+
+    Raises ``SamplingError`` that names the key and the allowed values.
+    """
+    if isinstance(value, LoopGuard):
+        return value
+    table: Any = {"action": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping):
+        raise SamplingError(f"{place}: {short_repr(value)} is not stop, end-thinking, rewind, or a table")
+    for key in table:
+        if key not in LoopGuard.model_fields:
+            nearest = nearest_name(str(key), LoopGuard.model_fields)
+            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(LoopGuard.model_fields)}"
+            raise SamplingError(f"{place}: unknown key {short_repr(key)}; {hint}")
+    try:
+        return LoopGuard.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = "".join(f".{part}" for part in first["loc"][:1])
+        raise SamplingError(f"{place}{key}: {problem_message(first)}") from None
+
+
+class LoopState(NamedTuple):
+    """The state of a `LoopDetector`.
+
+    Attributes:
+        token_count: number of tokens so far.
+        run_lengths: for each period, the number of last tokens that equal the token one period before, int64.
+    """
+
+    token_count: int
+    run_lengths: NDArray[np.int64]
+
+
+class LoopDetector:
+    """A search for loops in a text, token by token. A token takes the same time at any length of the text.
+
+    Attributes:
+        state: the state after the tokens so far, which may be saved, and set again. It is never changed in place.
+    """
+
+    def __init__(self, guard: LoopGuard) -> None:
+        self._min_period, self._max_period = guard.min_period, guard.max_period
+        periods = np.arange(guard.min_period, guard.max_period + 1)
+        self._needed_lengths = np.maximum(guard.repeats * periods, guard.min_tokens) - periods
+        self._tokens = np.full(2 * self._max_period, -1, dtype=np.int64)  # no token equals the padding before it
+        self.state = LoopState(0, np.zeros(periods.size, dtype=np.int64))
+
+    def push(self, token: int) -> int | None:
+        """Append one token; return the smallest period of a loop that it completes, None if there is none."""
+        count, run_lengths = self.state
+        end = self._max_period + count
+        if end >= self._tokens.size:
+            self._tokens = np.concatenate([self._tokens, np.full(self._tokens.size, -1, dtype=np.int64)])
+        earlier_tokens = self._tokens[end - self._max_period : end - self._min_period + 1][::-1]
+        self._tokens[end] = token
+        run_lengths = (run_lengths + 1) * (earlier_tokens == token)
+        self.state = LoopState(count + 1, run_lengths)
+        is_loop = run_lengths >= self._needed_lengths
+        return int(is_loop.argmax()) + self._min_period if is_loop.any() else None
+
+    def second_block_start(self, period: int) -> int:
+        """Return the index of the token at which the second repetition begins, if the last tokens are a loop."""
+        return self.state.token_count - int(self.state.run_lengths[period - self._min_period])
+
+    @property
+    def live_start(self) -> int:
+        """The least value that `second_block_start` can have for a loop that later tokens complete."""
+        return self.state.token_count - int(self.state.run_lengths.max(initial=0))
