@@ -44,7 +44,7 @@ class LogitsRequest(NamedTuple):
 
 
 Decoding = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, str]
-"""A running decoder: yields tokens, rewinds and `LogitsRequest`, receives the logits, and returns the finish reason."""
+"""A running decoder: yields events and `LogitsRequest`, receives the logits, and returns the finish reason."""
 
 _Tokens = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, None]
 
@@ -213,15 +213,15 @@ class Decoder:
 
     def _finish_reason(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> str | None:
         """Return the reason why the text ends here; None if another token is made."""
-        if self._final_reason is not None:
-            return self._final_reason
-        if self._has_stopped():
-            return "stop"
-        tracker = self._tracker
-        if tracker is not None and tracker.is_exhausted():
-            return "grammar"
-        if self.token_count >= max_tokens:
-            return "length"
+        tracker, reason = self._tracker, self._final_reason
+        if reason is None and self._has_stopped():
+            reason = "stop"
+        if reason is None and tracker is not None and tracker.is_exhausted():
+            reason = "grammar"
+        if reason is None and self.token_count >= max_tokens:
+            reason = "length"
+        if reason is not None:
+            return reason
         if is_interrupted is not None and is_interrupted():
             return "interrupted"
         if self._is_full and not self._discard_old_tokens():
@@ -422,12 +422,12 @@ class Decoder:
         """Go back, end the phase or end the text, as the guard has decided."""
         if verdict.ends_phase:
             self.phases.end_phase(self._output)
-        if verdict.index is not None:
-            dropped = self._go_back(verdict.index, guard)
+        if verdict.place is not None:
+            dropped = self._go_back(verdict.place, guard)
             if verdict.finish_reason is None:
-                guard.record_return(verdict.index, dropped[0].id)
+                guard.record_return(verdict.place, dropped[0].id)
             yield Rewind(
-                index=verdict.index,
+                index=verdict.place,
                 ban=None if verdict.ban is None else verdict.ban.text,
                 text=b"".join(token.data for token in dropped if not token.is_control).decode(errors="replace"),
                 dropped=tuple(token.id for token in dropped),

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.bans import parse_bans
+from ..grammars.bans import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, parse_bans
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_completable
 from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Rewind, Start, Timings, Token
@@ -29,7 +29,7 @@ from .native.context import Logits
 from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
-from .text_guard import BAN_ACTIONS, DEFAULT_BAN_RETRIES, BanAction, TextGuard
+from .text_guard import TextGuard
 from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import TextStream, Vocabulary
 
@@ -271,7 +271,7 @@ class RunningRequest:
         self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)
 
     def _remove_prompt_end(self) -> PromptHealer | None:
-        """Remove the last tokens of the prompt that a longer token can begin with; return what spells them again."""
+        """Remove the prompt's last tokens that a longer token can begin with; return what spells them again."""
         request, vocabulary = self.request, self.model.vocabulary
         if self.constraint is not None and not request.phases:
             raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")

@@ -38,14 +38,14 @@ class PhaseState(NamedTuple):
     """The state of a `PhaseTracker` before a token.
 
     Attributes:
-        index: index of the phase.
+        phase_index: index of the phase.
         token_count: number of tokens of the phase.
         last_bytes: the last bytes of the phase, which may be the beginning of its end.
         forced: the tokens that are forced next.
         chain: the state of the phase's chain.
     """
 
-    index: int
+    phase_index: int
     token_count: int
     last_bytes: bytes
     forced: tuple[int, ...]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .text_guard import DEFAULT_BAN_RETRIES, BanAction, GuardSettings
+from ..grammars.bans import DEFAULT_BAN_RETRIES, Ban, BanAction
+from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
 if TYPE_CHECKING:
-    from ..grammars.bans import Ban
     from ..grammars.constraint import Constraint
     from ..grammars.spec import GrammarSpec
     from ..samplers.building import Step
@@ -75,8 +75,8 @@ class GenerationRequest:
             ends the text before the match.
         loop_guard: finds a text that repeats itself; None: loops are not found.
         phases: the phases before the last one, which ``chain`` draws.
-        heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one longer
-            token can begin with them.
+        heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
+            longer token can begin with them.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..grammars.ban_scanner import BanMatch, BanScanner, ScannerState
-from ..grammars.bans import Ban
+from ..grammars.bans import DEFAULT_BAN_RETRIES, Ban, BanAction
 from ..samplers.loop_guard import LoopDetector, LoopGuard, LoopState
-
-BanAction = Literal["step_back", "keep", "stop"]
-"""The value of ``ban_then``: what happens at a match after all retries at its place."""
-
-BAN_ACTIONS: tuple[BanAction, ...] = ("step_back", "keep", "stop")
-DEFAULT_BAN_RETRIES = 20
-"""The default of ``ban_retries``, the number of times that a text returns to one place."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +37,14 @@ class Verdict(NamedTuple):
     """What happens because of a ban or a loop.
 
     Attributes:
-        index: the token to go back to, which is dropped there with all later ones; None: no token is dropped.
+        place: index of the token to go back to, which is dropped with all later ones; None: no token is dropped.
         ban: the ban that matched; None for a loop.
         attempt: number of times that the text has returned to this token, counted from 1.
         finish_reason: the reason with which the text ends there; None: it does not end.
         ends_phase: whether the phase of thinking ends.
     """
 
-    index: int | None = None
+    place: int | None = None
     ban: Ban | None = None
     attempt: int = 0
     finish_reason: str | None = None

@@ -146,10 +146,10 @@ class BanScanner:
                 for start, node in threads:
                     if node.ban_index is not None:
                         yield BanMatch(start, node.ban_index)
-        for (index, regex), threads in zip(self._regexes, self.state.regex_threads, strict=True):
-            start = regex.late_match_start(threads, self.state.last_character, "")
-            if start is not None:
-                yield BanMatch(start, index)
+        for (index, regex), regex_threads in zip(self._regexes, self.state.regex_threads, strict=True):
+            late_start = regex.late_match_start(regex_threads, self.state.last_character, "")
+            if late_start is not None:
+                yield BanMatch(late_start, index)
 
 
 def _add_phrase(root: _TrieNode, phrase: str, index: int) -> None:
@@ -160,7 +160,7 @@ def _add_phrase(root: _TrieNode, phrase: str, index: int) -> None:
         node.ban_index = index
 
 
-def _step_phrases(
+def _step_phrases(  # noqa: PLR0913, PLR0917 - called for each character; an object would take time
     trie: _Trie, threads: _PhraseThreads, before: str, character: str, position: int, matches: list[BanMatch]
 ) -> _PhraseThreads:
     """Return the threads of a trie after one more character, and add the matches.
@@ -177,9 +177,7 @@ def _step_phrases(
     has_start = folded[0] in trie.root.following or len(folded) > 1
     if trie.whole_words:
         if threads and not is_word_character(character):  # decides about phrases that end before this character
-            matches += (
-                BanMatch(start, node.ban_index) for start, node in threads if node.ban_index is not None
-            )
+            matches += (BanMatch(start, node.ban_index) for start, node in threads if node.ban_index is not None)
         has_start = has_start and not is_word_character(before)
     if not threads and not has_start:
         return ()
@@ -192,7 +190,7 @@ def _step_phrases(
     return tuple(stepped)
 
 
-def _follow(
+def _follow(  # noqa: PLR0913, PLR0917 - called for each character; an object would take time
     trie: _Trie,
     start: int,
     node: _TrieNode,
@@ -224,7 +222,7 @@ def _follow(
         stepped.append((start, node))
 
 
-def _step_regex(
+def _step_regex(  # noqa: PLR0913, PLR0917 - called for each character; an object would take time
     numbered_regex: tuple[int, LinearRegex],
     threads: Threads,
     before: str,

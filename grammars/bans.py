@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from ..common.text import nearest_name, short_repr
 from .errors import GrammarError
@@ -17,6 +17,14 @@ pattern that never ends must not hold back everything."""
 
 MAX_BANS = 5_000
 """Maximum number of bans of one text, as in KoboldCpp."""
+
+
+BanAction = Literal["step_back", "keep", "stop"]
+"""The value of ``ban_then``: what happens at a match after all retries at its place."""
+
+BAN_ACTIONS: tuple[BanAction, ...] = ("step_back", "keep", "stop")
+DEFAULT_BAN_RETRIES = 20
+"""The default of ``ban_retries``, the number of times that a text returns to one place."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ _START, _END, _LINE_START, _LINE_END, _BOUNDARY, _NO_BOUNDARY, _NO_WORD_BEFORE, 
 """Conditions on the position between two characters."""
 
 
-def _holds(condition: int, before: str, after: str) -> bool:
+def _holds(condition: int, before: str, after: str) -> bool:  # noqa: PLR0911 - a case for each condition
     """Return whether a condition holds between two characters, which are empty at the ends of the text."""
     match condition:
         case 0:
@@ -177,7 +177,7 @@ class LinearRegex:
         self._first_state = first
         self._reachable_without_condition: dict[int, tuple[int, ...]] = {}
         if _FINAL_STATE in self._expand(first, lambda _: True):
-            raise GrammarError(f"the regex {pattern!r} matches the empty text; it must match at least one character")
+            raise GrammarError(f"the regex {pattern!r} matches the empty text; let it match a character")
         self._can_begin_with: dict[str, bool] = {}
 
     def step(self, threads: Threads, before: str, character: str, position: int, min_start: int) -> Threads:
@@ -232,8 +232,7 @@ class LinearRegex:
         starts = [
             start
             for state, start in threads.items()
-            if self._states[state].condition is not None
-            and _FINAL_STATE in self._expand_at(state, before, after)
+            if self._states[state].condition is not None and _FINAL_STATE in self._expand_at(state, before, after)
         ]
         return min(starts, default=None)
 
@@ -300,7 +299,9 @@ class LinearRegex:
             last = node_last
         return first, last
 
-    def _add_node(self, operation: Any, argument: Any, flags: int) -> tuple[int, int]:
+    def _add_node(  # noqa: PLR0911 - a case for each kind of node
+        self, operation: Any, argument: Any, flags: int
+    ) -> tuple[int, int]:
         """Add the states of one parsed node; return its first and its last state."""
         if operation in (_constants.LITERAL, _constants.NOT_LITERAL):
             is_negated = operation is _constants.NOT_LITERAL
@@ -322,7 +323,8 @@ class LinearRegex:
             _, added_flags, removed_flags, nodes = argument
             return self._add_sequence(nodes, (flags | added_flags) & ~removed_flags)
         if operation in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
-            return self._add_repetition(*argument, flags)
+            min_count, max_count, repeated_nodes = argument
+            return self._add_repetition(min_count, max_count, repeated_nodes, flags)
         if operation is _constants.AT:
             condition = self._add_state(_State(condition=_condition(argument, flags)))
             return condition, condition
@@ -331,12 +333,8 @@ class LinearRegex:
             f"the regex uses {_NON_REGULAR.get(name, name)}, which cannot be matched in linear time"
         )
 
-    def _add_characters(
-        self, items: tuple[tuple[Any, Any], ...], flags: int, is_negated: bool
-    ) -> tuple[int, int]:
-        characters = _CharacterSet(
-            _Items(items, is_negated, bool(flags & re.IGNORECASE), bool(flags & re.ASCII))
-        )
+    def _add_characters(self, items: tuple[tuple[Any, Any], ...], flags: int, is_negated: bool) -> tuple[int, int]:
+        characters = _CharacterSet(_Items(items, is_negated, bool(flags & re.IGNORECASE), bool(flags & re.ASCII)))
         last = self._add_state(_State())
         return self._add_state(_State(characters, following=[last])), last
 

@@ -130,6 +130,7 @@ class _ShortLine(StrictModel):
     stop: str | list[str] | None = None
     grammar: str | Json | None = None
     json_schema: Json | bool | None = None
+    bans: str | Json | list[str | Json] | None = None
     logprobs: int | None = Field(default=None, ge=-1)
     logprobs_from: Literal["model", "chain", "both"] = "model"
     trace: int | None = Field(default=None, ge=1)
@@ -163,7 +164,7 @@ def _is_id(value: object) -> bool:
 def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
     overrides = [
         Override(name, name, getattr(line, name))
-        for name in ("seed", "max_tokens", "stop", "grammar")
+        for name in ("seed", "max_tokens", "stop", "grammar", "bans")
         if getattr(line, name) is not None
     ]
     if line.json_schema is not None:

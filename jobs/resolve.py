@@ -12,6 +12,7 @@ from ..engine.token_records import LogprobRequest
 from ..presets.errors import PresetError
 from ..presets.overrides import ChainRearrangement, Override, parse_set
 from ..presets.settings import Settings, resolve_settings
+from ..presets.text_rules import RULE_DEFAULTS
 from .errors import InvalidLineError
 from .sources import (
     chat_template_source,
@@ -54,7 +55,24 @@ def make_request(
         max_tokens=settings.token_limit,
         complete_sentence=grammar is not None and settings.has_default_length,
         seed=seed,
+        **text_rules(settings),
     )
+
+
+def text_rules(settings: Settings) -> dict[str, Any]:
+    """Return the fields of a request for bans, the loop guard and phases."""
+    from ..grammars.bans import DEFAULT_BAN_RETRIES, parse_bans
+    from ..samplers.loop_guard import parse_loop_guard
+
+    retries, guard = settings.ban_retries.value, settings.loop_guard.value
+    return {
+        "bans": parse_bans(settings.bans.value),
+        "ban_retries": DEFAULT_BAN_RETRIES if retries is None else retries,
+        "ban_then": settings.ban_then.value or "step_back",
+        "loop_guard": None if guard is None else parse_loop_guard(guard),
+        "phases": settings.earlier_phases,
+        "heal": bool(settings.heal.value),
+    }
 
 
 @dataclass(frozen=True)
@@ -282,6 +300,7 @@ def batch_settings(
         "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
         **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
         "grammar": None if grammar is None else grammar.description,
+        **{name: value for name in RULE_DEFAULTS if (value := getattr(settings, name).value) not in (None, [])},
         "chat": defaults.uses_chat_template,
         "chat_template": defaults.chat_template,
         "chat_template_kwargs": defaults.chat_template_kwargs,

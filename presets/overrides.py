@@ -21,7 +21,19 @@ from .errors import PresetError, preset_hint
 from .preset import make_step
 from .yaml_reader import parse_yaml_scalar
 
-SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
+SETTING_NAMES = (
+    "seed",
+    "max_tokens",
+    "stop",
+    "system",
+    "grammar",
+    "bans",
+    "ban_retries",
+    "ban_then",
+    "loop_guard",
+    "phases",
+    "heal",
+)
 """The names of all settings other than parameters of samplers."""
 
 _TARGET_PATTERN = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")

@@ -26,6 +26,7 @@ from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
 from .errors import PresetError, name_hint
 from .search import find_preset
+from .text_rules import check_bans, check_loop_guard, check_phases, last_chain
 from .yaml_reader import read_table
 
 DEFAULT_CHAIN: tuple[Any, ...] = (
@@ -60,6 +61,12 @@ class Preset(BaseModel):
         "stop": "a string or a list of strings",
         "system": "a string",
         "grammar": "a string or a table",
+        "bans": "a string, a table, or a list of them",
+        "ban_retries": "an integer within 0..1000",
+        "ban_then": "step_back, keep or stop",
+        "loop_guard": "stop, end-thinking, rewind, or a table",
+        "phases": "a list of tables",
+        "heal": "true or false",
     }
     """The allowed values of each key, as noun phrases for messages."""
 
@@ -77,6 +84,26 @@ class Preset(BaseModel):
     system: str | None = Field(default=None, description="system message of a chat")
     grammar: str | dict[str, Any] | None = Field(
         default=None, description="the grammar that the output must match: a name, GBNF text, or a table"
+    )
+
+    bans: list[Any] = Field(
+        default=[], description="phrases and regular expressions that the output must not contain"
+    )
+    ban_retries: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        default=None, description="number of times that the text returns to one place; none: 20"
+    )
+    ban_then: Literal["step_back", "keep", "stop"] | None = Field(
+        default=None, description="what happens then: return to the token before, keep the text, or stop"
+    )
+    loop_guard: str | dict[str, Any] | None = Field(
+        default=None, description="what happens when the text repeats itself: an action, or a table of settings"
+    )
+    phases: list[dict[str, Any]] | None = Field(
+        default=None, description="parts of the text with different chains, in place of chain"
+    )
+
+    heal: bool | None = Field(
+        default=None, description="whether the first tokens may replace the last tokens of the prompt"
     )
 
     _name: str = PrivateAttr(default="")
@@ -129,9 +156,34 @@ class Preset(BaseModel):
 
     @model_validator(mode="after")
     def _parse_chain(self) -> Preset:
+        chain_of_phase = last_chain(self.phases)
         if "chain" in self.model_fields_set:
+            if chain_of_phase is not None:
+                raise ValueError("phases: the last phase has a chain, and so has the preset; write one of them")
             self._samplers = tuple(parse_chain(self.chain))
+        elif chain_of_phase is not None:
+            self._samplers = tuple(parse_chain(chain_of_phase))
         return self
+
+    @property
+    def has_chain(self) -> bool:
+        """True if the preset sets the chain, as a key or in its last phase."""
+        return "chain" in self.model_fields_set or last_chain(self.phases) is not None
+
+    @field_validator("bans", mode="before")
+    @classmethod
+    def _check_bans(cls, value: object) -> object:
+        return check_bans(value)
+
+    @field_validator("loop_guard", mode="before")
+    @classmethod
+    def _check_loop_guard(cls, value: object) -> object:
+        return check_loop_guard(value)
+
+    @field_validator("phases", mode="before")
+    @classmethod
+    def _check_phases(cls, value: object) -> object:
+        return check_phases(value)
 
     @field_validator("chain", mode="before")
     @classmethod

@@ -18,6 +18,7 @@ from ..samplers.base import Sampler
 from ..samplers.building import parse_chain
 from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
+from ..samplers.phases import Phase
 from .errors import PresetError
 from .overrides import (
     SETTING_NAMES,
@@ -30,6 +31,7 @@ from .overrides import (
     replace_selector,
 )
 from .preset import Preset
+from .text_rules import RULE_DEFAULTS, build_phases, ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 
 _DEFAULT_MAX_TOKENS = 256
@@ -74,6 +76,13 @@ class Settings:
         stop: strings that end the generation.
         system: system message of a chat; None if there is none.
         grammar: the grammar that the output must match, as in a preset; None if there is none.
+        bans: phrases and regular expressions that the output must not contain, as in a preset.
+        ban_retries: number of times that the text returns to one place; None: the engine's default.
+        ban_then: what happens after that; None: the engine's default.
+        loop_guard: what happens when the text repeats itself, as in a preset; None: nothing.
+        phases: the phases of the text, as in a preset; None: the text has one phase. The chain of the last phase
+            is ``steps``.
+        heal: whether the first tokens may replace the last tokens of the prompt; None: they may not.
         chain_origin: origin of the chain as a whole, as in `SettingValue`.
         grammar_folder: the folder that a relative path of a grammar's file counts from, which is the folder of the
             preset; None if the grammar does not come from a preset file.
@@ -86,9 +95,23 @@ class Settings:
     stop: SettingValue
     system: SettingValue
     grammar: SettingValue
+    bans: SettingValue
+    ban_retries: SettingValue
+    ban_then: SettingValue
+    loop_guard: SettingValue
+    phases: SettingValue
+    heal: SettingValue
     chain_origin: str
     grammar_folder: Path | None = None
     ignored_flags: tuple[IgnoredFlag, ...] = ()
+
+    @property
+    def earlier_phases(self) -> tuple[Phase, ...]:
+        """The phases before the last one, whose chain is ``steps``."""
+        phases = self.phases.value
+        if phases is None and ends_thinking(self.loop_guard.value):
+            phases = [{"adds_end": True}, {}]
+        return build_phases(phases, self.steps)
 
     def samplers(self) -> list[Sampler]:
         """Return the samplers of the chain, including those that are off."""
@@ -138,11 +161,12 @@ def resolve_settings(
 
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
-    steps, chain_origin = _starting_chain(preset, chain)
+    overrides = (*map(parse_set, sets), *flags)
+    steps, chain_origin = _starting_chain(preset, chain, _overriding_phases(overrides))
     for rearrangement in rearrangements:
         steps = replace_selector(steps, rearrangement)
     values = {name: _starting_value(preset, name) for name in SETTING_NAMES}
-    for override in (*map(parse_set, sets), *flags):
+    for override in overrides:
         setting = find_setting_name(override.target)
         if setting is None:
             steps = override_step(steps, override)
@@ -208,16 +232,38 @@ def preset_folder(preset: Preset) -> Path | None:
 
 
 def _default(name: str) -> Any:
-    return {"max_tokens": _DEFAULT_MAX_TOKENS, "stop": []}.get(name)
+    return {"max_tokens": _DEFAULT_MAX_TOKENS, "stop": [], **RULE_DEFAULTS}.get(name)
 
 
 def _origin(preset: Preset) -> str:
     return f"preset {preset.name}".rstrip()
 
 
-def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
+def _overriding_phases(overrides: Sequence[Override]) -> tuple[str, Any] | None:
+    """Return the origin and the chain of the last phase that an override sets; None if there is none."""
+    for override in reversed(overrides):
+        if override.target == "phases":
+            chain = last_chain(_check_setting("phases", override).value)
+            return None if chain is None else (override.origin, chain)
+    return None
+
+
+def _starting_chain(
+    preset: Preset | None, chain: str | None, phase_chain: tuple[str, Any] | None = None
+) -> _StartingChain:
+    """Return the steps before any override.
+
+    Args:
+        preset: the preset; None uses the defaults.
+        chain: a chain in the compact notation; None: no flag replaces the chain.
+        phase_chain: the origin and the chain of a last phase that replaces the preset's chain; None without one.
+    """
     preset = preset or Preset()
-    if chain is not None:
+    if phase_chain is not None and chain is None:
+        origin, phase_steps = phase_chain
+        message_start = f"{origin}: "
+        samplers = parse_chain(phase_steps)
+    elif chain is not None:
         origin = "--chain"
         message_start = "--chain: "
         try:
@@ -225,7 +271,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
         except SamplingError as error:
             raise PresetError(f"--chain: {error}") from None
     else:
-        origin = _origin(preset) if "chain" in preset.model_fields_set else "default"
+        origin = _origin(preset) if preset.has_chain else "default"
         message_start = f"{preset.origin}: " if preset.origin else ""
         samplers = preset.samplers()
     steps = [
@@ -316,6 +362,8 @@ def settings_text(settings: Settings) -> str:
     """Return the settings as the text of a preset, for `preset_of_text`."""
     table = {name: getattr(settings, name).value for name in SETTING_NAMES}
     chain = [{step.name: step.sampler.model_dump()} for step in settings.steps]
+    if table["phases"] is not None:
+        table["phases"] = [*table["phases"][:-1], {}]  # the chain of the last phase is the chain of the settings
     written = {name: value for name, value in table.items() if value not in (None, [])}
     return yaml.safe_dump({"chain": chain, **written}, allow_unicode=True, sort_keys=False)
 

@@ -106,11 +106,13 @@ def _has_state(step: Sampler) -> bool:
 def _copy_generators(step: Sampler) -> Iterator[tuple[str, Any]]:
     """Yield the names of a sampler's attributes that are random generators, each with a copy of the generator."""
     slots = {name for cls in type(step).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(step, name)}
-    for name in sorted(slots - {"__dict__", "__pydantic_private__", "__pydantic_extra__", "__pydantic_fields_set__"}):
+    for name in sorted(slots - _PYDANTIC_SLOTS):
         value = getattr(step, name)
         if isinstance(value, _GENERATORS):
             yield name, deepcopy(value)
-    private = getattr(step, "__pydantic_private__", None) or {}
-    for name, value in private.items():
+    for name, value in (getattr(step, "__pydantic_private__", None) or {}).items():
         if isinstance(value, _GENERATORS):
             yield name, deepcopy(value)
+
+
+_PYDANTIC_SLOTS = frozenset({"__dict__", "__pydantic_private__", "__pydantic_extra__", "__pydantic_fields_set__"})

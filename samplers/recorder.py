@@ -16,8 +16,8 @@ from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
 MODEL_STAGE, GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "model", "grammar", "healing", "bans"
-"""Names of the stages before the first step: all tokens, the tokens that the grammar's mask allows, those that spell
-the end of the prompt, and those that were not dropped at this place."""
+"""Names of the stages before the first step: all tokens, the tokens that the grammar's mask allows, those that
+spell the end of the prompt, and those that were not dropped at this place."""
 
 
 class NamedMask(NamedTuple):
@@ -92,9 +92,7 @@ class ChainRecorder:
         recording_steps = tuple(_RecordingStep(step, self._input_candidates) for step in chain.steps[:-1])
         self._recording_chain = chain.with_steps(recording_steps, self._recording_selector)
 
-    def sample(
-        self, logits: Floats, mask: NDArray[np.bool_] | Sequence[NamedMask] | None = None
-    ) -> ChainRecord:
+    def sample(self, logits: Floats, mask: NDArray[np.bool_] | Sequence[NamedMask] | None = None) -> ChainRecord:
         """Sample as `Chain.sample` does, and return the record. The token is not accepted yet.
 
         Raises ``SamplingError`` as `Chain.sample` does.

@@ -19,6 +19,7 @@ from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.request import GenerationRequest
@@ -97,6 +98,7 @@ class ConversationOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: AnswerLengthOptions
+    rules: TextRuleOptions
     lookup: int = lookup_flag()
     model: ModelOptions
     log: LogOptions

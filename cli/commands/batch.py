@@ -34,6 +34,7 @@ from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.output import output_flag, trace_flag
 from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
 from ..options.sampling import GrammarOptions, SamplingOptions
+from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
@@ -123,6 +124,7 @@ class BatchOptions(Options):
     )
     trace: int | None = trace_flag()
     length: LengthOptions
+    rules: TextRuleOptions
     escapes: EscapeOptions
     chat: ChatOptions
     model: ModelOptions

@@ -33,6 +33,7 @@ from ..options.prompt import (
     lookup_flag,
 )
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -79,6 +80,7 @@ class RunOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
+    rules: TextRuleOptions
     context: ContextShiftOptions
     lookup: int = lookup_flag()
     model: ModelOptions

@@ -29,6 +29,7 @@ from ..messages import print_message
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, LengthOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...jobs.resolve import BatchDefaults
@@ -138,6 +139,7 @@ class ServeOptions(Options):
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
+    rules: TextRuleOptions
     escapes: EscapeOptions
     template: TemplateOptions
     model: ModelOptions

@@ -24,6 +24,7 @@ from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
 from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_grammar
+from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -144,6 +145,9 @@ def flag_overrides(options: Options) -> Iterator[Override]:
     grammar = given_grammar(options)
     if grammar is not None:
         yield Override(grammar.flag, "grammar", grammar.value)
+    for group in vars(options).values():
+        if isinstance(group, TextRuleOptions):
+            yield from group.overrides()
 
 
 def sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:

@@ -262,12 +262,14 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
         model: name of the model, with its origin.
     """
     from ...presets.overrides import SETTING_NAMES
+    from ...presets.text_rules import RULE_DEFAULTS
 
     other_rows = [
         (name, _config_value(value.value, name), value.origin)
         for name in SETTING_NAMES
         if name != "grammar"
         for value in (getattr(settings, name),)
+        if name not in RULE_DEFAULTS or value.origin != "default"
     ]
     other_rows.append(
         ("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin)
