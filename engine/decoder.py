@@ -74,6 +74,7 @@ class Checkpoint(NamedTuple):
         constraint_token_count: number of tokens that the constraint has accepted.
         forced_count: number of forced tokens.
         healed_bytes: the bytes that the next tokens must spell.
+        open_places: see `TextGuard.open_places`.
     """
 
     phase: PhaseState
@@ -82,6 +83,7 @@ class Checkpoint(NamedTuple):
     constraint_token_count: int
     forced_count: int
     healed_bytes: bytes
+    open_places: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -388,14 +390,20 @@ class Decoder:
             first_held=self._held[0].event.index,
             can_end_phase=not self.phases.is_last and not self.phases.forced,
         )
+        if verdict is None:
+            yield from self._release_held(guard.first_undecided(self.token_count, self._places_before))
+        is_drawn_again = verdict is not None and verdict.place == event.index
+        if self._held and (self._copied_row_count < _MAX_COPIED_ROWS or is_drawn_again):
+            self._held[-1].logits = logits.copy()  # the next tokens overwrite the row
+            self._copied_row_count += 1
         if verdict is not None:
             yield from self._carry_out(verdict, guard)
-            return event.id
-        yield from self._release_held(guard.first_undecided(self.token_count))
-        if self._held and self._copied_row_count < _MAX_COPIED_ROWS and self._held[-1].event is event:
-            self._held[-1].logits = logits.copy()
-            self._copied_row_count += 1
         return event.id
+
+    def _places_before(self, index: int) -> Sequence[int]:
+        """Return the open places before a held token; none for a token that was shown."""
+        position = index - self._held[0].event.index if self._held else -1
+        return self._held[position].checkpoint.open_places if 0 <= position < len(self._held) else ()
 
     def _review_end(self) -> _Tokens:
         """Let the guard decide about the end of the text, and go back if it says so."""
@@ -444,6 +452,7 @@ class Decoder:
             0 if tracker is None else tracker.token_count,
             self.forced_count,
             b"" if self.healer is None else self.healer.remaining,
+            guard.open_places(),
         )
 
     def _go_back(self, index: int, guard: TextGuard) -> list[Token]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -158,24 +158,32 @@ class TextGuard:
         """
         return self._judge_bans(self._scanner.end(), first_held)
 
-    def first_undecided(self, next_index: int) -> int:
-        """Return the index of the first token that must be held back.
-
-        ``next_index``: index of the next token.
-        """
-        undecided = next_index
+    def open_places(self) -> tuple[int, ...]:
+        """Return the indices of the tokens to which the text returns if later text completes a match or a loop."""
+        places: set[int] = set()
         if self.settings.bans:
-            live_start = self._scanner.live_start
-            if live_start < len(self._character_tokens):
-                undecided = self._character_tokens[live_start]
-            elif self._incomplete_token is not None:
-                undecided = self._incomplete_token
-            if self.settings.ban_then == "step_back":
-                undecided -= 1
+            places = {self._character_tokens[start] for start in self._scanner.live_starts()}
+            if self._incomplete_token is not None:
+                places.add(self._incomplete_token)
         guard = self.settings.loop_guard
         if self._loops is not None and guard is not None and guard.action == "rewind":
-            undecided = min(undecided, self._loops.live_start)
-        return undecided
+            places |= self._loops.live_starts()
+        return tuple(places)
+
+    def first_undecided(self, next_index: int, places_before: Callable[[int], Sequence[int]]) -> int:
+        """Return the index of the first token that must be held back.
+
+        After a return to a token, another token there may complete a match that began earlier. So the tokens that
+        were undecided before that token are held back with it.
+
+        Args:
+            next_index: index of the next token.
+            places_before: returns what `open_places` returned before a token; nothing for a token that was shown.
+        """
+        places = _close(self.open_places(), places_before)
+        if self.settings.bans and self.settings.ban_then == "step_back":
+            places = _close({*places, *(place - 1 for place in places), next_index - 1}, places_before)
+        return min(places, default=next_index)
 
     def _record_characters(self, index: int, character_count: int, has_incomplete_character: bool) -> None:
         """Record which token has the first byte of each new character."""
@@ -231,3 +239,15 @@ class TextGuard:
     @property
     def _loop_action(self) -> str:
         return "stop" if self.settings.loop_guard is None else self.settings.loop_guard.action
+
+
+def _close(places: Iterable[int], places_before: Callable[[int], Sequence[int]]) -> set[int]:
+    """Return the places and those that are open at one of them; see `TextGuard.first_undecided`."""
+    closed: set[int] = set()
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        if place not in closed:
+            closed.add(place)
+            waiting += places_before(place)
+    return closed

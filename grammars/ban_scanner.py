@@ -66,14 +66,12 @@ class ScannerState(NamedTuple):
         last_character: the last character; empty at the beginning.
         phrase_threads: for each trie, the live starts.
         regex_threads: for each regex, its threads.
-        last_start: the earliest live start; ``position`` if there is none.
     """
 
     position: int
     last_character: str
     phrase_threads: tuple[_PhraseThreads, ...]
     regex_threads: tuple[Threads, ...]
-    last_start: int
 
 
 class BanScanner:
@@ -94,14 +92,15 @@ class BanScanner:
             trie = tries.setdefault(rules, _Trie(_TrieNode(), *rules))
             _add_phrase(trie.root, ban.text.casefold() if ban.ignores_case else ban.text, index)
         self._tries = list(tries.values())
-        self.state = ScannerState(
-            0, "", tuple(() for _ in self._tries), tuple(NO_THREADS for _ in self._regexes), 0
-        )
+        self.state = ScannerState(0, "", tuple(() for _ in self._tries), tuple(NO_THREADS for _ in self._regexes))
 
-    @property
-    def live_start(self) -> int:
-        """Position of the first character that may belong to a match of later text; the end if there is none."""
-        return self.state.last_start
+    def live_starts(self) -> set[int]:
+        """Return the positions at which a match may begin that later text completes."""
+        starts = {start for threads in self.state.phrase_threads for start, _ in threads}
+        for (_, regex), threads in zip(self._regexes, self.state.regex_threads, strict=True):
+            if threads:
+                starts.update(regex.live_starts(threads))
+        return starts
 
     def push(self, text: str) -> list[BanMatch]:
         """Append text; return the matches that it completed, also those that ended before and are decided now."""
@@ -125,15 +124,7 @@ class BanScanner:
                 )
             before = character
             position += 1
-        last_start = position
-        for threads in phrase_threads:
-            if threads and threads[0][0] < last_start:
-                last_start = threads[0][0]
-        for (_, regex), regex_thread in zip(self._regexes, regex_threads, strict=True):
-            live_start = regex.live_start(regex_thread) if regex_thread else None
-            if live_start is not None and live_start < last_start:
-                last_start = live_start
-        self.state = ScannerState(position, before, phrase_threads, regex_threads, last_start)
+        self.state = ScannerState(position, before, phrase_threads, regex_threads)
         return matches
 
     def end(self) -> list[BanMatch]:

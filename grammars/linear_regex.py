@@ -217,9 +217,9 @@ class LinearRegex:
         return threads.get(_FINAL_STATE)
 
     @staticmethod
-    def live_start(threads: Threads) -> int | None:
-        """Return the earliest start of a match that later characters may complete; None if there is none."""
-        return min((start for state, start in threads.items() if state != _FINAL_STATE), default=None)
+    def live_starts(threads: Threads) -> set[int]:
+        """Return the starts of matches that later characters may complete."""
+        return {start for state, start in threads.items() if state != _FINAL_STATE}
 
     def late_match_start(self, threads: Threads, before: str, after: str) -> int | None:
         """Return the earliest start of a match that ends before ``after``, which decides a condition.

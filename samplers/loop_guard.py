@@ -114,7 +114,7 @@ class LoopDetector:
         """Return the index of the token at which the second repetition begins, if the last tokens are a loop."""
         return self.state.token_count - int(self.state.run_lengths[period - self._min_period])
 
-    @property
-    def live_start(self) -> int:
-        """The least value that `second_block_start` can have for a loop that later tokens complete."""
-        return self.state.token_count - int(self.state.run_lengths.max(initial=0))
+    def live_starts(self) -> set[int]:
+        """Return the values that `second_block_start` can have for a loop that later tokens complete."""
+        token_count, run_lengths = self.state
+        return {token_count - length for length in set(run_lengths[run_lengths > 0].tolist())}
