@@ -406,7 +406,7 @@ class Decoder:
         return self._held[position].checkpoint.open_places if 0 <= position < len(self._held) else ()
 
     def _review_end(self) -> _Tokens:
-        """Let the guard decide about the end of the text, and go back if it says so."""
+        """Ask the guard about the end of the text, and go back if it decides so."""
         if self.guard is not None and self._held:
             verdict = self.guard.review_end(self._held[0].event.index)
             if verdict is not None:

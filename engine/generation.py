@@ -36,7 +36,7 @@ from .vocabulary import TextStream, Vocabulary
 if TYPE_CHECKING:
     from ..grammars.grammar import Grammar
     from ..grammars.spec import GrammarSpec
-    from ..samplers.phases import Phase
+    from ..samplers.chain import Phase
 
 
 def generate(  # noqa: PLR0913 - the arguments are public

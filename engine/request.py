@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.bans import DEFAULT_BAN_RETRIES, Ban, BanAction
+from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from ..grammars.constraint import Constraint
     from ..grammars.spec import GrammarSpec
     from ..samplers.building import Step
-    from ..samplers.chain import Chain
+    from ..samplers.chain import Chain, Phase
     from ..samplers.loop_guard import LoopGuard
-    from ..samplers.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class GenerationRequest:
     exact_reuse: bool | None = None
     stop_token_ids: Sequence[int] = ()
     ends_at_eog: bool = True
-    bans: Sequence[Ban] = ()
+    bans: Sequence[TextBan] = ()
     ban_retries: int = DEFAULT_BAN_RETRIES
     ban_then: BanAction = "step_back"
     loop_guard: LoopGuard | None = None

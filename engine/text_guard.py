@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..grammars.ban_scanner import BanMatch, BanScanner, ScannerState
-from ..grammars.bans import DEFAULT_BAN_RETRIES, Ban, BanAction
+from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
 from ..samplers.loop_guard import LoopDetector, LoopGuard, LoopState
 
 
@@ -22,7 +22,7 @@ class GuardSettings:
         loop_guard: the settings of the loop guard; None: loops are not found.
     """
 
-    bans: Sequence[Ban] = ()
+    bans: Sequence[TextBan] = ()
     ban_retries: int = DEFAULT_BAN_RETRIES
     ban_then: BanAction = "step_back"
     loop_guard: LoopGuard | None = None
@@ -34,7 +34,7 @@ class GuardSettings:
 
 
 class Verdict(NamedTuple):
-    """What happens because of a ban or a loop.
+    """A decision because of a ban or a loop.
 
     Attributes:
         place: index of the token to go back to, which is dropped with all later ones; None: no token is dropped.
@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
     """
 
     place: int | None = None
-    ban: Ban | None = None
+    ban: TextBan | None = None
     attempt: int = 0
     finish_reason: str | None = None
     ends_phase: bool = False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .bans import MAX_MATCH_CHARACTERS, Ban, regex_of
+from .bans import MAX_MATCH_CHARACTERS, TextBan, regex_of
 from .linear_regex import NO_THREADS, LinearRegex, Threads, is_word_character
 
 
@@ -81,7 +81,7 @@ class BanScanner:
         state: the state after the text so far, which may be saved, and set again.
     """
 
-    def __init__(self, bans: Sequence[Ban]) -> None:
+    def __init__(self, bans: Sequence[TextBan]) -> None:
         tries: dict[tuple[bool, bool], _Trie] = {}
         self._regexes: list[tuple[int, LinearRegex]] = []
         for index, ban in enumerate(bans):

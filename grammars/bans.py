@@ -28,7 +28,7 @@ DEFAULT_BAN_RETRIES = 20
 
 
 @dataclass(frozen=True)
-class Ban:
+class TextBan:
     """A phrase or a regular expression that a text must not contain.
 
     Attributes:
@@ -53,7 +53,7 @@ class Ban:
         return self.text if table == {"text": self.text} else table
 
 
-def parse_bans(values: object, place: str = "bans") -> tuple[Ban, ...]:
+def parse_bans(values: object, place: str = "bans") -> tuple[TextBan, ...]:
     """Return the bans that a preset, a line of a batch or a client writes.
 
     Args:
@@ -63,7 +63,7 @@ def parse_bans(values: object, place: str = "bans") -> tuple[Ban, ...]:
 
     Raises ``GrammarError`` that names the ban.
     """
-    is_single = isinstance(values, (str, Mapping, Ban))
+    is_single = isinstance(values, (str, Mapping, TextBan))
     entries = [values] if is_single else values
     if not isinstance(entries, Sequence):
         raise GrammarError(f"{place}: {short_repr(values)} is not a string, a table, or a list of them")
@@ -74,7 +74,7 @@ def parse_bans(values: object, place: str = "bans") -> tuple[Ban, ...]:
     )
 
 
-def parse_ban_lines(text: str, place: str) -> tuple[Ban, ...]:
+def parse_ban_lines(text: str, place: str) -> tuple[TextBan, ...]:
     """Return the bans of a file: a phrase on each line; ``/…/`` is a regex. Empty lines are ignored.
 
     Args:
@@ -90,22 +90,22 @@ def parse_ban_lines(text: str, place: str) -> tuple[Ban, ...]:
     )
 
 
-def _parse_ban_line(line: str) -> Iterator[Ban]:
+def _parse_ban_line(line: str) -> Iterator[TextBan]:
     stripped = line.strip("\r\n")
     if len(stripped) > 1 and stripped.startswith("/") and stripped.endswith("/"):
-        yield Ban(stripped[1:-1], is_regex=True, ignores_case=False)
+        yield TextBan(stripped[1:-1], is_regex=True, ignores_case=False)
     elif stripped.strip():
-        yield Ban(stripped)
+        yield TextBan(stripped)
 
 
 _KEYS = ("text", "regex", "case", "words")
 
 
-def _parse_ban(entry: object, place: str) -> Ban:
-    if isinstance(entry, Ban):
+def _parse_ban(entry: object, place: str) -> TextBan:
+    if isinstance(entry, TextBan):
         return _check_ban(entry, place)
     if isinstance(entry, str):
-        return _check_ban(Ban(entry), place)
+        return _check_ban(TextBan(entry), place)
     if not isinstance(entry, Mapping):
         raise GrammarError(f"{place}: {short_repr(entry)} is not a string or a table")
     for key in entry:
@@ -122,11 +122,11 @@ def _parse_ban(entry: object, place: str) -> Ban:
     for name in ("case", "words"):
         if not isinstance(entry.get(name, False), bool):
             raise GrammarError(f"{place}.{name}: {short_repr(entry[name])} is not true or false")
-    ban = Ban(entry[key], is_regex, not entry.get("case", is_regex), entry.get("words", False))
+    ban = TextBan(entry[key], is_regex, not entry.get("case", is_regex), entry.get("words", False))
     return _check_ban(ban, place)
 
 
-def _check_ban(ban: Ban, place: str) -> Ban:
+def _check_ban(ban: TextBan, place: str) -> TextBan:
     if not ban.text:
         raise GrammarError(f"{place}: an empty {'regex' if ban.is_regex else 'phrase'} would ban every text")
     try:
@@ -146,6 +146,6 @@ def _check_ban(ban: Ban, place: str) -> Ban:
 
 
 @lru_cache(maxsize=512)  # the requests of a batch share a few bans
-def regex_of(ban: Ban) -> LinearRegex:
+def regex_of(ban: TextBan) -> LinearRegex:
     """Return the automaton of a ban that is a regex. Raises ``GrammarError``."""
     return LinearRegex(ban.text, ignores_case=ban.ignores_case, whole_words=ban.whole_words)

@@ -338,6 +338,8 @@ _OPENAI_FINISH_REASONS = {
     "length": "length",
     "context": "length",
     "interrupted": "length",
+    "banned": "stop",
+    "loop": "stop",
 }
 
 

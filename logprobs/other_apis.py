@@ -76,7 +76,14 @@ def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> Json:
     return lists
 
 
-_STOP_TYPES = {"grammar": "eos", "length": "limit", "context": "limit", "interrupted": "none"}
+_STOP_TYPES = {
+    "grammar": "eos",
+    "length": "limit",
+    "context": "limit",
+    "interrupted": "none",
+    "banned": "none",
+    "loop": "none",
+}
 """The server's ``stop_type`` for a finish reason; ``word`` and ``eos`` for the reason ``stop``."""
 
 

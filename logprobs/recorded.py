@@ -167,6 +167,17 @@ def _logprob(probability: float | None) -> float | None:
     return log(probability) if probability else None
 
 
+class RecordedRewind(BaseModel, extra="allow"):
+    """A return to an earlier token; see `Rewind`."""
+
+    event: Literal["rewind"] = "rewind"
+    index: int
+    ban: str | None = None
+    text: str = ""
+    dropped: list[int] = Field(default_factory=list)
+    attempt: int = 1
+
+
 class RecordedDone(BaseModel, extra="allow"):
     """The last event of a run."""
 
@@ -174,7 +185,7 @@ class RecordedDone(BaseModel, extra="allow"):
     finish_reason: str | None = None
 
 
-RecordedEvent = RecordedStart | RecordedTokenLine | RecordedDone
+RecordedEvent = RecordedStart | RecordedTokenLine | RecordedRewind | RecordedDone
 _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
 
 

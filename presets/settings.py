@@ -16,9 +16,8 @@ import yaml
 from ..common.renamed import supports_old_names
 from ..samplers.base import Sampler
 from ..samplers.building import parse_chain
-from ..samplers.chain import StepSpec
+from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
-from ..samplers.phases import Phase
 from .errors import PresetError
 from .overrides import (
     SETTING_NAMES,

@@ -9,10 +9,9 @@ from ..common.text import nearest_name, short_repr
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
 from ..samplers.building import parse_chain
-from ..samplers.chain import StepSpec
+from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
-from ..samplers.phases import Phase
 
 RULE_DEFAULTS: Mapping[str, Any] = {
     "bans": [],

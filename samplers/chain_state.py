@@ -64,7 +64,7 @@ class ChainStates:
                 object.__setattr__(step, name, generator)
 
     def begin(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Let the chain begin after some output: with its first random number, unless it has begun before.
+        """Begin the chain after some output, with its first random number unless it has begun before.
 
         Args:
             prompt: the token ids of the prompt.

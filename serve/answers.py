@@ -19,7 +19,7 @@ from ..common.strict_json import encode_json
 from ..engine.batch import BatchFailure
 from ..engine.request import GenerationRequest
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, Done, Event, Start
+from ..logprobs.events import EXACT, Done, Event, Rewind, Start
 from ..models.errors import ModelError
 from ..samplers.errors import SamplingError
 from .engine_thread import (
@@ -218,6 +218,8 @@ async def _stream_parts(
                 parts.append(form.failure(error.as_json()))
                 yield "".join(parts)
                 return
+            if isinstance(event, Rewind):  # the dropped tokens were never sent
+                continue
             facts = None
             if isinstance(event, Start):
                 starts[index] = event

@@ -16,7 +16,7 @@ from ..common.text import nearest_name, short_repr
 from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
 from ..presets.overrides import Override
 from .errors import InvalidRequestError
-from .sampler_fields import Json, SamplerFields, first_given
+from .sampler_fields import Json, SamplerFields, banned_texts, first_given
 
 _ANYTHING = object()
 """In `IGNORED_FIELDS`: no value of the field has an effect that a client could miss."""
@@ -126,6 +126,13 @@ class GenerationFields(SamplerFields):
     guided_grammar: str | None = None
     regex: str | None = None
     ebnf: str | None = None
+    bans: str | Json | list[str | Json] | None = None
+    ban_retries: int | None = None
+    ban_then: str | None = None
+    rewind_count_max: int | None = None
+    loop_guard: str | Json | bool | None = None
+    phases: list[Json] | None = None
+    heal: bool | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     cache_prompt: bool | None = None
     n_cmpl: Annotated[int, Field(ge=1, le=128)] | None = None
@@ -262,7 +269,24 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
         raise InvalidRequestError(f"{names} both set a grammar; use one of them", grammars[1][0])
     if grammars:
         overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
+    overrides += _text_rules(fields)
     return overrides
+
+
+def _text_rules(fields: GenerationFields) -> Iterator[Override]:
+    """Yield the settings of bans, the loop guard, phases and healing."""
+    own_bans = [] if fields.bans is None else fields.bans if isinstance(fields.bans, list) else [fields.bans]
+    other_bans = banned_texts(fields)
+    if fields.bans is not None or other_bans:
+        yield Override("bans" if own_bans else "banned_strings", "bans", [*own_bans, *other_bans])
+    if fields.ban_retries is not None:
+        yield Override("ban_retries", "ban_retries", fields.ban_retries)
+    elif fields.rewind_count_max is not None and fields.rewind_count_max > 0:
+        yield Override("rewind_count_max", "ban_retries", fields.rewind_count_max)
+    for name in ("ban_then", "loop_guard", "phases", "heal"):
+        value = getattr(fields, name)
+        if value is not None:
+            yield Override(name, name, value)
 
 
 def _grammars(fields: GenerationFields) -> Iterator[tuple[str, str | Json]]:

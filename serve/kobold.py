@@ -214,7 +214,7 @@ async def perf(_: Request, state: ServerState) -> Response:
     )
 
 
-_STOP_REASONS = {"length": 0, "context": 0, "stop": 1, "grammar": 1}
+_STOP_REASONS = {"length": 0, "context": 0, "stop": 1, "grammar": 1, "banned": 1, "loop": 1}
 """KoboldCpp's number for a finish reason; 2 is a stop string, and -1 any other reason."""
 
 

@@ -31,7 +31,17 @@ MAX_LOGPROB_ENTRIES = 2_000_000
 
 _LISTS = (
     *("stop", "stop_sequence", "stopping_strings", "stop_token_ids", "guided_choice", "logprob_token_ids"),
-    *("banned_strings", "bad_words", "banned_tokens", "custom_token_bans", "dry_sequence_breakers", "samplers"),
+    *(
+        "banned_strings",
+        "banned_regex",
+        "bans",
+        "phases",
+        "bad_words",
+        "banned_tokens",
+        "custom_token_bans",
+        "dry_sequence_breakers",
+        "samplers",
+    ),
     *("sampler_order", "sampler_priority", "samplers_priorities", "logit_bias", "set_", "chat_template_kwargs"),
 )
 """The fields with lists that are limited. ``allowed_token_ids`` may name each token of a vocabulary."""

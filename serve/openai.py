@@ -84,6 +84,7 @@ class OpenAIFormat(AnswerFormat):
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
+            **_usage_of_returns(usages),
         }
 
     def _chunk_writer(self, choice: Choice) -> TextChunks | ChatChunks:
@@ -155,3 +156,13 @@ ROUTES = (
     RouteSpec("/health", health, "GET", keys=("status",)),
     RouteSpec("/v1/health", health, "GET", keys=("status",)),
 )
+
+
+def _usage_of_returns(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the number of dropped tokens, and the period of the first loop, if the texts can have them."""
+    dropped_counts = [usage["discarded_tokens"] for usage in usages if "discarded_tokens" in usage]
+    periods = [usage["loop_period"] for usage in usages if "loop_period" in usage]
+    return {
+        **({"discarded_tokens": sum(dropped_counts)} if dropped_counts else {}),
+        **({"loop_period": periods[0]} if periods else {}),
+    }

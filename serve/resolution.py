@@ -398,6 +398,9 @@ def _command_words(choice: Choice, start: Start, chain: str) -> Iterator[str]:
         if description["kind"] == "gbnf" and description.get("root", "root") != "root":
             table["root"] = description["root"]
         yield from ("--set", f"grammar={json.dumps(table)}")
+    for name, value in start.text_rules.items():
+        setting = [*value, {}] if name == "phases" else value  # the last phase has the chain of the command
+        yield from ("--set", f"{name}={json.dumps(setting)}")
     if any("\\" in text for text in (choice.prompt, *start.stop)):
         yield "--no-escape"
     yield from ("--", choice.prompt)

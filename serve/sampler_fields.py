@@ -154,6 +154,8 @@ class SamplerFields(_ParameterFields):
     bypass_eos: bool | None = None
     banned_tokens: list[int | str] | str | None = None
     banned_strings: list[str] | str | None = None
+    banned_regex: list[str] | str | None = None
+    banned_regex_case_insensitive: list[str] | str | None = None
     bad_words: list[str] | None = None
     custom_token_bans: str | list[int] | None = None
     allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
@@ -284,13 +286,11 @@ class ChainChanges:
             banned = _strings("banned_tokens", banned)
         token_ids = _token_ids("custom_token_bans", fields.custom_token_bans)
         token_ids += [item for item in banned if isinstance(item, int)]
-        strings = [*_strings("banned_strings", fields.banned_strings), *(fields.bad_words or ())]
-        strings += [item for item in banned if isinstance(item, str) and item]
         if token_ids:
             name = "custom_token_bans" if fields.custom_token_bans else "banned_tokens"
             self._add(name, "ban.tokens", token_ids)
-        if strings:
-            self._add("banned_strings", "ban.strings", strings)
+        if fields.bad_words:
+            self._add("bad_words", "ban.strings", fields.bad_words)
         if fields.allowed_token_ids:
             self._add("allowed_token_ids", "allow.tokens", fields.allowed_token_ids)
 
@@ -442,6 +442,24 @@ def _token_ids(field: str, value: str | list[int] | None) -> list[int]:
         return [int(part) for part in value.replace("[", "").replace("]", "").split(",") if part.strip()]
     except ValueError:
         raise PresetError(f"{field}: {short_repr(value)} is not a list of token ids") from None
+
+
+def banned_texts(fields: SamplerFields) -> list[Any]:
+    """Return the bans of the fields of other servers, as a preset writes them.
+
+    KoboldCpp and SillyTavern send phrases, ik_llama.cpp also regular expressions.
+    """
+    banned: Sequence[int | str] = fields.banned_tokens or ()
+    if isinstance(banned, str):  # as in KoboldCpp
+        banned = _strings("banned_tokens", banned)
+    bans: list[Any] = [text for text in _strings("banned_strings", fields.banned_strings) if text]
+    bans += [item for item in banned if isinstance(item, str) and item]
+    bans += [{"regex": pattern} for pattern in _strings("banned_regex", fields.banned_regex)]
+    bans += [
+        {"regex": pattern, "case": False}
+        for pattern in _strings("banned_regex_case_insensitive", fields.banned_regex_case_insensitive)
+    ]
+    return bans
 
 
 def _strings(field: str, value: list[str] | str | None) -> list[str]:

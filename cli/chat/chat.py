@@ -229,6 +229,10 @@ class Chat:
             print_note(
                 f"the answer ends at {last_event.completion_tokens:,} tokens, the limit max_tokens in /settings"
             )
+        elif last_event.finish_reason == "banned":
+            print_note("the answer ends because each token that was tried leads to a ban")
+        elif last_event.finish_reason == "loop":
+            print_note(f"the answer ends because its last {last_event.loop_period:,} tokens repeat")
         elif last_event.finish_reason == "context":
             print_note("the answer ends because the context is full; -c makes the context larger")
         if last_event.complete is False and not interrupt.requested:

@@ -307,6 +307,10 @@ def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
     """Return a note about the end of the text; None if the text ended as requested."""
     if setup.grammar is not None and done.complete is False and done.finish_reason != "interrupted":
         return _note_on_incomplete_grammar(done, setup.options, setup.grammar)
+    if done.finish_reason == "banned":
+        return "the text ends here because each token that was tried leads to a ban; see --ban-retries, --ban-then"
+    if done.finish_reason == "loop":
+        return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         advice = "-c makes it larger"
         if not setup.options.context.context_shift:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RecordedDistribution,
         RecordedDone,
         RecordedEvent,
+        RecordedRewind,
         RecordedStart,
         RecordedTokenLine,
     )
@@ -73,11 +74,12 @@ class RunPrinter:
             print_note(f"this run has no logprobs of the {self._source}")
         _print_surprises(run.tokens)
         _print_drop_counts(run.tokens)
+        _print_rewinds(run.rewinds)
         _print_means(run, self._source)
 
     def _print_text(self, events: Iterable[RecordedEvent], run: _InspectedRun, name: str | None) -> None:
         """Print each token and add it to ``run``, so that a damaged run is shown up to the damaged line."""
-        from ...logprobs.recorded import RecordedDone, RecordedStart, RecordedTokenLine
+        from ...logprobs.recorded import RecordedDone, RecordedRewind, RecordedStart, RecordedTokenLine
 
         numbers = {"prompt": count(), "token": count()}
         for position, event in enumerate(events):
@@ -87,6 +89,8 @@ class RunPrinter:
                 self._print_heading(run_heading(name, None if run.start is None else run.start.id))
             if isinstance(event, RecordedDone):
                 run.done = event
+            elif isinstance(event, RecordedRewind):
+                run.rewinds.append(event)
             elif isinstance(event, RecordedTokenLine):
                 source = self._source or event.logprobs_from or "model"
                 number = next(numbers[event.event])
@@ -124,11 +128,13 @@ class _InspectedRun:
         start: first line of the run; None if it is missing.
         done: last line of the run; None if the run was cut off.
         tokens: tokens of the prompt and of the text.
+        rewinds: the returns to earlier tokens.
     """
 
     start: RecordedStart | None = None
     done: RecordedDone | None = None
     tokens: list[_InspectedToken] = field(default_factory=list)
+    rewinds: list[RecordedRewind] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,25 @@ def _print_drop_counts(tokens: Sequence[_InspectedToken]) -> None:
         print_wrapped(
             visible(f"{_DROPPED_MARK} {total} for which a step dropped the most likely one: {counts}"), 2
         )
+
+
+_MAX_SHOWN_REWINDS = 20
+
+
+def _print_rewinds(rewinds: Sequence[RecordedRewind]) -> None:
+    """Print where the run returned to an earlier token, and what it dropped there."""
+    if not rewinds:
+        return
+    dropped_count = sum(len(rewind.dropped) for rewind in rewinds)
+    times = "once" if len(rewinds) == 1 else f"{len(rewinds):,} times"
+    print_wrapped(f"went back {times}, {count_noun(dropped_count, 'token')} dropped:", 2)
+    for rewind in rewinds[:_MAX_SHOWN_REWINDS]:
+        reason = "a loop" if rewind.ban is None else f"ban {rewind.ban!r}"
+        print_wrapped(
+            visible(f"  to token {rewind.index}: {reason}, attempt {rewind.attempt}, dropped {rewind.text!r}"), 4
+        )
+    if len(rewinds) > _MAX_SHOWN_REWINDS:
+        print_wrapped(f"  and {len(rewinds) - _MAX_SHOWN_REWINDS:,} more", 4)
 
 
 def _print_table(tokens: Sequence[_InspectedToken], alternative_count: int) -> None:

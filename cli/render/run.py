@@ -183,6 +183,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         *_grammar(done),
         *_lookup(done),
         *_context_shifts(done),
+        *_discarded(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
     print("\n".join(lines), file=sys.stderr)
@@ -209,6 +210,10 @@ def _context_shifts(done: Done) -> list[str]:
         return []
     times = "once" if done.context_shifts == 1 else f"{done.context_shifts:,} times"
     return [f"context     {f'full {times}: older tokens discarded' if done.context_shifts else 'never full'}"]
+
+
+def _discarded(done: Done) -> list[str]:
+    return [f"went back   {_tokens(done.discarded_tokens).rstrip()} dropped"] if done.discarded_tokens else []
 
 
 def speed_line(title: str, token_count: int, seconds: float) -> str:

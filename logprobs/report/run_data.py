@@ -85,7 +85,7 @@ class RunReader:
                 self._start = event
             elif isinstance(event, RecordedTokenLine):
                 self._add_token(event)
-            else:
+            elif isinstance(event, RecordedDone):
                 self._done = event
         if is_empty:
             return None

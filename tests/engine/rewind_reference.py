@@ -1,4 +1,4 @@
-"""A second way to go back: each attempt replays the text from its start, with the tokens dropped so far at each place.
+"""A second way to go back: each attempt replays the text from its start, with the tokens dropped at each place.
 
 Nothing here is shared with the decoder: matches are found by comparing every substring, the state of a chain by
 replaying all draws with their random numbers, the grammar by accepting all tokens again.
@@ -186,7 +186,7 @@ class Reference:
         raise AssertionError
 
     def characters(self, count):
-        """Return the complete characters of the first tokens, each with the index of the token of its first byte."""
+        """Return the complete characters of the first tokens, each with the token of its first byte."""
         decoder, characters, first = codecs.getincrementaldecoder("utf-8")("replace"), [], None
         for index, token in enumerate(self.tokens[:count]):
             if token == self.vocabulary.end:

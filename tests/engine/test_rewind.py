@@ -12,7 +12,7 @@ from logitsmith.engine.text_guard import GuardSettings, TextGuard
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
 from logitsmith.engine.vocabulary import TextStream
 from logitsmith.grammars import compile_grammar
-from logitsmith.grammars.bans import Ban
+from logitsmith.grammars.bans import TextBan
 from logitsmith.logprobs.events import Rewind, Token
 from logitsmith.samplers import build
 from logitsmith.samplers.chain_state import ChainStates
@@ -97,7 +97,7 @@ def decode(reference, lookup=0, guarded=True, interrupt_after=None):
 
 def ban_of(ban):
     strings, ignores_case, whole_words, name = ban
-    return Ban(name, len(strings) > 1, ignores_case, whole_words)
+    return TextBan(name, len(strings) > 1, ignores_case, whole_words)
 
 
 def random_reference(seed):
