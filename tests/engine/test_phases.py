@@ -20,8 +20,9 @@ from .test_rewind import Sequence
 WORDS = VOCABULARIES["words"]
 
 
-def run(first, last="temp1", *, seed=3, prompt=(0, 3), max_tokens=20, grammar=None, guard=None, healer=None, logits=None):
+def run(first, last="temp1", *, seed=3, max_tokens=20, grammar=None, guard=None, healer=None, change=None):
     """Return the tokens, the finish reason and the text of a run. ``first``: fields of the first phase."""
+    prompt = (0, 3)
     chains = [first.pop("chain", "temp1"), last] if first is not None else [last]
     phases = []
     for number, steps in enumerate(chains):
@@ -46,7 +47,7 @@ def run(first, last="temp1", *, seed=3, prompt=(0, 3), max_tokens=20, grammar=No
             output = running.send(rows)
             rows = None
             if isinstance(output, LogitsRequest):
-                rows = sequence.answer(output) if logits is None else [logits(row) for row in sequence.answer(output)]
+                rows = [row if change is None else change(row) for row in sequence.answer(output)]
             elif isinstance(output, Token):
                 tokens.append(output.id)
     except StopIteration as end:
@@ -88,7 +89,7 @@ def test_a_phase_ends_after_its_budget_and_the_next_chain_begins_with_the_first_
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_phase_ends_with_the_token_that_completes_its_end(seed):
-    tokens, _, text = run({"chain": "temp3", "until": b"b"}, "greedy", seed=seed, max_tokens=12)
+    tokens, _, _ = run({"chain": "temp3", "until": b"b"}, "greedy", seed=seed, max_tokens=12)
     pieces = [WORDS.piece(token) for token in tokens]
     first_end = next((n for n, piece in enumerate(pieces) if b"b" in piece), len(pieces))
     chain = build("greedy", vocab=WORDS)
@@ -106,7 +107,7 @@ def test_the_grammar_applies_to_the_last_phase(budget):
 
 
 def test_without_a_budget_an_end_is_not_forced():
-    tokens, _, text = run({"until": b"zz", "then": ids(".")}, max_tokens=9)
+    tokens, _, _ = run({"until": b"zz", "then": ids(".")}, max_tokens=9)
     assert tokens == expected_tokens(3, (0, 3), 9, (), 9)[: len(tokens)]
 
 
@@ -126,7 +127,7 @@ def test_a_loop_ends_the_thinking_and_then_the_text():
         return row
 
     first = {"until": b"zz", "then": ids("c.")}
-    tokens, reason, text = run(first, "greedy", guard=guard, logits=same, max_tokens=40)
+    _, reason, text = run(first, "greedy", guard=guard, change=same, max_tokens=40)
     assert text == "aaaac.aaaa"
     assert reason == "loop"
 

@@ -1,0 +1,106 @@
+"""Bans, the loop guard, phases and healing on the command line."""
+
+import json
+import re
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
+RUN = ["run", "The sea was", "-n", "16", "-s", "3"]
+
+
+def test_a_banned_word_is_rewritten_and_each_return_has_a_line(gen):
+    free = gen(*RUN, "--format", "jsonl")
+    word = re.search(r"[a-z]{3,}", free.text)[0]
+    lines = gen(*RUN, "--format", "jsonl", "--ban-phrase", word.upper(), "--ban-retries", "3").lines
+    rewinds = [line for line in lines if line["event"] == "rewind"]
+    tokens = [line for line in lines if line["event"] == "token"]
+    assert list(rewinds[0]) == ["event", "index", "ban", "text", "dropped", "attempt"]
+    assert rewinds[0]["ban"] == word.upper()
+    assert word in rewinds[0]["text"]
+    assert word not in lines[-1]["text"]
+    assert lines[-1]["usage"]["discarded_tokens"] == sum(len(line["dropped"]) for line in rewinds)
+    assert "".join(token["text"] for token in tokens) == lines[-1]["text"]
+    assert lines[0]["bans"] == [word.upper()]
+    assert [token["index"] for token in tokens] == list(range(len(tokens)))
+
+
+def test_bans_without_a_match_change_nothing(gen):
+    assert gen(*RUN, "--ban-regex", "qqqq+").out == gen(*RUN).out
+
+
+def test_a_file_of_bans_and_the_trace_of_a_place(gen, home):
+    word = re.search(r"[a-z]{3,}", gen(*RUN).out)[0]
+    path = home / "bans.txt"
+    path.write_text(f"zzzz\n/{word}/\n")
+    lines = gen(*RUN, "--ban-file", str(path), "--format", "jsonl", "--trace", "2").lines
+    rewinds = [line for line in lines if line["event"] == "rewind"]
+    place = next(line for line in lines if line["event"] == "token" and line["index"] == rewinds[-1]["index"])
+    assert [stage["name"] for stage in place["trace"]["stages"]][:2] == ["model", "bans"]
+    recorded = home / "run.jsonl"
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "went back" in gen("inspect", str(recorded)).out
+
+
+def test_when_each_token_is_banned_the_text_ends(gen):
+    result = gen(*RUN, "--ban-regex", "(?s).", "--ban-retries", "2", "--format", "jsonl")
+    assert result.lines[-1]["finish_reason"] == "banned"
+    assert result.lines[-1]["text"] == ""
+
+
+def test_phases_and_the_loop_guard(gen):
+    flags = ["--reasoning-budget", "4", "--reasoning-budget-message", " Now.", "--thinking-end", "END."]
+    lines = gen(*RUN, *flags, "--format", "jsonl").lines
+    assert "".join(line["text"] for line in lines if line["event"] == "token").count(" Now.END.") == 1
+    done = gen(*RUN[:2], "-n", "200", "--chain", "greedy", "--loop-guard", "--format", "jsonl").lines[-1]
+    if done["finish_reason"] == "loop":
+        assert done["usage"]["loop_period"] >= 1
+
+
+def test_a_preset_has_all_keys(gen, home):
+    preset = home / "mine.yaml"
+    preset.write_text(
+        'bans: [abc, {regex: "x+"}]\nban_retries: 2\nban_then: keep\nloop_guard: {action: rewind, repeats: 3}\n'
+        "heal: true\nphases:\n  - {until: zz, max_tokens: 2, chain: temp0.5}\n  - {chain: greedy}\n"
+    )
+    out = gen("x", "-P", str(preset), "--show-config").out
+    for shown in ("ban_retries", "keep", '"x+"', '"rewind"', "[0] greedy", "heal"):
+        assert shown in out
+    assert gen(*RUN, "-P", str(preset)).code == 0
+
+
+WRONG = [
+    pytest.param(["--ban-phrase", ""], "an empty phrase would ban every text", id="empty phrase"),
+    pytest.param(["--ban-regex", "a*"], "matches the empty text", id="empty match"),
+    pytest.param(["--ban-regex", "(a"], "is invalid", id="invalid"),
+    pytest.param(["--ban-then", "wait"], "step_back, keep or stop", id="action"),
+    pytest.param(["--ban-retries", "-1"], "--ban-retries", id="retries"),
+    pytest.param(["--ban-file", "missing.txt"], "missing.txt", id="no file"),
+    pytest.param(["--reasoning-budget-message", "x"], "needs --reasoning-budget", id="message"),
+    pytest.param(["--set", "loop_guard={repeats: 1}"], "repeats", id="repeats"),
+    pytest.param(["--set", "phases=[{until: ''}, {}]"], "at least one character", id="until"),
+    pytest.param(["--set", "phases=[{until: a}]"], "the last phase ends with the text", id="last phase"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), WRONG)
+def test_wrong_values(gen, flags, message):
+    assert message in gen(*RUN, *flags, code=2).err
+
+
+def test_healing_needs_a_text_without_a_grammar(gen):
+    assert "heal: not supported under a grammar" in gen(*RUN, "--heal", "--regex", "a+", code=1).err
+    assert gen(*RUN, "--heal").code == 0
+
+
+def test_a_line_of_a_batch_has_bans(gen, home):
+    word = re.search(r"[a-z]{3,}", gen(*RUN).out)[0]
+    lines = [{"id": "a", "prompt": "The sea was", "seed": 3, "max_tokens": 16, "bans": [word]}]
+    path = home / "lines.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert gen("batch", str(path), "-o", str(home / "out.jsonl"), "--format", "jsonl").code == 0
+    answer = json.loads((home / "out.jsonl").read_text().splitlines()[0])
+    single = gen(*RUN, "--ban-phrase", word, "--format", "jsonl").lines[-1]
+    assert answer["text"] == single["text"]
+    assert answer["usage"]["discarded_tokens"] == single["usage"]["discarded_tokens"] > 0
