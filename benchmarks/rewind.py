@@ -4,9 +4,9 @@ python -m benchmarks.rewind [--tokens 120] [--repeats 7] [--phrases 500] [--thre
 
 The first row compares a run with many phrases that never match with the run without bans, in turns: the ratio of
 their times per token, median and quartiles, at most 1.03. The second row is the time that the search for phrases
-and the saved states take per token, as a share of a token's time. The third row divides the time of a return over 20
-tokens, from the last dropped token to the next one, by the time of reading 21 tokens in one batch, at most 1. The
-peer of a return is reading the tokens again, which a tool without saved states does.
+and the saved states take per token, as a share of a token's time. The third row divides the time of a return over
+20 tokens, from the last dropped token to the next one, by the time of reading 21 tokens in one batch, at most 1.
+The peer of a return is reading the tokens again, which a tool without saved states does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from logitsmith.engine import Model, Token, generate, locate
 from logitsmith.engine.decoder import Decoder
+from logitsmith.engine.text_guard import TextGuard
 from logitsmith.engine.vocabulary import Vocabulary
 from logitsmith.samplers import build
 
@@ -31,26 +32,8 @@ _DROPPED_TOKENS = 20
 def unused_phrases(count: int) -> list[str]:
     """Return phrases of one to three words that no text has, although their first words are usual ones."""
     chooser = random.Random(1)
-    words = [
-        "the",
-        "a",
-        "shiver",
-        "heart",
-        "soft",
-        "quiet",
-        "eyes",
-        "voice",
-        "deep",
-        "light",
-        "dark",
-        "cold",
-        "gentle",
-        "sense",
-        "world",
-        "breath",
-        "hand",
-    ]
-    return [" ".join(chooser.choices(words, k=chooser.randint(1, 2))) + f" qx{number}" for number in range(count)]
+    words = ("the", "a", "shiver", "heart", "soft", "quiet", "eyes", "voice", "deep", "light", "dark", "cold")
+    return [f"{' '.join(chooser.choices(words, k=chooser.randint(1, 2)))} qx{number}" for number in range(count)]
 
 
 def seconds_per_token(model: Model, tokens: int, bans: Any) -> tuple[float, float]:
@@ -67,8 +50,6 @@ def guard_seconds(model: Model, tokens: int, bans: Any) -> float:
     """Return the time that the guard takes per token: the search, the saved state and the copied logits."""
     spent = 0.0
     originals = {name: getattr(Decoder, name) for name in ("_save",)}
-    from logitsmith.engine.text_guard import TextGuard
-
     guard_originals = {name: getattr(TextGuard, name) for name in ("review", "first_undecided")}
 
     def timed(method: Any) -> Any:
