@@ -620,6 +620,21 @@ class PresetExporter:
                 self.values.pop(key.name, None)
         self.report_unsupported(slot, reason)
 
+    def take_banned_phrases(self) -> list[str]:
+        """Remove the bans from the settings, and return those that are phrases in any case. Report the others.
+
+        Strings of the sampler ``ban`` are reported, too, because the tool rewrites them, as ``bans`` do.
+        """
+        phrases = []
+        if any(getattr(step, "strings", ()) for step in self.steps if step.about.name == "ban"):
+            self.report_unsupported("ban.strings", f"{self.tool} goes back and writes something else, as bans do")
+        for ban in self.other_settings.pop("bans", []):
+            if isinstance(ban, str):
+                phrases.append(ban)
+            else:
+                self.report_unsupported(f"bans {short_repr(ban)}", f"{self.tool} bans only phrases in any case")
+        return phrases
+
     def convert_other_settings(self, keys: Mapping[str, str], unlimited_value: Any = None) -> dict[str, Any]:
         """Return the settings other than the chain, by the keys of the format. Report settings without a key.
 

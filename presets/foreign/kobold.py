@@ -299,7 +299,8 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
     if table.boolean("bypass_eos", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
     strings = [*table.strings("banned_tokens"), *table.strings("banned_strings")]
-    builder.put_step("ban", "ban", {"strings": strings}, ["banned_tokens", "banned_strings"])
+    if strings:
+        builder.other_settings["bans"] = strings
     builder.read_logit_bias()
     builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "dry")
 
@@ -550,7 +551,10 @@ def _order_sampler_numbers(
 def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings other than the chain, by KoboldCpp's keys."""
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
+    phrases = exporter.take_banned_phrases()
     settings = exporter.convert_other_settings(keys)
+    if phrases:
+        settings["banned_tokens"] = [*exporter.values.get("banned_tokens", []), *phrases]
     if settings.get("sampler_seed") == 0:
         del settings["sampler_seed"]
         exporter.report_unsupported("seed 0", "KoboldCpp reads 0 as a random seed")

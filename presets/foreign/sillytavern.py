@@ -183,10 +183,9 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
                 strings += [line[1:-1]] if line[1:-1] else []
             elif line:
                 tokens.append(line)
-    params = {
-        **({"tokens": list(dict.fromkeys(tokens))} if tokens else {}),
-        **({"strings": list(dict.fromkeys(strings))} if strings else {}),
-    }
+    if strings:
+        builder.other_settings["bans"] = list(dict.fromkeys(strings))
+    params = {"tokens": list(dict.fromkeys(tokens))} if tokens else {}
     builder.put_step("ban", "ban", params, ["banned_tokens", "global_banned_tokens"])
 
 
@@ -385,7 +384,8 @@ def _write_biases_and_bans(exporter: PresetExporter, values: dict[str, Any]) -> 
         )
     if "ignore_eos" in leading_slots:
         values["ban_eos_token"] = True
-    tokens, strings = values.pop("tokens", []), values.pop("strings", [])
+    tokens = values.pop("tokens", [])
+    strings = [*values.pop("strings", []), *exporter.take_banned_phrases()]
     lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
     for text in [token for token in tokens if isinstance(token, str)] + [f'"{text}"' for text in strings]:
         if "\n" in text or (text in tokens and text[:1] in '["'):

@@ -130,10 +130,9 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     if table.boolean("ban_eos_token", False):
         builder.put_step("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
     builder.read_steps(_SAMPLER_KEYS, "min_tokens")
-    tokens, strings = _read_token_ids(table, "banned_tokens"), table.strings("banned_strings")
-    bans: dict[str, Any] = {"tokens": tokens, "strings": strings}
-    params = {key: values for key, values in bans.items() if values}
-    builder.put_step("ban", "ban", params, ["banned_tokens", "banned_strings"])
+    tokens = _read_token_ids(table, "banned_tokens")
+    builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
+    builder.read_strings("banned_strings", "bans")
     if _read_token_ids(table, "allowed_tokens"):
         builder.report_unsupported("allowed_tokens", "all other tokens would have been banned")
 
@@ -251,9 +250,12 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings other than the chain. Without ``max_tokens``, TabbyAPI's only limit is the context."""
     if exporter.other_settings.get("max_tokens") == -1:
         del exporter.other_settings["max_tokens"]
+    phrases = exporter.take_banned_phrases()
     settings = exporter.convert_other_settings(
         {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"}
     )
+    if phrases:
+        settings["banned_strings"] = [*exporter.values.get("banned_strings", []), *phrases]
     grammar = settings.pop("grammar", None)
     keys = {"json_schema": "json_schema", "regex": "regex_pattern"}
     if (text := exporter.grammar_text(grammar)) is not None:

@@ -53,7 +53,6 @@ SILLYTAVERN_FRONT = {
         "tokens": st.lists(st.sampled_from([1, 2, "word"]), min_size=1, unique=True).map(
             lambda tokens: sorted(tokens, key=str)
         ),
-        "strings": st.lists(st.sampled_from(["a b", " c"]), unique=True),
     },
     "logit_bias": {
         "bias": st.dictionaries(st.sampled_from([3, " hi", "x", "[7]", "{y}"]), number(-9, 9), min_size=1)
@@ -117,7 +116,6 @@ KOBOLDAI = {
 }
 KOBOLDCPP_FRONT = {
     "ignore_eos": {},
-    "ban": {"strings": st.lists(st.sampled_from(["a b", " c"]), min_size=1, unique=True)},
     "logit_bias": {"bias": BIASES},
     "dry": {**DRY, "last_n": WINDOW},
 }
@@ -146,7 +144,6 @@ TABBYAPI = {
     "min_tokens": {"n": st.integers(1, 9)},
     "ban": {
         "tokens": st.lists(st.integers(0, 99), min_size=1, unique=True),
-        "strings": st.lists(st.sampled_from(["a b", " c"]), unique=True),
     },
     "temperature": TEMPERATURE,
     "top_k": K,
@@ -581,7 +578,7 @@ UNSAID = {
         "quadratic.3 > rep_pen(penalty=1.1, range=64) > mirostat",
         ["order"],
     ),
-    "koboldcpp: token ids": ("koboldcpp", 'ban(tokens=[1], strings=["a"])', ["ban.tokens"]),
+    "koboldcpp: token ids": ("koboldcpp", 'ban(tokens=[1], strings=["a"])', ["ban.tokens", "ban.strings"]),
     "tabbyapi: top-p": ("tabbyapi", "top_p0.9", ["top_p.boundary"]),
     "tabbyapi: adaptive-p at 1": ("tabbyapi", "adaptive_p1", ["adaptive_p.target"]),
     "tabbyapi: the order": ("tabbyapi", "min_p0.1 > top_k5", ["order"]),
@@ -589,7 +586,7 @@ UNSAID = {
     "lmstudio: a window": ("lmstudio", "penalties(repeat=1.1, last_n=-1)", ["penalties.last_n"]),
     "lmstudio: no such steps": ("lmstudio", "top_a0.1 > adaptive_p0.5", ["adaptive_p", "top_a"]),
     "lmstudio: before mirostat": ("lmstudio", "top_k5 > temp0.7 > mirostat", ["top_k"]),
-    "sillytavern: a ban": ("sillytavern", [{"ban": {"strings": ["a\nb"]}}], ["ban"]),
+    "sillytavern: a ban": ("sillytavern", [{"ban": {"strings": ["a\nb"]}}], ["ban.strings", "ban"]),
 }
 
 
@@ -729,3 +726,13 @@ def test_refused():
         export_preset("top_k5", "olama")
     with pytest.raises(PresetError, match="unknown sampler"):
         export_preset([["topk9", {}], ["x", {}]], "ollama")
+
+
+@pytest.mark.parametrize("form", ["koboldcpp", "sillytavern", "tabbyapi"])
+def test_banned_phrases_are_exported_and_imported(tmp_path, form):
+    preset = Preset.from_table({"chain": "top_k5", "bans": ["a b", "c", {"regex": "d+"}], "ban_retries": 3})
+    exported = export_preset(preset, form)
+    assert any(sentence.startswith("bans {'regex'") for sentence in exported.unsupported_settings)
+    path = tmp_path / "exported"
+    path.write_text(exported.text)
+    assert import_preset(path, format=form).preset.bans == ["a b", "c"]

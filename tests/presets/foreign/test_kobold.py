@@ -207,7 +207,7 @@ KOBOLDCPP = {
     "temperature 0": ({**OFF, "temp": 0}, [["greedy", {}]]),
     "logit bias and bans first": (
         {**OFF, "top_k": 3, "logit_bias": {"42": -100}, "banned_tokens": ["a phrase"]},
-        [["ban", {"strings": ["a phrase"]}], ["logit_bias", {"bias": {42: -100.0}}], ["top_k", {"k": 3}]],
+        [["logit_bias", {"bias": {42: -100.0}}], ["top_k", {"k": 3}]],
     ),
 }
 

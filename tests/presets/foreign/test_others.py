@@ -241,7 +241,7 @@ TABBY = {
     ),
     "bans and ends": (
         overrides(ban_eos_token="true", min_tokens=5, banned_strings='["a b"]'),
-        [["ignore_eos", {}], ["min_tokens", {"n": 5}], ["ban", {"strings": ["a b"]}]],
+        [["ignore_eos", {}], ["min_tokens", {"n": 5}]],
     ),
     "YALS": (overrides(nsigma=1.5), [["top_n_sigma", {"n": 1.5}]]),
 }
