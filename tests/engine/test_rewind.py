@@ -169,11 +169,13 @@ def test_no_finished_text_has_a_banned_phrase(seed):
 def test_the_distribution_at_a_place_is_the_chains_without_the_dropped_tokens():
     vocabulary = VOCABULARIES["letters"]
     logits = fake_logits(vocabulary, [0])
-    logits[[0, vocabulary.end]] = -np.inf
+    banned = int(logits.argmax())
+    text = vocabulary.piece(banned).decode()
+    logits[[banned, vocabulary.end]] = -np.inf
     expected = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
     counts = np.zeros(vocabulary.size)
     for seed in range(3000):
-        reference = Reference(vocabulary, "temp1", seed, [0], Rules([(["a"], True, False, "a")]), 1)
+        reference = Reference(vocabulary, "temp1", seed, [0], Rules([([text], True, False, text)]), 1)
         events, _, _ = decode(reference)
         tokens = [event.id for event in events if isinstance(event, Token)]
         if any(isinstance(event, Rewind) for event in events) and tokens[0] != vocabulary.end:

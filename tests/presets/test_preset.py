@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from ..samplers.rows import FakeVocabulary
 
 A_CHAIN = "a list of steps, or a string such as 'top_k40 > temp0.8'"
-KEYS = "description, chain, seed, max_tokens, stop, system, grammar, bans, ban_retries, ban_then, loop_guard, phases, heal"
+KEYS = "description, chain, seed, max_tokens, stop, system, grammar, "
+KEYS += "bans, ban_retries, ban_then, loop_guard, phases, heal"
 
 REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "unknown_sampler": (

@@ -5,6 +5,7 @@ from logitsmith.presets.errors import PresetError
 from logitsmith.presets.preset import load_preset
 from logitsmith.presets.settings import resolve_settings
 from logitsmith.samplers.building import chain_notation
+from logitsmith.serve.bodies import GenerationFields, read_settings
 from logitsmith.serve.sampler_fields import SamplerFields, read_chain_changes
 
 
@@ -84,7 +85,7 @@ CHAINS = {
             "banned_tokens": [5, "c"],
             "bad_words": ["d"],
         },
-        'ban(tokens=[3, 4, 5], strings=["a b", "d", "c"]) > top_k > top_p > min_p > temperature > dist',
+        'ban(tokens=[3, 4, 5], strings=["d"]) > top_k > top_p > min_p > temperature > dist',
     ),
     "no bans": ({"custom_token_bans": [], "banned_strings": "", "banned_tokens": []}, DEFAULT),
     "SillyTavern's names for llama.cpp": (
@@ -174,3 +175,19 @@ def test_wrong_values(fields, message):
 def test_breakers(breakers, expected):
     chain, _ = resolved({"dry_multiplier": 2, "dry_sequence_breakers": breakers})
     assert chain == f"dry(multiplier=2.0, breakers={expected}) > {DEFAULT}"
+
+
+def test_phrases_of_other_servers_are_bans():
+    fields = GenerationFields.model_validate(
+        {
+            "banned_strings": ["a b", ""],
+            "banned_tokens": [5, "c"],
+            "banned_regex": ["d+"],
+            "banned_regex_case_insensitive": "e+",
+            "rewind_count_max": 7,
+            "bans": {"text": "f", "words": True},
+        }
+    )
+    values = {override.target: override.value for override in read_settings(fields, [])}
+    phrases = [{"text": "f", "words": True}, "a b", "c", {"regex": "d+"}, {"regex": "e+", "case": False}]
+    assert values == {"bans": phrases, "ban_retries": 7}
