@@ -302,7 +302,6 @@ def test_the_lists_of_logprobs(http):
         ({"smoothing_factor": 0.2, "smoothing_curve": 2}, "quadratic("),
         ({"adaptive_target": 0.4}, "adaptive_p=0.4"),
         ({"xtc_probability": 0.5, "xtc_threshold": 0.2}, "xtc("),
-        ({"banned_strings": ["sea"]}, "ban("),
         ({"custom_token_bans": "253, 260"}, "ban(tokens=[253, 260])"),
         ({"logit_bias": {"253": -5}}, "logit_bias"),
         ({"sampler_order": [5, 6, 0, 1, 2, 3, 4]}, "temperature > top_k"),
