@@ -48,9 +48,12 @@ class AnswerFormat(ABC):
 
     Attributes:
         media_type: the media type of a stream.
+        tells_rewinds: whether `write` gets the returns to earlier tokens. No dropped token was sent, so that most
+            formats have nothing to tell.
     """
 
     media_type = "text/event-stream"
+    tells_rewinds = False
 
     @abstractmethod
     def whole(self, runs: Sequence[Sequence[Event]], facts: Json) -> Json | list[Json]:
@@ -218,7 +221,7 @@ async def _stream_parts(
                 parts.append(form.failure(error.as_json()))
                 yield "".join(parts)
                 return
-            if isinstance(event, Rewind):  # the dropped tokens were never sent
+            if isinstance(event, Rewind) and not form.tells_rewinds:
                 continue
             facts = None
             if isinstance(event, Start):

@@ -112,6 +112,7 @@ class LinesFormat(AnswerFormat):
     """The lines of `gen --format jsonl`."""
 
     media_type = LINES
+    tells_rewinds = True
 
     def __init__(self, asked: Asked) -> None:
         self._choice, self._lines = asked.choices[0], RunLines()
@@ -219,11 +220,15 @@ def _preset_text(fields: PresetTextFields) -> str:
     if fields.base is not None and len(fields.base.encode("utf-8", "replace")) > MAX_FILE_BYTES:
         raise InvalidRequestError(f"base: it has more than {MAX_FILE_BYTES:,} bytes", "base")
     table: Json = {} if fields.base is None else dict(check_table(parse_yaml(fields.base, "base"), "base"))
-    table["chain"] = [_changed_step(item) for item in parse_chain(fields.chain)]
+    chain = [_changed_step(item) for item in parse_chain(fields.chain)]
     for name, value in fields.settings.items():
         table.pop(name, None)
         if value is not None:
             table[name] = value
+    if table.get("phases"):  # the chain is that of the last phase
+        table["phases"] = [*table["phases"][:-1], {"chain": chain}]
+    else:
+        table["chain"] = chain
     Preset.from_table(table)
     lines = []
     for key, value in table.items():

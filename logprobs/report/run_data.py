@@ -17,6 +17,7 @@ from ..recorded import (
     RecordedCandidate,
     RecordedDone,
     RecordedEvent,
+    RecordedRewind,
     RecordedStart,
     RecordedToken,
     RecordedTokenLine,
@@ -75,6 +76,8 @@ class RunReader:
         self._sources: set[str] = set()
         """The distributions that the shown logprobs are from: ``model``, ``chain`` or both."""
         self._has_trace = False
+        self._waiting_returns: list[RecordedRewind] = []
+        """Returns to tokens whose lines have not been read."""
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
         """Pack the events of the run. Return None if there are no events."""
@@ -85,6 +88,10 @@ class RunReader:
                 self._start = event
             elif isinstance(event, RecordedTokenLine):
                 self._add_token(event)
+            elif isinstance(event, RecordedRewind):
+                # What was dropped at later tokens is of no interest, because these are drawn again.
+                self._waiting_returns = [item for item in self._waiting_returns if item.index <= event.index]
+                self._waiting_returns.append(event)
             elif isinstance(event, RecordedDone):
                 self._done = event
         if is_empty:
@@ -118,6 +125,8 @@ class RunReader:
             for candidate in trace.candidates:
                 self._add_content(candidate.id, candidate.data)
         self._add_content(line.id, line.data)
+        if line.event == "token":
+            self._add_returns(len(tokens.ids) - tokens.prompt_count)
         alternatives = self._alternatives(
             [] if distribution is None else distribution.top_logprobs, set(details.get("ids", ()))
         )
@@ -130,6 +139,12 @@ class RunReader:
         tokens.prompt_count += line.event == "prompt"
         if len(self._block_details) == TOKENS_PER_BLOCK:
             self._close_block()
+
+    def _add_returns(self, index: int) -> None:
+        """Add the returns to the generated token with this index, which is the next token."""
+        returns = [[item.ban, item.text] for item in self._waiting_returns if item.index == index]
+        if returns:
+            self._tokens.returns[len(self._tokens.ids)] = returns
 
     @staticmethod
     def _alternatives(top_tokens: Iterable[RecordedToken], traced_ids: set[int]) -> list[list[Any]]:
@@ -179,6 +194,7 @@ class RunReader:
             "logprobs": tokens.logprobs,
             "entropies": tokens.entropies,
             "droppedTop": tokens.dropped_candidates,
+            "returns": tokens.returns,
         }
 
 
@@ -197,6 +213,7 @@ class _TokenColumns:
         entropies: entropies in nats; None where none is recorded.
         dropped_candidates: for each token, the id of the most likely token and the name of the stage that dropped
             that token; None if no stage dropped the most likely token.
+        returns: by the position of a token, the ban (None: a loop) and the text of each return to it.
         prompt_count: number of tokens that belong to the prompt.
     """
 
@@ -205,6 +222,7 @@ class _TokenColumns:
     logprobs: list[float | None] = field(default_factory=list)
     entropies: list[float | None] = field(default_factory=list)
     dropped_candidates: list[list[Any] | None] = field(default_factory=list)
+    returns: dict[int, list[list[str | None]]] = field(default_factory=dict)
     prompt_count: int = 0
 
 

@@ -2,7 +2,7 @@
 
 import { drawBar, entropyCurve } from "./charts.js";
 import { element, tokenName } from "./elements.js";
-import { bytesOf, countText, hexadecimal, numberText, probabilityText, stepLabel, visible } from "./format.js";
+import { bytesOf, countText, hexadecimal, numberText, probabilityText, quoted, stepLabel, visible } from "./format.js";
 
 /**
  * The panel of the selected token. A click on a neighbor calls `select` with its index. If there is `rowAction`, it is
@@ -22,11 +22,12 @@ export class TokenPanel {
     this.shown = { run, index };
     const details = await run.details(index);
     if (this.shown.run !== run || this.shown.index !== index) return; // another token was selected in the meantime
-    const { trace, alternatives } = details;
+    const { trace, alternatives, returns } = details;
     this.container.replaceChildren(
       ...[
         this.heading(run, index),
         verdict(run, index, trace),
+        returns && section("Dropped here", returnList(returns)),
         trace?.draw && drawSection(trace, run, this.container.clientWidth),
         trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
         trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
@@ -134,6 +135,12 @@ function decision(run, index, trace) {
   if (trace.draw === null) return `No random number: ${visible(last.name)} selected this token.`;
   const { u, low, high } = trace.draw;
   return [`u = ${u.toFixed(4)} lies in ${low.toFixed(4)} … ${high.toFixed(4)}: `, tokenName(run.contentAt(index))];
+}
+
+/** Return the list of the texts that were dropped when the run returned to a token, each with what it matched. */
+function returnList(returns) {
+  return element("ol", { class: "returns" }, returns.map(([ban, text]) => element("li", {},
+    element("bdi", {}, quoted(text)), ban === null ? " repeated itself" : [" matched the ban ", element("bdi", {}, quoted(ban))])));
 }
 
 function stageTable(trace) {

@@ -165,7 +165,7 @@ export class Editor {
   classOf(token) {
     const level = MEASURES[this.measure].level(token);
     const isWritten = token.event === "token";
-    return `t h${level}${isWritten ? "" : " prompt"}${isWritten && dropsTop(token) ? " top-dropped" : ""}`;
+    return `t h${level}${isWritten ? "" : " prompt"}${isWritten && dropsTop(token) ? " marked top-dropped" : ""}${token.returns ? " marked returned" : ""}`;
   }
 
   span(token) {

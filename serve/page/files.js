@@ -65,7 +65,8 @@ function checkToken(token) {
   const isNumberOrNull = (value) => value === null || value === undefined || typeof value === "number";
   const isToken = token !== null && typeof token === "object" && (token.id === null || Number.isInteger(token.id)) &&
     typeof token.text === "string" && Number.isInteger(token.uid) && ["prompt", "token"].includes(token.event) &&
-    areBytes(token.bytes) && isNumberOrNull(token.logprob) && isNumberOrNull(token.entropy) && (!token.trace || isTrace(token.trace));
+    areBytes(token.bytes) && isNumberOrNull(token.logprob) && isNumberOrNull(token.entropy) && (!token.trace || isTrace(token.trace)) &&
+    (token.returns === undefined || (Array.isArray(token.returns) && token.returns.every((item) => typeof item?.text === "string" && isTextOrNull(item.ban))));
   if (!isToken) throw new Error("one of its tokens is damaged");
 }
 
@@ -107,6 +108,8 @@ function checkedSettings(settings) {
     grammar: (value) => typeof value === "string",
     grammarKind: (value) => typeof value === "string",
     stop: (value) => typeof value === "string",
+    bans: (value) => typeof value === "string",
+    rules: (value) => value !== null && typeof value === "object",
     preset: (value) => typeof value === "string",
     base: (value) => value === null || typeof value === "string",
     measure: (value) => typeof value === "string",
@@ -121,6 +124,6 @@ export function linesOf(tree) {
   let run = null;
   for (let node = tree.current; node && !run; node = node.parent) run = node.run;
   const start = run?.start ?? { event: "start", model: "?" };
-  const lines = tree.current.tokens.map((token, index) => ({ ...token, index, id: token.id ?? undefined }));
+  const lines = tree.current.tokens.flatMap(({ returns = [], ...token }, index) => [...returns, { ...token, index, id: token.id ?? undefined }]);
   return [start, ...lines, run?.done ?? { event: "done", finish_reason: "interrupted" }];
 }

@@ -15,6 +15,7 @@ import { NextToken } from "./next_token.js";
 import { PresetControls } from "./presets.js";
 import { afterPause, LatestOnly, RequestError, Server } from "./server.js";
 import { TabStore } from "./storage.js";
+import { bansText, readBans, readStrings, stringsText } from "./text_rules.js";
 import { contentText, reserveUids, textOf, TextTree } from "./texts.js";
 import { legend, MEASURES } from "./tints.js";
 import { WhyPanel } from "./why.js";
@@ -24,6 +25,12 @@ const TOP_TOKENS = 12;
 const TOKENIZE_MILLISECONDS = 150;
 const SAVE_MILLISECONDS = 400;
 const SAVE_WHILE_WRITING_MILLISECONDS = 1500;
+const RULES = ["ban_retries", "ban_then", "loop_guard", "phases", "heal"]; // settings without controls on the page
+const ENDS = {
+  stop: "The model ended the text here.",
+  banned: "The text ended, because a ban matched whatever was drawn.",
+  loop: "The text ended, because it repeated itself.",
+};
 const STATES = {
   connecting: "connecting",
   ready: "connected",
@@ -160,12 +167,13 @@ class Page {
     const { seed, length } = this.numbers();
     const wrong = [byId("seed"), byId("length")].find((field) => field.validationMessage);
     if (wrong) throw new Error(wrong.validationMessage);
-    const stop = byId("stop-strings").value.split("\n").filter(Boolean).map((line) => line.replace(/\\(n|t|\\)/g, (_, sign) => ({ n: "\n", t: "\t" })[sign] ?? "\\"));
     return {
       chain: this.chain.notation || "dist",
       seed,
       max_tokens: length,
-      stop, // also if it is empty: otherwise the server's own would apply
+      stop: readStrings(byId("stop-strings").value), // also if it is empty: otherwise the server's own would apply
+      bans: readBans(byId("bans").value),
+      rules: this.rules,
       grammar: this.grammar.value,
     };
   }
@@ -179,11 +187,22 @@ class Page {
     this.chain.show(steps);
     if (Number.isInteger(settings.seed)) byId("seed").value = String(settings.seed);
     if (settings.max_tokens > 0) byId("length").value = String(settings.max_tokens);
-    byId("stop-strings").value = (typeof settings.stop === "string" ? [settings.stop] : (settings.stop ?? [])).map((text) => text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n").replace(/\t/g, "\\t")).join("\n");
+    byId("stop-strings").value = stringsText(settings.stop);
+    byId("bans").value = bansText(settings.bans);
+    const rules = Object.fromEntries(RULES.map((name) => [name, settings[name] ?? null]));
+    if (rules.phases) rules.phases = [...rules.phases.slice(0, -1), {}]; // the cards are the chain of the last phase
+    this.showRules(rules);
     this.grammar.setPreset(settings.grammar ?? null);
     if (settings.system && !this.messages.messages.length) this.messages.show([{ role: "system", content: settings.system }]);
     this.changedSettings.clear();
     this.chainChanged();
+  }
+
+  /** Show the rules of a preset that have no controls here. They apply, and name what may differ from the chain. */
+  showRules(rules) {
+    this.rules = rules;
+    const set = Object.entries(rules).filter(([, value]) => value !== null);
+    byId("rules-note").textContent = set.length ? visible(`Of the preset: ${set.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("; ")}`) : "";
   }
 
   chainChanged() {
@@ -200,8 +219,8 @@ class Page {
 
   async savePreset() {
     await this.settle();
-    const { seed, max_tokens, stop } = this.settings();
-    const values = { seed, max_tokens, stop: stop.length ? stop : null, grammar: this.grammar.presetValue };
+    const { seed, max_tokens, stop, bans } = this.settings();
+    const values = { seed, max_tokens, stop: stop.length ? stop : null, bans: bans.length ? bans : null, grammar: this.grammar.presetValue };
     const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changedSettings.has(name)));
     return this.presets.save(this.chain.notation || "dist", changed, this.chain.steps.filter((step) => !step.isOn).map((step) => step.name));
   }
@@ -319,8 +338,9 @@ class Page {
       const promise = work();
       this.editor.moveCursor();
       const run = await promise;
-      if (this.writer.tokens.length === before && run.done.finish_reason === "stop") this.showProblem("The model ended the text here.");
-      this.announce(`${countText(this.writer.tokens.length - before)} tokens, ${run.done.finish_reason}`);
+      const reason = run.done.finish_reason;
+      if (reason !== "stop" || this.writer.tokens.length === before) this.showProblem(ENDS[reason] ?? "");
+      this.announce(`${countText(this.writer.tokens.length - before)} tokens, ${reason}`);
       const ignored = run.done.x_gen?.ignored ?? [];
       if (ignored.length) this.showProblem(`Without effect: ${ignored.join(", ")}`);
     } finally {
@@ -526,6 +546,8 @@ class Page {
       grammar: byId("grammar").value,
       grammarKind: byId("grammar-kind").value,
       stop: byId("stop-strings").value,
+      bans: byId("bans").value,
+      rules: this.rules,
       ...this.presets.state,
       measure: byId("measure").value,
       usesTemplate: byId("uses-template").checked,
@@ -540,6 +562,8 @@ class Page {
     if (Number.isInteger(state.length)) byId("length").value = String(state.length);
     this.changedSettings = new Set(state.changed);
     if (state.stop !== undefined) byId("stop-strings").value = state.stop;
+    if (state.bans !== undefined) byId("bans").value = state.bans;
+    if (state.rules !== undefined) this.showRules(state.rules);
     if (state.preset !== undefined) this.presets.restore(state);
     if (Object.hasOwn(MEASURES, state.measure ?? "")) this.tint(state.measure);
     if (state.messages) this.messages.show(state.messages);
@@ -651,6 +675,7 @@ class Page {
     byId("seed").addEventListener("input", () => this.settingChanged("seed"));
     byId("length").addEventListener("input", () => this.settingChanged("max_tokens"));
     byId("stop-strings").addEventListener("input", () => this.settingChanged("stop"));
+    byId("bans").addEventListener("input", () => this.settingChanged("bans"));
     this.editor.area.addEventListener("beforeinput", (event) => {
       if (!["historyUndo", "historyRedo"].includes(event.inputType)) return;
       event.preventDefault();

@@ -56,5 +56,6 @@ export function legend(name) {
   const { labels } = MEASURES[name];
   return element("ul", { class: "legend", "aria-label": "Marks" },
     labels.map((label, level) => element("li", {}, element("span", { class: `t h${level}` }, label))),
-    element("li", { title: "a step dropped the most likely token" }, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u25be"), " top dropped"));
+    element("li", { title: "a step dropped the most likely token" }, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u25be"), " top dropped"),
+    element("li", { title: "the text has returned to this token" }, element("b", { class: "dropped-mark", "aria-hidden": "true" }, "\u21a9"), " went back"));
 }

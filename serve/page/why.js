@@ -39,10 +39,11 @@ class ShownTokens {
 
   async details(index) {
     const token = this.tokens[index];
-    if (!token.trace) return { trace: null, alternatives: null };
+    const returns = token.returns?.map(({ ban, text }) => [ban ?? null, text]) ?? null;
+    if (!token.trace) return { trace: null, alternatives: null, returns };
     this.shown = token;
     for (const candidate of token.trace.candidates) this.contents.set(candidate.id, contentOf(candidate));
-    return { trace: recordedTrace(token), alternatives: null };
+    return { trace: recordedTrace(token), alternatives: null, returns };
   }
 }
 

@@ -94,13 +94,14 @@ export class Writer {
 
   /** Return the fields of a request that continues tokens. */
   fields(tokens) {
-    const { grammar, ...settings } = this.hooks.settings();
+    const { grammar, rules, ...settings } = this.hooks.settings();
     const last = this.tree.current;
     const key = grammar === null ? null : JSON.stringify(grammar);
     // The grammar reads what was written under it, unless that is a whole sentence.
     const isComplete = tokens === last.tokens && last.run?.done?.complete === true;
     const beginning = key === null || isComplete ? "" : textOf(tokens.slice(tokens.findLastIndex((token) => token.grammar !== key) + 1));
-    return { prompt: tokens.map((token) => token.id), ...settings, ...(key === null ? { set: { grammar: null } } : { grammar, ...(beginning ? { beginning } : {}) }) };
+    const set = key === null ? { ...rules, grammar: null } : rules;
+    return { prompt: tokens.map((token) => token.id), ...settings, set, ...(key === null ? {} : { grammar, ...(beginning ? { beginning } : {}) }) };
   }
 
   /**
@@ -114,6 +115,7 @@ export class Writer {
     this.controller = controller;
     this.endBurst();
     const run = { start: null, done: null };
+    let returns = []; // of tokens that have not come yet
     let node = null;
     if (kind === "branch") node = this.tree.add(kind, tokens, run, parent);
     try {
@@ -121,9 +123,12 @@ export class Writer {
       for await (const line of this.server.lines("/gen/generate", { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true }, controller.signal)) {
         if (line.event === "start") run.start = line;
         else if (line.event === "done") run.done = line;
-        else if (line.event === "token") {
+        else if (line.event === "rewind") {
+          returns = [...returns.filter((other) => other.index <= line.index), line]; // later places begin again
+        } else if (line.event === "token") {
           node ??= this.tree.add(kind, tokens, run, parent);
-          node.tokens = [...node.tokens, makeToken(key === null ? line : { ...line, grammar: key })];
+          const own = returns.filter((other) => other.index === line.index);
+          node.tokens = [...node.tokens, makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) })];
           this.hooks.grown();
         }
       }

@@ -455,6 +455,64 @@ def test_the_report_is_that_of_inspect(page, tmp_path, browser):
     tab.close()
 
 
+def test_bans_go_back_and_are_shown(page, pruned_model, tmp_path, browser):
+    bans = ["--ban-phrase", "the", "--ban-regex", " (a|an|and) "]
+    lines = gen(
+        *("run", "-m", pruned_model, "-t", "1", "--no-chat", "--format", "jsonl", "--trace"),
+        *("--seed", 5, "-n", 30, *bans, "The old"),
+    ).splitlines()
+    rewinds = [line for line in map(json.loads, lines) if line["event"] == "rewind"]
+    assert rewinds
+    page.locator("#bans").fill("the\n/ (a|an|and) /")
+    assert page.write("The old", tokens=30, seed=5) == "The old" + json.loads(lines[-1])["text"]
+    returned = page.locator("#tokens li.returned")
+    assert returned.count() == len({line["index"] for line in rewinds if line["event"] == "rewind"})
+    returned.first.click()
+    expect(page.why).to_contain_text("matched the ban")
+    expect(page.locator("#command")).to_contain_text("bans=")
+    with page.expect_download() as download:
+        page.press("Save report")
+    path = tmp_path / "report.html"
+    path.write_bytes(download.value.path().read_bytes())
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-state=ready]")
+    assert tab.locator("#columns .returned").count() == returned.count()
+    tab.close()
+    page.reload()
+    page.wait_until_ready()
+    assert page.locator("#bans").input_value() == "the\n/ (a|an|and) /"
+    expect(returned).not_to_have_count(0)
+    page.locator("#bans").fill('{"text": ')
+    page.press("Generate")
+    expect(page.locator("#problem")).to_contain_text("Bans, line 1: this is not JSON")
+
+
+RULES = """\
+bans: [xyz, {text: Elara, case: true}, {regex: a+b}, "/x"]
+loop_guard: stop
+phases: [{until: END, max_tokens: 5}, {chain: [{min_p: 0.1}, dist]}]
+"""
+
+
+def test_rules_of_a_preset_apply_and_are_saved(page, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(RULES)
+    page.locator("#preset-file").set_input_files(path)
+    expect(page.locator("#rules-note")).to_contain_text("loop_guard")
+    assert page.locator("#bans").input_value() == 'xyz\n{"text":"Elara","case":true}\n/a+b/\n"/x"'
+    page.write("The old", tokens=12)
+    assert page.evaluate("window.page.writer.tree.current.run.start.phases.length") > 0
+    page.card("min_p").get_by_role("spinbutton", name="p", exact=True).fill("0.2")
+    with page.expect_download() as download:
+        page.press("Save preset")
+    saved = yaml.safe_load(download.value.path().read_text())
+    expected = yaml.safe_load(RULES)
+    expected["phases"][-1] = {"chain": [{"min_p": {"p": 0.2}}, "dist"]}
+    expected |= {"max_tokens": 12, "seed": 7}
+    assert saved == expected
+
+
 def test_two_chains_part_at_a_token(page):
     page.text.fill("The sea was")
     page.set("Tokens", 10)

@@ -53,6 +53,7 @@ class Report {
     byId("next-difference").hidden = runs.length < 2;
     byId("next-dropped").hidden = !runs.some((run) => run.hasTrace);
     byId("legend-dropped").hidden = byId("next-dropped").hidden;
+    byId("legend-returned").hidden = runs.every((run) => !Object.keys(run.returns).length);
     const title = this.index.length === 1 ? visible(runs[0].name) : `${countText(this.index.length)} runs`;
     byId("title").textContent = title;
     document.title = `${title} – gen inspect`;

@@ -69,7 +69,7 @@ export class Run {
     return indices.sort((first, second) => this.logprobs[first] - this.logprobs[second]);
   }
 
-  /** Return the trace and the alternatives of a token; each is null if it is not recorded. */
+  /** Return the trace, the alternatives and the returns of a token; each is null if it is not recorded. */
   async details(index) {
     const number = Math.floor(index / this.blockTokens);
     if (!this.blocks.has(number)) {
@@ -78,7 +78,7 @@ export class Run {
     }
     const block = await this.blocks.get(number);
     const details = block?.[index % this.blockTokens];
-    return { trace: details?.stages ? unpackedTrace(details, this.ids[index]) : null, alternatives: details?.alternatives ?? null };
+    return { trace: details?.stages ? unpackedTrace(details, this.ids[index]) : null, alternatives: details?.alternatives ?? null, returns: this.returns[index] ?? null };
   }
 }
 

@@ -45,7 +45,8 @@ export class TextView {
     const run = this.run;
     const names = ["t", `h${heatLevel(run.logprobs[index])}`];
     if (index < run.promptTokens) names.push("prompt");
-    if (run.droppedTop[index]) names.push("top-dropped");
+    if (run.droppedTop[index]) names.push("marked", "top-dropped");
+    if (run.returns[index]) names.push("marked", "returned");
     const span = document.createElement("span");
     const [text, kind] = shownText(run, index);
     if (kind) names.push(kind);
