@@ -191,7 +191,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "logitsmith.models.resolve.ModelNotHereError": {"missing": "missing_part"},
     "logitsmith.presets": {"Exported": "ExportedPreset", "Imported": "ImportedPreset"},
-    "logitsmith.presets.foreign.conversion.ExportedPreset": {"reported": "unsupported_settings"},
+    "logitsmith.presets.foreign.exporter.ExportedPreset": {"reported": "unsupported_settings"},
     "logitsmith.presets.foreign.conversion.ImportedPreset": {
         "extras": "other_settings",
         "reported": "unsupported_settings",

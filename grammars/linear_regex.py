@@ -1,23 +1,29 @@
 r"""Regular expressions that are matched in linear time, character by character, and can return to earlier states.
 
 Python's `re` backtracks, so that a pattern of a client may take exponential time, and it needs the complete text.
-Here `re` only parses a pattern. The pattern becomes an automaton, and all ways to match are followed together
-(Thompson 1968). Of each state, only the earliest start is kept, so that a character takes time proportional to the
-length of the pattern, not to that of the text. Patterns have Python's syntax without back-references, lookaround,
-atomic groups and possessive repetitions, which no such automaton can match.
+Here a pattern becomes an automaton, and all ways to match are followed together (Thompson 1968). Of each state,
+only the earliest start is kept, so that a character takes time proportional to the length of the pattern, not to
+that of the text. The module `regex_syntax` tells which patterns are possible.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from .errors import GrammarError
-
-_re: Any = re
-_parser, _constants = _re._parser, _re._constants  # the standard library has no public parser of patterns
+from .regex_tree import (
+    Alternatives,
+    AnyCharacter,
+    Category,
+    CharacterClass,
+    CodeRange,
+    Concatenation,
+    Group,
+    Node,
+    Position,
+)
 
 MAX_STATES = 5_000
 """Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count."""
@@ -31,27 +37,18 @@ def is_word_character(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-class _Items(NamedTuple):
-    """The characters that a state matches.
+class _CharacterSet:
+    """A set of characters, which remembers the characters that it was asked about.
 
-    Attributes:
-        items: pairs of an operation of the parser and its argument, such as a literal or a range.
-        is_negated: True for all characters except these.
-        ignores_case: True if letters match in any case.
-        is_ascii: True if classes such as ``\\w`` contain only ASCII characters.
+    Args:
+        members: the characters.
+        flags: the flags of the pattern. With ``i`` letters match in any case; with ``a`` a category contains only
+            ASCII characters.
     """
 
-    items: tuple[tuple[Any, Any], ...]
-    is_negated: bool = False
-    ignores_case: bool = False
-    is_ascii: bool = False
-
-
-class _CharacterSet:
-    """A set of characters, which remembers the characters that it was asked about."""
-
-    def __init__(self, items: _Items) -> None:
-        self._items = items
+    def __init__(self, members: CharacterClass, flags: int) -> None:
+        self._members = members
+        self._ignores_case, self._is_ascii = bool(flags & re.IGNORECASE), bool(flags & re.ASCII)
         self._answers: dict[str, bool] = {}
 
     def __contains__(self, character: str) -> bool:
@@ -59,25 +56,18 @@ class _CharacterSet:
         if answer is None:
             if len(self._answers) >= _MAX_CACHED_CHARACTERS:
                 self._answers.clear()
-            spellings = _spellings(character) if self._items.ignores_case else {character}
-            is_item = any(self._has_item(ord(spelling)) for spelling in spellings)
-            answer = self._answers[character] = is_item != self._items.is_negated
+            spellings = _spellings(character) if self._ignores_case else {character}
+            is_item = any(self._has_item(spelling) for spelling in spellings)
+            answer = self._answers[character] = is_item != self._members.is_negated
         return answer
 
-    def _has_item(self, code: int) -> bool:
-        for operation, argument in self._items.items:
-            if operation is _constants.LITERAL:
-                if code == argument:
-                    return True
-            elif operation is _constants.NOT_LITERAL:
-                if code != argument:
-                    return True
-            elif operation is _constants.RANGE:
-                if argument[0] <= code <= argument[1]:
-                    return True
-            elif _is_in_category(chr(code), argument, self._items.is_ascii):
-                return True
-        return False
+    def _has_item(self, character: str) -> bool:
+        return any(
+            item.first <= ord(character) <= item.last
+            if isinstance(item, CodeRange)
+            else _is_in_category(character, item, self._is_ascii)
+            for item in self._members.items
+        )
 
 
 def _spellings(character: str) -> set[str]:
@@ -87,17 +77,15 @@ def _spellings(character: str) -> set[str]:
     return {spelling for spelling in spellings if len(spelling) == 1}
 
 
-def _is_in_category(character: str, category: Any, is_ascii: bool) -> bool:
-    name = str(category).removeprefix("CATEGORY_")
-    is_excluded = name.startswith("NOT_")
-    match name.removeprefix("NOT_"):
-        case "DIGIT":
+def _is_in_category(character: str, category: Category, is_ascii: bool) -> bool:
+    match category.letter:
+        case "d":
             is_member = character.isdecimal()
-        case "SPACE":
+        case "s":
             is_member = character.isspace()
         case _:
             is_member = is_word_character(character)
-    return (is_member and (not is_ascii or character.isascii())) != is_excluded
+    return (is_member and (not is_ascii or character.isascii())) != category.is_negated
 
 
 _START, _END, _LINE_START, _LINE_END, _BOUNDARY, _NO_BOUNDARY, _NO_WORD_BEFORE, _NO_WORD_AFTER = range(8)
@@ -159,15 +147,14 @@ class LinearRegex:
     """
 
     def __init__(self, pattern: str, *, ignores_case: bool = False, whole_words: bool = False) -> None:
+        from .regex_syntax import parse_regex  # noqa: PLC0415 - lark takes time, which runs without a regex save
+
         try:
-            parsed = _parser.parse(pattern, re.IGNORECASE if ignores_case else 0)
+            node = parse_regex(pattern, re.IGNORECASE if ignores_case else 0)
             self._states = [_State()]
-            body = [(_constants.SUBPATTERN, (None, 0, 0, parsed))]
-            first, last = self._add_sequence(body, parsed.state.flags)
-        except re.error as error:
-            raise GrammarError(f"the regex {pattern!r} is invalid: {error}") from None
-        except (RecursionError, OverflowError):
-            raise GrammarError("the regex is nested too deeply, or repeats too often") from None
+            first, last = self._add(node, 0)
+        except RecursionError:
+            raise GrammarError("the regex is nested too deeply") from None
         if whole_words:
             before = self._add_state(_State(condition=_NO_WORD_BEFORE, following=[first]))
             after = self._add_state(_State(condition=_NO_WORD_AFTER))
@@ -260,7 +247,7 @@ class LinearRegex:
             return (state,)
         return self._expand(state, lambda condition: _holds(condition, before, after))
 
-    def _expand(self, state: int, does_hold: Any) -> set[int]:
+    def _expand(self, state: int, does_hold: Callable[[int], bool] | None) -> set[int]:
         """Return the states that are reached without a character.
 
         Args:
@@ -290,104 +277,79 @@ class LinearRegex:
         self._states.append(state)
         return len(self._states) - 1
 
-    def _add_sequence(self, nodes: Any, flags: int) -> tuple[int, int]:
-        """Add the states of a sequence of parsed nodes; return its first and its last state."""
+    def _add(  # noqa: PLR0911 - a case for each kind of node
+        self, node: Node, flags: int
+    ) -> tuple[int, int]:
+        """Add the states of a node; return its first and its last state."""
+        match node:
+            case CharacterClass():
+                return self._add_characters(_CharacterSet(node, flags))
+            case AnyCharacter():
+                excluded = () if flags & re.DOTALL else (CodeRange(ord("\n"), ord("\n")),)
+                return self._add_characters(_CharacterSet(CharacterClass(excluded, is_negated=True), flags))
+            case Position():
+                condition = self._add_state(_State(condition=_condition(node, flags)))
+                return condition, condition
+            case Group():
+                return self._add(node.node, (flags | node.added) & ~node.removed)
+            case Alternatives():
+                first, last = self._add_state(_State()), self._add_state(_State())
+                for alternative in node.nodes:
+                    alternative_first, alternative_last = self._add(alternative, flags)
+                    self._states[first].following.append(alternative_first)
+                    self._states[alternative_last].following.append(last)
+                return first, last
+            case Concatenation():
+                return self._add_sequence(node.nodes, flags)
+            case _:
+                return self._add_repetition(node.min_count, node.max_count, node.node, flags)
+
+    def _add_characters(self, characters: _CharacterSet) -> tuple[int, int]:
+        last = self._add_state(_State())
+        return self._add_state(_State(characters, following=[last])), last
+
+    def _add_sequence(self, nodes: Sequence[Node], flags: int) -> tuple[int, int]:
         first = last = self._add_state(_State())
-        for operation, argument in nodes:
-            node_first, node_last = self._add_node(operation, argument, flags)
+        for node in nodes:
+            node_first, node_last = self._add(node, flags)
             self._states[last].following.append(node_first)
             last = node_last
         return first, last
 
-    def _add_node(  # noqa: PLR0911 - a case for each kind of node
-        self, operation: Any, argument: Any, flags: int
-    ) -> tuple[int, int]:
-        """Add the states of one parsed node; return its first and its last state."""
-        if operation in (_constants.LITERAL, _constants.NOT_LITERAL):
-            is_negated = operation is _constants.NOT_LITERAL
-            return self._add_characters(((_constants.LITERAL, argument),), flags, is_negated)
-        if operation is _constants.ANY:
-            excluded = () if flags & re.DOTALL else ((_constants.LITERAL, ord("\n")),)
-            return self._add_characters(excluded, flags, is_negated=True)
-        if operation is _constants.IN:
-            is_negated = bool(argument) and argument[0][0] is _constants.NEGATE
-            return self._add_characters(tuple(argument[is_negated:]), flags, is_negated)
-        if operation is _constants.BRANCH:
-            first, last = self._add_state(_State()), self._add_state(_State())
-            for alternative in argument[1]:
-                alternative_first, alternative_last = self._add_sequence(alternative, flags)
-                self._states[first].following.append(alternative_first)
-                self._states[alternative_last].following.append(last)
-            return first, last
-        if operation is _constants.SUBPATTERN:
-            _, added_flags, removed_flags, nodes = argument
-            return self._add_sequence(nodes, (flags | added_flags) & ~removed_flags)
-        if operation in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
-            min_count, max_count, repeated_nodes = argument
-            return self._add_repetition(min_count, max_count, repeated_nodes, flags)
-        if operation is _constants.AT:
-            condition = self._add_state(_State(condition=_condition(argument, flags)))
-            return condition, condition
-        name = str(operation).lower().replace("_", " ")
-        raise GrammarError(
-            f"the regex uses {_NON_REGULAR.get(name, name)}, which cannot be matched in linear time"
-        )
-
-    def _add_characters(self, items: tuple[tuple[Any, Any], ...], flags: int, is_negated: bool) -> tuple[int, int]:
-        characters = _CharacterSet(_Items(items, is_negated, bool(flags & re.IGNORECASE), bool(flags & re.ASCII)))
-        last = self._add_state(_State())
-        return self._add_state(_State(characters, following=[last])), last
-
-    def _add_repetition(self, min_count: int, max_count: Any, nodes: Any, flags: int) -> tuple[int, int]:
-        """Add the states of a node that is repeated."""
-        first = last = self._add_state(_State())
-        for _ in range(min_count):
-            node_first, node_last = self._add_sequence(nodes, flags)
-            self._states[last].following.append(node_first)
-            last = node_last
-        if max_count == _constants.MAXREPEAT:
-            node_first, node_last = self._add_sequence(nodes, flags)
-            loop = self._add_state(_State(following=[node_first]))
+    def _add_repetition(self, min_count: int, max_count: int | None, node: Node, flags: int) -> tuple[int, int]:
+        """Add the states of a node that is repeated; return its first and its last state."""
+        first, last = self._add_sequence([node] * min(min_count, MAX_STATES), flags)
+        end = self._add_state(_State())
+        if max_count is None:
+            loop = self._add_state(_State(following=[end]))
+            node_first, node_last = self._add(node, flags)
+            self._states[loop].following.append(node_first)
             self._states[last].following.append(loop)
             self._states[node_last].following.append(loop)
-            end = self._add_state(_State())
-            self._states[loop].following.append(end)
             return first, end
-        end = self._add_state(_State())
         for _ in range(max_count - min_count):
-            node_first, node_last = self._add_sequence(nodes, flags)
+            node_first, node_last = self._add(node, flags)
             self._states[last].following += [node_first, end]
             last = node_last
         self._states[last].following.append(end)
         return first, end
 
 
-def _condition(place: Any, flags: int) -> int:
-    """Return the condition of a parsed node such as ``^``."""
-    match str(place):
-        case "AT_BEGINNING":
+def _condition(position: Position, flags: int) -> int:
+    """Return the condition of a position."""
+    match position.sign:
+        case "^":
             return _LINE_START if flags & re.MULTILINE else _START
-        case "AT_BEGINNING_STRING":
+        case "A":
             return _START
-        case "AT_END":
+        case "$":
             return _LINE_END if flags & re.MULTILINE else _END
-        case "AT_END_STRING":
+        case "Z":
             return _END
-        case "AT_BOUNDARY":
+        case "b":
             return _BOUNDARY
         case _:
             return _NO_BOUNDARY
-
-
-_NON_REGULAR = {
-    "groupref": "a back-reference",
-    "groupref exists": "a condition on a group",
-    "assert": "lookaround",
-    "assert not": "lookaround",
-    "atomic group": "an atomic group",
-    "possessive repeat": "a possessive repetition",
-}
-"""Descriptions of the parser's operations that are not regular."""
 
 
 def iterate_matches(regex: LinearRegex, text: str) -> Iterator[tuple[int, int]]:

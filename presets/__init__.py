@@ -9,7 +9,8 @@ from ..common.lazy import lazy_exports
 if TYPE_CHECKING:
     from .errors import PresetError
     from .foreign import EXPORT_FORMATS, FORMATS
-    from .foreign.conversion import ExportedPreset, ImportedPreset, MissingSectionError
+    from .foreign.conversion import ImportedPreset, MissingSectionError
+    from .foreign.exporter import ExportedPreset
     from .foreign.formats import (
         AmbiguousFormatError,
         LoadedPreset,

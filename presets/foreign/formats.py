@@ -29,14 +29,8 @@ from . import (
     tabbyapi,
     webui,
 )
-from .conversion import (
-    ExportedPreset,
-    ImportedChainBuilder,
-    ImportedPreset,
-    MissingSectionError,
-    PresetExporter,
-    build_imported_preset,
-)
+from .conversion import ImportedChainBuilder, ImportedPreset, MissingSectionError, build_imported_preset
+from .exporter import ExportedPreset, PresetExporter
 from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yaml_1_1, read_lines, unify_newlines
 
 _Convert = Callable[[Mapping[Any, Any], str], ImportedChainBuilder]

@@ -12,14 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...common.text import short_repr
-from .conversion import (
-    DECODING_KEYS,
-    ExportedPreset,
-    ForeignStep,
-    ImportedChainBuilder,
-    PresetExporter,
-    report_unsupported_decoding,
-)
+from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, report_unsupported_decoding
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
 

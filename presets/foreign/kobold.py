@@ -30,7 +30,8 @@ from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from .conversion import GUIDANCE_REASON, ExportedPreset, ImportedChainBuilder, PresetExporter, has_halves_slope
+from .conversion import GUIDANCE_REASON, ImportedChainBuilder
+from .exporter import ExportedPreset, PresetExporter, has_halves_slope
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 

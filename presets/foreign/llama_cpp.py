@@ -28,7 +28,8 @@ from ..errors import PresetError
 from ..llama_cpp_flags import options_without_dashes
 from ..overrides import read_sampler_sequence
 from ..preset import make_step
-from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .conversion import ImportedChainBuilder
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, IniSection
 

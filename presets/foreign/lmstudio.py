@@ -18,7 +18,8 @@ from typing import Any
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .conversion import ImportedChainBuilder
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, rename_keys
 from .table import ForeignTable
 

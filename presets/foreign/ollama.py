@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .conversion import ExportedPreset, ImportedChainBuilder, PresetExporter
+from .conversion import ImportedChainBuilder
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import off_values, rename_keys
 from .table import ForeignTable
 

@@ -22,13 +22,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
-from .conversion import (
-    DECODING_KEYS,
-    ExportedPreset,
-    ImportedChainBuilder,
-    PresetExporter,
-    report_unsupported_decoding,
-)
+from .conversion import DECODING_KEYS, ImportedChainBuilder, report_unsupported_decoding
+from .exporter import ExportedPreset, PresetExporter
 from .kobold import KOBOLDCPP_ORDER
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import BREAKERS, ForeignTable, unify_newlines

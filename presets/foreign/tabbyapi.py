@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from .conversion import GUIDANCE_REASON, ExportedPreset, ImportedChainBuilder, PresetExporter
+from .conversion import GUIDANCE_REASON, ImportedChainBuilder
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import ForeignTable
 

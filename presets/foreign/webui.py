@@ -27,13 +27,12 @@ import yaml
 
 from .conversion import (
     DECODING_KEYS,
-    ExportedPreset,
     ForeignStep,
     ImportedChainBuilder,
-    PresetExporter,
     merge_penalties,
     report_unsupported_decoding,
 )
+from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
 
