@@ -192,6 +192,7 @@ def write_requests(work, count=24):
     requests[5]["json_schema"] = {"type": "boolean"}
     requests[7] = {"id": "r7", "messages": [{"role": "user", "content": "Name a colour."}], "max_tokens": 4}
     requests[9]["prompt"] = "word " * 400
+    requests[11] |= {"bans": [{"regex": "[aeo]"}, "th"], "max_tokens": 12}
     (work / "in.jsonl").write_text("".join(json.dumps(request) + "\n" for request in requests))
 
 
@@ -215,6 +216,7 @@ def test_the_results_are_those_of_one_machine(gen, home, environment):
     assert "worker 2 on " in done.err
     here, there = results(work / "here.jsonl"), results(work / "there.jsonl")
     assert {name: {**result, "worker": None} for name, result in here.items()} == there
+    assert there["r11"]["usage"]["discarded_tokens"] > 0
     settings = [json.loads((work / f"{name}.jsonl.settings.json").read_text()) for name in ("here", "there")]
     assert settings[0] == settings[1]
     assert settings[1]["name"] == "link"

@@ -1,7 +1,10 @@
 """Bans, the loop guard, phases and healing on the command line."""
 
 import json
+import random
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -24,6 +27,30 @@ def test_a_banned_word_is_rewritten_and_each_return_has_a_line(gen):
     assert "".join(token["text"] for token in tokens) == lines[-1]["text"]
     assert lines[0]["bans"] == [word.upper()]
     assert [token["index"] for token in tokens] == list(range(len(tokens)))
+
+
+@pytest.mark.parametrize(
+    "number", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))]
+)
+def test_nothing_that_was_printed_is_taken_back(environment, number):
+    """The output of a pipe, read byte by byte, is the text of a run that went back without a banned phrase."""
+    chooser = random.Random(number)
+    pattern = f"(?i){chooser.choice('aeiost')}|{chooser.choice(['th', 'he', ' in', 'an'])}"
+    flags = ["-n", "40", "-s", str(number), "--ban-regex", pattern, "--ban-retries", str(chooser.choice([1, 20]))]
+    command = [sys.executable, "-m", "logitsmith.cli", "run", "The sea was", "--no-chat", "-t", "1", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, stdin=subprocess.DEVNULL) as process:
+        printed = b""
+        while byte := process.stdout.read(1):
+            printed += byte
+            assert not re.search(pattern, printed.decode(errors="ignore"))
+    command += ["--format", "jsonl"]
+    lines = subprocess.run(command, capture_output=True, env=environment, check=True, stdin=subprocess.DEVNULL)
+    events = [json.loads(line) for line in lines.stdout.splitlines()]
+    tokens = [event for event in events if event["event"] == "token"]
+    assert any(event["event"] == "rewind" for event in events)
+    assert [token["index"] for token in tokens] == list(range(len(tokens)))
+    assert "".join(token["text"] for token in tokens) == events[-1]["text"]
+    assert printed.decode().rstrip("\n") == events[-1]["text"].rstrip("\n")
 
 
 def test_bans_without_a_match_change_nothing(gen):

@@ -32,6 +32,15 @@ def test_each_line_is_answered(chat, gen, model_path):
     assert re.search(r"^seed +1 +--seed$", done.out, re.MULTILINE)
 
 
+def test_answers_go_back_and_loops_end(chat):
+    letters = "[!-~]"
+    assert re.search(letters, chat("one", "two").out)
+    assert not re.search(letters, chat("one", "two", flags=("--ban-regex", letters)).out)
+    looped = chat("one", flags=("--regex", "a{40}", "-n", "40", "--set", "loop_guard={repeats: 2, min_tokens: 2}"))
+    assert re.search(r"the answer ends because its last \d+ tokens repeat", looped.err)
+    assert re.fullmatch("a+\n", looped.out)
+
+
 def test_settings_change(chat):
     done = chat(
         "/chain top-k40 > temp0.8",
