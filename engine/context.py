@@ -403,14 +403,15 @@ class ContextShift:
         """The number of tokens that still fit before old tokens are discarded."""
         return self._context.remaining - 1  # old tokens are discarded when only one more token fits
 
-    def discard_oldest(self, rejected_token_count: int) -> bool:
+    def discard_oldest(self, rejected_token_count: int, needed_token_count: int) -> bool:
         """Remove the last ``rejected_token_count`` tokens, and discard half of the tokens that may be discarded.
 
-        Returns False if no token may be discarded.
+        The last ``needed_token_count`` of the tokens that are left stay. Returns False if no token may be discarded.
         """
         context = self._context
         context.truncate(len(context.tokens) - rejected_token_count)
-        discarded_token_count = (len(context.tokens) - self.kept_prompt_token_count) // 2
+        token_count = len(context.tokens) - self.kept_prompt_token_count
+        discarded_token_count = min(token_count // 2, token_count - needed_token_count)
         if discarded_token_count < 1:
             return False
         context.discard(self.kept_prompt_token_count, discarded_token_count)

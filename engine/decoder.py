@@ -120,8 +120,9 @@ class Decoder:
         stream: decodes the text, and finds stop strings.
         jump: whether forced tokens are read in one batch.
         lookup: drafts tokens; None: no token is drafted.
-        discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its
-            argument says; returns False if it cannot. None: a full sequence ends the text.
+        discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its first
+            argument says; as many of the others as its second argument says must stay. Returns False if it
+            cannot. None: a full sequence ends the text.
         stop_token_ids: tokens that end the text, in addition to the model's end-of-generation tokens.
         ends_at_eog: whether end-of-generation tokens end the text; under a constraint they always do.
         guard: finds bans and loops, and decides where to go back; None: every token is final.
@@ -140,7 +141,7 @@ class Decoder:
     stream: TextStream
     jump: bool
     lookup: PromptLookup | None = None
-    discard_oldest: Callable[[int], bool] | None = None
+    discard_oldest: Callable[[int, int], bool] | None = None
     stop_token_ids: frozenset[int] = frozenset()
     ends_at_eog: bool = True
     guard: TextGuard | None = None
@@ -267,11 +268,13 @@ class Decoder:
 
     def _discard_old_tokens(self) -> bool:
         """Free space in a full sequence; return False if that is not possible."""
-        if self.discard_oldest is None or not self.discard_oldest(self._rejected_count):
+        if self.discard_oldest is None:
             return False
         self._read_count -= self._rejected_count
-        self._rejected_count = 0
-        return True
+        rejected_count, self._rejected_count = self._rejected_count, 0
+        # The text may return to a held token, for which the token before it is read again.
+        needed_count = self._read_count - self._held[0].event.index + 1 if self._held else 0
+        return self.discard_oldest(rejected_count, needed_count)
 
     def _max_forced_count(self) -> int:
         """Return the maximum number of forced tokens in one batch.

@@ -70,6 +70,17 @@ def test_a_file_of_bans_and_the_trace_of_a_place(gen, home):
     assert "went back" in gen("inspect", str(recorded)).out
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reason"), [("(?i)th|he", "length"), ("(?s)[a-z].{400,900}q", "context")], ids=["short", "long"]
+)
+def test_a_full_context_discards_no_token_that_may_be_returned_to(gen, pattern, reason):
+    flags = ["-n", "200", "-c", "64", "--context-shift", "--ban-regex", pattern, "--format", "jsonl"]
+    done = gen("run", "The sea was", "-s", "3", "--ignore-eos", *flags).lines[-1]
+    assert done["finish_reason"] == reason
+    assert done["context_shifts"] > 0
+    assert not re.search(pattern, done["text"])
+
+
 def test_when_each_token_is_banned_the_text_ends(gen):
     result = gen(*RUN, "--ban-regex", "(?s).", "--ban-retries", "2", "--format", "jsonl")
     assert result.lines[-1]["finish_reason"] == "banned"
