@@ -57,7 +57,7 @@ _CLASS_MEMBER = re.compile(
     r"(\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|[0-7]{1,3}|[\s\S])|[\s\S])"
 )
 _NON_REGULAR = {">": "an atomic group", "P": "a back-reference", "(": "a condition on a group"}
-"""What a group is that is neither regular nor lookaround, by the character after its question mark."""
+"""Descriptions of groups that are neither regular nor lookaround, by the character after the question mark."""
 
 
 def parse_regex(pattern: str, flags: int) -> Node:
@@ -179,7 +179,7 @@ def _class_items(text: str, token: Token) -> list[CodeRange | Category]:
             last = _class_member(members[index + 2], token)
             if isinstance(first, Category) or isinstance(last, Category) or last < first:
                 text = "".join(members[index : index + 3])
-                raise _invalid(f"the range {text} has no characters", token)
+                raise _invalid(f"the range {text} is empty", token)
             items.append(CodeRange(first, last))
             index += 3
             continue
@@ -209,7 +209,7 @@ def _escaped(text: str, token: Token) -> int | Category:
         if letter == "N" and digits:
             return ord(unicodedata.lookup(digits[1:-1]))
     except (KeyError, ValueError):
-        raise _invalid(f"{text} is no character", token) from None
+        raise _invalid(f"{text} is not a character", token) from None
     if letter.isascii() and letter.isalnum():
         raise _invalid(f"{text} has no meaning", token)
     return ord(letter)

@@ -75,6 +75,10 @@ class Settings:
         stop: strings that end the generation.
         system: system message of a chat; None if there is none.
         grammar: the grammar that the output must match, as in a preset; None if there is none.
+        chain_origin: origin of the chain as a whole, as in `SettingValue`.
+        grammar_folder: the folder that a relative path of a grammar's file counts from, which is the folder of the
+            preset; None if the grammar does not come from a preset file.
+        ignored_flags: flags that set a parameter of a sampler that is off or was removed from the chain.
         bans: phrases and regular expressions that the output must not contain, as in a preset.
         ban_retries: number of times that the text returns to one place; None: the engine's default.
         ban_then: what happens after that; None: the engine's default.
@@ -82,10 +86,6 @@ class Settings:
         phases: the phases of the text, as in a preset; None: the text has one phase. The chain of the last phase
             is ``steps``.
         heal: whether the first tokens may replace the last tokens of the prompt; None: they may not.
-        chain_origin: origin of the chain as a whole, as in `SettingValue`.
-        grammar_folder: the folder that a relative path of a grammar's file counts from, which is the folder of the
-            preset; None if the grammar does not come from a preset file.
-        ignored_flags: flags that set a parameter of a sampler that is off or was removed from the chain.
     """
 
     steps: tuple[StepSpec, ...]
@@ -94,15 +94,15 @@ class Settings:
     stop: SettingValue
     system: SettingValue
     grammar: SettingValue
-    bans: SettingValue
-    ban_retries: SettingValue
-    ban_then: SettingValue
-    loop_guard: SettingValue
-    phases: SettingValue
-    heal: SettingValue
     chain_origin: str
     grammar_folder: Path | None = None
     ignored_flags: tuple[IgnoredFlag, ...] = ()
+    bans: SettingValue = SettingValue([], "default")
+    ban_retries: SettingValue = SettingValue(None, "default")
+    ban_then: SettingValue = SettingValue(None, "default")
+    loop_guard: SettingValue = SettingValue(None, "default")
+    phases: SettingValue = SettingValue(None, "default")
+    heal: SettingValue = SettingValue(None, "default")
 
     @property
     def earlier_phases(self) -> tuple[Phase, ...]:

@@ -6,6 +6,7 @@ that led to a dropped token says where the next draw cannot fall, and using it a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from random import Random
@@ -19,9 +20,6 @@ from .mersenne_twister import MersenneTwister
 
 ChainState = tuple[tuple[Any, ...], ...]
 """The saved values of the samplers that declare ``state_slots``, in the order of the chain."""
-
-_GENERATORS = (MersenneTwister, Random, np.random.Generator, np.random.RandomState)
-"""Classes of random generators. Their states continue when a sampler is rewound."""
 
 
 class ChainStates:
@@ -108,11 +106,19 @@ def _copy_generators(step: Sampler) -> Iterator[tuple[str, Any]]:
     slots = {name for cls in type(step).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(step, name)}
     for name in sorted(slots - _PYDANTIC_SLOTS):
         value = getattr(step, name)
-        if isinstance(value, _GENERATORS):
+        if _is_generator(value):
             yield name, deepcopy(value)
     for name, value in (getattr(step, "__pydantic_private__", None) or {}).items():
-        if isinstance(value, _GENERATORS):
+        if _is_generator(value):
             yield name, deepcopy(value)
+
+
+def _is_generator(value: object) -> bool:
+    """Return whether a value is a random generator, whose state continues when a sampler is rewound."""
+    if isinstance(value, (MersenneTwister, Random)):
+        return True
+    # Without the module there is no generator of it, and importing it takes time.
+    return "numpy.random" in sys.modules and isinstance(value, (np.random.Generator, np.random.RandomState))
 
 
 _PYDANTIC_SLOTS = frozenset({"__dict__", "__pydantic_private__", "__pydantic_extra__", "__pydantic_fields_set__"})

@@ -272,7 +272,9 @@ def test_two_flags_that_name_the_chain_are_refused(gen):
 
 def test_schema_is_json(gen):
     schema = json.loads(gen("presets", "schema").out)
-    assert {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"} == set(schema["properties"])
+    rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal"}
+    settings = {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"}
+    assert set(schema["properties"]) == settings | rules
 
 
 def test_without_arguments_at_a_terminal_there_is_help(environment):

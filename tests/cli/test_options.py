@@ -24,7 +24,7 @@ from logitsmith.common.errors import UsageError
 from logitsmith.samplers import SEED_MAX, find_sampler
 from typer.testing import CliRunner
 
-SETTINGS = {"grammar", "max_tokens", "stop", "system"}
+SETTINGS = {"grammar", "max_tokens", "stop", "system", "ban_retries", "ban_then", "loop_guard", "heal"}
 
 
 @options_class

@@ -577,7 +577,7 @@ def test_tints_have_four_measures(page):
     for measure in ("probability", "surprise", "entropy", "rank"):
         page.get_by_role("combobox", name="Tint").select_option(measure)
         seen.add(tuple(page.items.evaluate_all("items => items.map(item => item.className)")))
-        assert page.get_by_role("list", name="Marks").get_by_role("listitem").count() == 6
+        assert page.get_by_role("list", name="Marks").get_by_role("listitem").count() == 7
     assert len(seen) >= 3
 
 
