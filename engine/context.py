@@ -406,7 +406,7 @@ class ContextShift:
     def discard_oldest(self, rejected_token_count: int, needed_token_count: int) -> bool:
         """Remove the last ``rejected_token_count`` tokens, and discard half of the tokens that may be discarded.
 
-        The last ``needed_token_count`` of the tokens that are left stay. Returns False if no token may be discarded.
+        Of the tokens that are left, the last ``needed_token_count`` stay. Returns False if none may be discarded.
         """
         context = self._context
         context.truncate(len(context.tokens) - rejected_token_count)
