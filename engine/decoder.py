@@ -211,8 +211,11 @@ class Decoder:
             if self._return_count == return_count and finish_reason not in ("interrupted", "banned"):
                 yield from self._review_end()
             if self._return_count == return_count or self._final_reason is not None:
+                finish_reason = self._final_reason or finish_reason
+                if finish_reason == "banned":
+                    yield from self._shorten_end()
                 yield from self._release_held(self.token_count)
-                return self._final_reason or finish_reason
+                return finish_reason
 
     def _finish_reason(self, max_tokens: int, is_interrupted: Callable[[], bool] | None) -> str | None:
         """Return the reason why the text ends here; None if another token is made."""
@@ -415,6 +418,14 @@ class Decoder:
             if verdict is not None:
                 self._final_reason = None
                 yield from self._carry_out(verdict, self.guard)
+
+    def _shorten_end(self) -> _Tokens:
+        """Drop what is banned only because the text ends there."""
+        while self.guard is not None and self._held:
+            verdict = self.guard.review_banned_end()
+            if verdict is None:
+                return
+            yield from self._carry_out(verdict, self.guard)
 
     def _release_held(self, end: int) -> _Tokens:
         """Yield the held tokens before the one with index ``end``."""

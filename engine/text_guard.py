@@ -158,6 +158,16 @@ class TextGuard:
         """
         return self._judge_bans(self._scanner.end(), first_held)
 
+    def review_banned_end(self) -> Verdict | None:
+        """Return what happens because a ban has ended the text: its new end may complete a word that is banned."""
+        if self.settings.ban_then == "keep":
+            return None
+        for start, ban_index in sorted(self._scanner.end()):
+            place = self._character_tokens[start]
+            if place not in self._forced_indices:
+                return Verdict(place, self.settings.bans[ban_index], self._attempts.get(place, 0) + 1, "banned")
+        return None
+
     def open_places(self) -> tuple[int, ...]:
         """Return the indices of the tokens to which the text returns if later text completes a match or a loop."""
         places: set[int] = set()

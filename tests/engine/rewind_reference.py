@@ -116,18 +116,30 @@ class Reference:
         ]
         self.tokens, self.numbers, self.dropped, self.attempts = [], [], {}, {}
         self.rewinds, self.logprobs, self.released = [], [], 0
+        reason = self.make_tokens()
+        while reason == "banned" and self.rules.then != "keep":
+            count = len(self.tokens)
+            at_end = sorted(self.matches(count, True) - self.matches(count, False))
+            if not at_end:
+                break
+            start, number, _ = at_end[0]
+            self.go_back(self.characters(count)[0][start][1], self.rules.bans[number][3])
+        return self.tokens, reason, self.rewinds, self.logprobs
+
+    def make_tokens(self):
+        """Make the tokens; return the finish reason."""
         while True:
             reason = self.reason()
             if reason is None:
                 if not self.draw():
-                    return self.tokens, "banned", self.rewinds, self.logprobs
+                    return "banned"
                 end = self.judge(at_end=False)
             else:
                 end = self.judge(at_end=True)
                 if end is None:
-                    return self.tokens, reason, self.rewinds, self.logprobs
+                    return reason
             if isinstance(end, str) and end != "back":
-                return self.tokens, end, self.rewinds, self.logprobs
+                return end
             self.released = max(self.released, self.undecided())
 
     def reason(self):
