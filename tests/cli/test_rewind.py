@@ -35,7 +35,7 @@ def test_a_banned_word_is_rewritten_and_each_return_has_a_line(gen):
 def test_nothing_that_was_printed_is_taken_back(environment, number):
     """The output of a pipe, read byte by byte, is the text of a run that went back without a banned phrase."""
     chooser = random.Random(number)
-    pattern = f"(?i)[{''.join(chooser.sample('aeionrst', 3))}]|{chooser.choice(['th', 'he', ' in', 'an'])}"
+    pattern = f"(?i)[{''.join(chooser.sample('aeionrst', 5))}]|{chooser.choice(['th', 'he', ' in', 'an'])}"
     flags = ["-n", "40", "-s", str(number), "--ban-regex", pattern, "--ban-retries", str(chooser.choice([1, 20]))]
     command = [sys.executable, "-m", "logitsmith.cli", "run", "The sea was", "--no-chat", "-t", "1", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, stdin=subprocess.DEVNULL) as process:
