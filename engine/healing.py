@@ -6,6 +6,7 @@ seen there. Without these tokens, the model can choose the longer token that it 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,8 +43,6 @@ def _text_pieces(vocabulary: Vocabulary) -> list[bytes]:
 
 
 def _has_longer_piece(sorted_pieces: Sequence[bytes], beginning: bytes) -> bool:
-    from bisect import bisect_right  # noqa: PLC0415 - most runs heal nothing
-
     place = bisect_right(sorted_pieces, beginning)
     return place < len(sorted_pieces) and sorted_pieces[place].startswith(beginning)
 
