@@ -11,19 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
 
 from .errors import GrammarError
-from .regex_tree import (
-    Alternatives,
-    AnyCharacter,
-    Category,
-    CharacterClass,
-    CodeRange,
-    Concatenation,
-    Group,
-    Node,
-    Position,
-)
+from .regex_tree import Alternatives, CharacterClass, Concatenation, Group, Node, Position, compile_class
 
 MAX_STATES = 5_000
 """Maximum number of states of an automaton. A counted repetition such as ``a{1000}`` has one for each count."""
@@ -38,17 +30,15 @@ def is_word_character(character: str) -> bool:
 
 
 class _CharacterSet:
-    """A set of characters, which remembers the characters that it was asked about.
+    """The characters that a part of a pattern matches, as `re` does. It remembers those that it was asked about.
 
     Args:
-        members: the characters.
-        flags: the flags of the pattern. With ``i`` letters match in any case; with ``a`` a category contains only
-            ASCII characters.
+        source: the part of the pattern, which matches one character.
+        flags: the flags of `re` that apply to it.
     """
 
-    def __init__(self, members: CharacterClass, flags: int) -> None:
-        self._members = members
-        self._ignores_case, self._is_ascii = bool(flags & re.IGNORECASE), bool(flags & re.ASCII)
+    def __init__(self, source: str, flags: int) -> None:
+        self._matches = compile_class(source, flags).fullmatch
         self._answers: dict[str, bool] = {}
 
     def __contains__(self, character: str) -> bool:
@@ -56,60 +46,50 @@ class _CharacterSet:
         if answer is None:
             if len(self._answers) >= _MAX_CACHED_CHARACTERS:
                 self._answers.clear()
-            spellings = _spellings(character) if self._ignores_case else {character}
-            is_item = any(self._has_item(spelling) for spelling in spellings)
-            answer = self._answers[character] = is_item != self._members.is_negated
+            answer = self._answers[character] = self._matches(character) is not None
         return answer
 
-    def _has_item(self, character: str) -> bool:
-        return any(
-            item.first <= ord(character) <= item.last
-            if isinstance(item, CodeRange)
-            else _is_in_category(character, item, self._is_ascii)
-            for item in self._members.items
-        )
+
+class _Condition(Enum):
+    """A condition on the position between two characters."""
+
+    START = auto()
+    END = auto()
+    LINE_START = auto()
+    LINE_END = auto()
+    BOUNDARY = auto()
+    NO_BOUNDARY = auto()
+    ASCII_BOUNDARY = auto()
+    NO_ASCII_BOUNDARY = auto()
+    NO_WORD_BEFORE = auto()
+    NO_WORD_AFTER = auto()
+
+    def holds(self, before: str, after: str) -> bool:
+        """Return whether the condition holds between two characters, which are empty at the ends of the text."""
+        return _HOLDS[self](before, after)
 
 
-def _spellings(character: str) -> set[str]:
-    """Return a character in all cases that are one character."""
-    folded = character.casefold()
-    spellings = {character, character.lower(), character.upper(), folded, folded.upper(), character.title()}
-    return {spelling for spelling in spellings if len(spelling) == 1}
+def _is_boundary(before: str, after: str) -> bool:
+    return is_word_character(before) != is_word_character(after)
 
 
-def _is_in_category(character: str, category: Category, is_ascii: bool) -> bool:
-    match category.letter:
-        case "d":
-            is_member = character.isdecimal()
-        case "s":
-            is_member = character.isspace()
-        case _:
-            is_member = is_word_character(character)
-    return (is_member and (not is_ascii or character.isascii())) != category.is_negated
+def _is_ascii_boundary(before: str, after: str) -> bool:
+    is_word_before, is_word_after = (is_word_character(side) and side.isascii() for side in (before, after))
+    return is_word_before != is_word_after
 
 
-_START, _END, _LINE_START, _LINE_END, _BOUNDARY, _NO_BOUNDARY, _NO_WORD_BEFORE, _NO_WORD_AFTER = range(8)
-"""Conditions on the position between two characters."""
-
-
-def _holds(condition: int, before: str, after: str) -> bool:  # noqa: PLR0911 - a case for each condition
-    """Return whether a condition holds between two characters, which are empty at the ends of the text."""
-    match condition:
-        case 0:
-            return not before
-        case 1:
-            return not after
-        case 2:
-            return before in ("", "\n")
-        case 3:
-            return after in ("", "\n")
-        case 6:
-            return not is_word_character(before)
-        case 7:
-            return not is_word_character(after)
-        case _:
-            is_boundary = is_word_character(before) != is_word_character(after)
-            return is_boundary == (condition == _BOUNDARY)
+_HOLDS: Mapping[_Condition, Callable[[str, str], bool]] = {
+    _Condition.START: lambda before, _: not before,
+    _Condition.END: lambda _, after: not after,
+    _Condition.LINE_START: lambda before, _: before in ("", "\n"),
+    _Condition.LINE_END: lambda _, after: after in ("", "\n"),
+    _Condition.BOUNDARY: _is_boundary,
+    _Condition.NO_BOUNDARY: lambda before, after: not _is_boundary(before, after),
+    _Condition.ASCII_BOUNDARY: _is_ascii_boundary,
+    _Condition.NO_ASCII_BOUNDARY: lambda before, after: not _is_ascii_boundary(before, after),
+    _Condition.NO_WORD_BEFORE: lambda before, _: not is_word_character(before),
+    _Condition.NO_WORD_AFTER: lambda _, after: not is_word_character(after),
+}
 
 
 @dataclass
@@ -123,7 +103,7 @@ class _State:
     """
 
     characters: _CharacterSet | None = None
-    condition: int | None = None
+    condition: _Condition | None = None
     following: list[int] = field(default_factory=list)
 
 
@@ -156,8 +136,8 @@ class LinearRegex:
         except RecursionError:
             raise GrammarError("the regex is nested too deeply") from None
         if whole_words:
-            before = self._add_state(_State(condition=_NO_WORD_BEFORE, following=[first]))
-            after = self._add_state(_State(condition=_NO_WORD_AFTER))
+            before = self._add_state(_State(condition=_Condition.NO_WORD_BEFORE, following=[first]))
+            after = self._add_state(_State(condition=_Condition.NO_WORD_AFTER))
             self._states[last].following.append(after)
             first, last = before, after
         self._states[last].following.append(_FINAL_STATE)
@@ -245,9 +225,9 @@ class LinearRegex:
         """Return the states that are reached without a character, at a position between two characters."""
         if self._states[state].characters is not None or state == _FINAL_STATE:
             return (state,)
-        return self._expand(state, lambda condition: _holds(condition, before, after))
+        return self._expand(state, lambda condition: condition.holds(before, after))
 
-    def _expand(self, state: int, does_hold: Callable[[int], bool] | None) -> set[int]:
+    def _expand(self, state: int, does_hold: Callable[[_Condition], bool] | None) -> set[int]:
         """Return the states that are reached without a character.
 
         Args:
@@ -277,16 +257,12 @@ class LinearRegex:
         self._states.append(state)
         return len(self._states) - 1
 
-    def _add(  # noqa: PLR0911 - a case for each kind of node
-        self, node: Node, flags: int
-    ) -> tuple[int, int]:
+    def _add(self, node: Node, flags: int) -> tuple[int, int]:
         """Add the states of a node; return its first and its last state."""
         match node:
             case CharacterClass():
-                return self._add_characters(_CharacterSet(node, flags))
-            case AnyCharacter():
-                excluded = () if flags & re.DOTALL else (CodeRange(ord("\n"), ord("\n")),)
-                return self._add_characters(_CharacterSet(CharacterClass(excluded, is_negated=True), flags))
+                last = self._add_state(_State())
+                return self._add_state(_State(_character_set(node.source, flags), following=[last])), last
             case Position():
                 condition = self._add_state(_State(condition=_condition(node, flags)))
                 return condition, condition
@@ -303,10 +279,6 @@ class LinearRegex:
                 return self._add_sequence(node.nodes, flags)
             case _:
                 return self._add_repetition(node.min_count, node.max_count, node.node, flags)
-
-    def _add_characters(self, characters: _CharacterSet) -> tuple[int, int]:
-        last = self._add_state(_State())
-        return self._add_state(_State(characters, following=[last])), last
 
     def _add_sequence(self, nodes: Sequence[Node], flags: int) -> tuple[int, int]:
         first = last = self._add_state(_State())
@@ -335,21 +307,27 @@ class LinearRegex:
         return first, end
 
 
-def _condition(position: Position, flags: int) -> int:
+@lru_cache(maxsize=4096)
+def _character_set(source: str, flags: int) -> _CharacterSet:
+    return _CharacterSet(source, flags)
+
+
+def _condition(position: Position, flags: int) -> _Condition:
     """Return the condition of a position."""
+    is_multiline, is_ascii = bool(flags & re.MULTILINE), bool(flags & re.ASCII)
     match position.sign:
         case "^":
-            return _LINE_START if flags & re.MULTILINE else _START
-        case "A":
-            return _START
+            return _Condition.LINE_START if is_multiline else _Condition.START
         case "$":
-            return _LINE_END if flags & re.MULTILINE else _END
+            return _Condition.LINE_END if is_multiline else _Condition.END
+        case "A":
+            return _Condition.START
         case "Z":
-            return _END
+            return _Condition.END
         case "b":
-            return _BOUNDARY
+            return _Condition.ASCII_BOUNDARY if is_ascii else _Condition.BOUNDARY
         case _:
-            return _NO_BOUNDARY
+            return _Condition.NO_ASCII_BOUNDARY if is_ascii else _Condition.NO_BOUNDARY
 
 
 def iterate_matches(regex: LinearRegex, text: str) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,6 @@ on groups, atomic groups and possessive repetitions.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from typing import Any
 
@@ -17,15 +16,13 @@ from lark.exceptions import VisitError
 from .errors import GrammarError
 from .regex_tree import (
     Alternatives,
-    AnyCharacter,
-    Category,
     CharacterClass,
-    CodeRange,
     Concatenation,
     Group,
     Node,
     Position,
     Repetition,
+    compile_class,
 )
 
 _GRAMMAR = r"""
@@ -51,11 +48,7 @@ DOT.1: "."
 CHARACTER: /[^\\|()\[*+?]/
 %ignore COMMENT
 """
-_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.UNICODE}
-_CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
-_CLASS_MEMBER = re.compile(
-    r"(\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|[0-7]{1,3}|[\s\S])|[\s\S])"
-)
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.NOFLAG}
 _NON_REGULAR = {">": "an atomic group", "P": "a back-reference", "(": "a condition on a group"}
 """Descriptions of groups that are neither regular nor lookaround, by the character after the question mark."""
 
@@ -148,77 +141,20 @@ class _TreeMaker(Transformer[Token, Any]):
         if not opening.endswith(":"):
             return Group(children[1])
         added, _, removed = opening[2:-1].partition("-")
-        return Group(children[1], _read_flags(added, opening), _read_flags(removed, opening))
+        no_ascii = re.ASCII if "u" in added else re.NOFLAG
+        return Group(children[1], _read_flags(added, opening), _read_flags(removed, opening) | no_ascii)
 
     def character(self, children: list[Token]) -> Node:
         """Return the node of one character."""
         token = children[0]
-        match token.type:
-            case "DOT":
-                return AnyCharacter()
-            case "CHARACTER":
-                return CharacterClass((CodeRange(ord(token), ord(token)),))
-            case "ESCAPE":
-                if re.fullmatch(r"\\[1-9][0-9]?", token):
-                    raise _non_regular("a back-reference", token)
-                item = _escaped(token, token)
-                return CharacterClass((item if isinstance(item, Category) else CodeRange(item, item),))
-            case _:
-                is_negated = token.startswith("[^")
-                return CharacterClass(tuple(_class_items(token[1 + is_negated : -1], token)), is_negated)
-
-
-def _class_items(text: str, token: Token) -> list[CodeRange | Category]:
-    """Return the characters and categories between the brackets of a class."""
-    members = _CLASS_MEMBER.findall(text)
-    items: list[CodeRange | Category] = []
-    index = 0
-    while index < len(members):
-        first = _class_member(members[index], token)
-        if index + 2 < len(members) and members[index + 1] == "-":
-            last = _class_member(members[index + 2], token)
-            if isinstance(first, Category) or isinstance(last, Category) or last < first:
-                text = "".join(members[index : index + 3])
-                raise _invalid(f"the range {text} is empty", token)
-            items.append(CodeRange(first, last))
-            index += 3
-            continue
-        items.append(first if isinstance(first, Category) else CodeRange(first, first))
-        index += 1
-    return items
-
-
-def _class_member(text: str, token: Token) -> int | Category:
-    if text == "\\b":
-        return 8
-    return _escaped(text, token) if text.startswith("\\") else ord(text)
-
-
-def _escaped(text: str, token: Token) -> int | Category:
-    """Return the character or the category that an escape stands for."""
-    letter, digits = text[1], text[2:]
-    if letter in "dswDSW":
-        return Category(letter.lower(), letter.isupper())
-    if letter in _CONTROLS:
-        return _CONTROLS[letter]
-    try:
-        if letter in "01234567":
-            return _character_code(int(text[1:], 8), 0o377)
-        if letter in "xuU" and digits:
-            return _character_code(int(digits, 16), 0x10FFFF)
-        if letter == "N" and digits:
-            return ord(unicodedata.lookup(digits[1:-1]))
-    except (KeyError, ValueError):
-        raise _invalid(f"{text} is not a character", token) from None
-    if letter.isascii() and letter.isalnum():
-        raise _invalid(f"{text} has no meaning", token)
-    return ord(letter)
-
-
-def _character_code(code: int, max_code: int) -> int:
-    if code > max_code:
-        raise ValueError
-    return code
+        if re.fullmatch(r"\\[1-9][0-9]?", token):
+            raise _non_regular("a back-reference", token)
+        source = re.escape(token) if token.type == "CHARACTER" else str(token)
+        try:
+            compile_class(source)
+        except re.error as error:
+            raise _invalid(error.msg, token, error.pos or 0) from None
+        return CharacterClass(source)
 
 
 def _read_flags(letters: str, token: Token) -> int:
@@ -231,8 +167,8 @@ def _read_flags(letters: str, token: Token) -> int:
     return flags
 
 
-def _invalid(problem: str, token: Token) -> GrammarError:
-    return GrammarError(f"the regex is invalid: {problem} at position {token.start_pos}")
+def _invalid(problem: str, token: Token, offset: int = 0) -> GrammarError:
+    return GrammarError(f"the regex is invalid: {problem} at position {(token.start_pos or 0) + offset}")
 
 
 def _non_regular(description: str, token: Token) -> GrammarError:

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
-
-
-class CodeRange(NamedTuple):
-    """Characters by their code points.
-
-    Attributes:
-        first: the first code point.
-        last: the last code point.
-    """
-
-    first: int
-    last: int
-
-
-class Category(NamedTuple):
-    r"""A class of characters with a name, such as ``\w``.
-
-    Attributes:
-        letter: ``d`` for digits, ``s`` for white space, ``w`` for characters of words.
-        is_negated: True for all other characters.
-    """
-
-    letter: str
-    is_negated: bool
 
 
 @dataclass(frozen=True)
 class CharacterClass:
-    """One character of a class.
+    r"""One character.
 
     Attributes:
-        items: the characters and categories of the class.
-        is_negated: True for all characters except these.
+        source: the part of the pattern that matches the character, such as ``[a-c]``, ``\w`` or ``.``.
     """
 
-    items: tuple[CodeRange | Category, ...]
-    is_negated: bool = False
-
-
-@dataclass(frozen=True)
-class AnyCharacter:
-    """Any character; a newline only with the flag ``s``."""
+    source: str
 
 
 @dataclass(frozen=True)
@@ -111,4 +81,16 @@ class Group:
     removed: int = 0
 
 
-Node = CharacterClass | AnyCharacter | Position | Repetition | Alternatives | Concatenation | Group
+Node = CharacterClass | Position | Repetition | Alternatives | Concatenation | Group
+
+
+def compile_class(source: str, flags: int = 0) -> re.Pattern[str]:
+    """Return the pattern of one character. Raises ``re.error`` if it is invalid.
+
+    Args:
+        source: see `CharacterClass`.
+        flags: flags of `re`.
+    """
+    with warnings.catch_warnings():  # of a class such as [[a], whose meaning may change
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(source, flags)

@@ -210,20 +210,26 @@ def test_the_results_are_those_of_one_machine(gen, home, environment):
     (work / "link.gguf").symlink_to(environment["GEN_MODEL"])
     environment["GEN_MODEL"] = "link.gguf"
     write_requests(work)
-    gen("batch", "in.jsonl", "-o", "here.jsonl", *SMALL, code=1)
-    done = gen("batch", "in.jsonl", "-o", "there.jsonl", *SMALL, *ON_RAY, code=1)
+    (work / "mine.yaml").write_text(
+        "phases: [{until: zzz, max_tokens: 2, then: ' and'}, {chain: [{temperature: 0.8}, dist]}]\n"
+        "loop_guard: {action: stop, min_tokens: 4, repeats: 2}\n"
+    )
+    mine = (*SMALL, "-P", "mine.yaml")
+    gen("batch", "in.jsonl", "-o", "here.jsonl", *mine, code=1)
+    done = gen("batch", "in.jsonl", "-o", "there.jsonl", *mine, *ON_RAY, code=1)
     assert "22 answered, 2 failed" in done.err
     assert "worker 2 on " in done.err
     here, there = results(work / "here.jsonl"), results(work / "there.jsonl")
     assert {name: {**result, "worker": None} for name, result in here.items()} == there
     assert there["r11"]["usage"]["discarded_tokens"] > 0
+    assert all(" and" in there[f"r{number}"]["text"] for number in (0, 1, 2))
     settings = [json.loads((work / f"{name}.jsonl.settings.json").read_text()) for name in ("here", "there")]
     assert settings[0] == settings[1]
     assert settings[1]["name"] == "link"
     worker = json.loads((work / "there.jsonl").read_text().splitlines()[-1])["worker"]
     assert worker["threads"] == 1
     assert set(worker) == {"cpu", "build", "threads"}
-    again = gen("batch", "in.jsonl", "-o", "there.jsonl", "--resume", *SMALL, code=1)
+    again = gen("batch", "in.jsonl", "-o", "there.jsonl", "--resume", *mine, code=1)
     assert "0 answered, 0 failed, 24 already existed, 2 of them failed" in again.err
 
 

@@ -44,8 +44,12 @@ def test_nothing_that_was_printed_is_taken_back(environment, number):
             printed += byte
             assert not re.search(pattern, printed.decode(errors="ignore"))
     command += ["--format", "jsonl"]
-    lines = subprocess.run(command, capture_output=True, env=environment, check=True, stdin=subprocess.DEVNULL)
-    events = [json.loads(line) for line in lines.stdout.splitlines()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, stdin=subprocess.DEVNULL) as process:
+        events, streamed = [], ""
+        for line in process.stdout:
+            events.append(json.loads(line))
+            streamed += events[-1]["text"] if events[-1]["event"] == "token" else ""
+            assert not re.search(pattern, streamed)
     tokens = [event for event in events if event["event"] == "token"]
     assert any(event["event"] == "rewind" for event in events)
     assert [token["index"] for token in tokens] == list(range(len(tokens)))

@@ -86,7 +86,24 @@ def problem_of(pattern):
     return None
 
 
-CHARACTERS = ["a", "B", "_", "é", "7", "٣", " ", "\n", "\t", "\x08", "\0", "-", "]", "^", "\\", "•", "ß", "A"]
+CHARACTERS = [
+    *("a", "B", "_", "é", "7", "٣", " ", "\n", "\t", "\x08", "\0", "-", "]", "^", "\\", "•", "ß", "A", "É", "k"),
+    *(
+        "\x1c",
+        "\x1f",
+        "\xa0",
+        "\u212a",
+        "\xb5",
+        "\u03bc",
+        "\u0390",
+        "\u1fd3",
+        "i",
+        "I",
+        "\u0130",
+        "\u0131",
+        "\u017f",
+    ),
+]
 CLASSES = [
     *(
         r"\d",
@@ -175,10 +192,10 @@ WRONG = {
     "quantifier": ("a|*", "nothing to repeat at position 2"),
     "class": ("ab[c", "a class that does not end at position 2"),
     "escape": ("ab\\", "an escape that does not end at position 2"),
-    "no escape": (r"a\q", r"\\q has no meaning at position 1"),
-    "code": (r"a\U00110000", r"\\U00110000 is not a character at position 1"),
-    "name": (r"\N{NONE}", r"\\N{NONE} is not a character at position 0"),
-    "range": ("a[c-b]", "the range c-b is empty at position 1"),
+    "no escape": (r"a\q", r"bad escape \q at position 1"),
+    "code": (r"a\U00110000", r"bad escape \U00110000 at position 1"),
+    "name": (r"\N{NONE}", "undefined character name 'NONE' at position 0"),
+    "range": ("a[c-b]", "bad character range c-b at position 2"),
     "counts": ("a{3,2}", "the least count of {3,2} is more than the greatest at position 1"),
     "flags": ("a(?i)", "flags for all of a pattern must be at its beginning at position 1"),
     "flag": ("(?x)a", "the flag x is not supported; known: a, i, m, s, u at position 0"),
@@ -197,5 +214,5 @@ WRONG = {
 
 @pytest.mark.parametrize(("pattern", "sentence"), WRONG.values(), ids=WRONG)
 def test_a_sentence_says_what_is_wrong_and_where(pattern, sentence):
-    with pytest.raises(GrammarError, match=re.escape(sentence).replace(r"\\\\", r"\\")):
+    with pytest.raises(GrammarError, match=re.escape(sentence)):
         LinearRegex(pattern)

@@ -1,9 +1,12 @@
 """The routes that the page needs: lines of a run, chains with their parameters, texts of presets, reports."""
 
 import json
+import re
 
 import yaml
 from logitsmith.serve.security import Access
+
+from .gen_serve import post_bytes
 
 
 def lines_of(server, **fields):
@@ -25,6 +28,25 @@ def test_lines_are_those_of_a_run(small_server):
     )
     assert status == 200
     assert whole["lines"][1:-1] == tokens
+
+
+def test_a_stream_under_bans_is_the_whole_answer(small_server):
+    """The text that has arrived at any time has no banned phrase, and begins the text of the answer."""
+    fields = {"prompt": "The sea", "seed": 7, "max_tokens": 40, "bans": [{"regex": "[aeo]"}, "th"]}
+    _, whole = small_server.post("/v1/completions", fields)
+    client = small_server.connect()
+    client.sendall(post_bytes(fields | {"stream": True}))
+    data = b""
+    while not data.endswith(b"\r\n0\r\n\r\n"):
+        data += client.recv(1)
+        if data.endswith(b"\n\n"):
+            parts = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+            text = "".join(part["choices"][0]["text"] for part in parts)
+            assert whole["choices"][0]["text"].startswith(text)
+            assert not re.search("[aeo]|th", text)
+    client.close()
+    assert text == whole["choices"][0]["text"]
+    assert whole["usage"]["discarded_tokens"] > 0
 
 
 def test_lines_are_of_one_text(small_server):

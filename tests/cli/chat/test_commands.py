@@ -36,6 +36,17 @@ def test_answers_go_back_and_loops_end(chat):
     letters = "[!-~]"
     assert re.search(letters, chat("one", "two").out)
     assert not re.search(letters, chat("one", "two", flags=("--ban-regex", letters)).out)
+    phases = (
+        "--reasoning-budget",
+        "2",
+        "--reasoning-budget-message",
+        "Now.",
+        "--thinking-end",
+        "END.",
+        "-n",
+        "30",
+    )
+    assert chat("one", "two", flags=phases).out.count("Now.END.") == 2
     looped = chat("one", flags=("--regex", "a{40}", "-n", "40", "--set", "loop_guard={repeats: 2, min_tokens: 2}"))
     assert re.search(r"the answer ends because its last \d+ tokens repeat", looped.err)
     assert re.fullmatch("a+\n", looped.out)
