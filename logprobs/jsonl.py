@@ -47,20 +47,20 @@ def _event_line(event: str, content: Mapping[str, Any]) -> str:
     return encode_json({"event": event, **content}) + "\n"
 
 
-def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator[str]:
+def stream_lines(events: Iterable[Event], prompt: str, command: str, sample: int | None = None) -> Iterator[str]:
     """Yield the lines of a run, see `RunLines`.
 
     Args:
         events: the events of the run.
         prompt: the prompt, before a chat template is applied.
         command: the shell command that repeats the run.
+        sample: the number of the run among several of the same prompt, which each line has; None: there is one.
     """
     lines = RunLines()
     for event in events:
-        if isinstance(event, Start):
-            yield lines.start(event, prompt, command)
-        else:
-            yield from lines.push(event)
+        made = [lines.start(event, prompt, command)] if isinstance(event, Start) else lines.push(event)
+        for line in made:
+            yield line if sample is None else f'{{"sample": {sample}, {line[1:]}'
 
 
 class RunLines:

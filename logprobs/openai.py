@@ -348,6 +348,36 @@ def finish_reason(done: Done) -> str:
     return _OPENAI_FINISH_REASONS[done.finish_reason]
 
 
+def merge_choices(bodies: Sequence[Json], choices_per_prompt: int) -> Json:
+    """Return one answer with the choices of several, which are numbered.
+
+    Args:
+        bodies: answers with one choice each, those of a prompt one after another.
+        choices_per_prompt: number of choices of each prompt, whose tokens are counted once.
+    """
+    choices = [body["choices"][0] | {"index": index} for index, body in enumerate(bodies)]
+    total = total_usage([body["usage"] for body in bodies], choices_per_prompt)
+    return bodies[0] | {"choices": choices, "usage": total}
+
+
+def total_usage(usages: Sequence[Mapping[str, int]], choices_per_prompt: int) -> dict[str, int]:
+    """Return the numbers of tokens of an answer with several choices; see `merge_choices`.
+
+    ``loop_period`` is that of the first choice that ended in a loop.
+    """
+    prompt_tokens = sum(usage["prompt_tokens"] for usage in usages[::choices_per_prompt])
+    completion_tokens = sum(usage["completion_tokens"] for usage in usages)
+    dropped_counts = [usage["discarded_tokens"] for usage in usages if "discarded_tokens" in usage]
+    periods = [usage["loop_period"] for usage in usages if "loop_period" in usage]
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        **({"discarded_tokens": sum(dropped_counts)} if dropped_counts else {}),
+        **({"loop_period": periods[0]} if periods else {}),
+    }
+
+
 def usage(done: Done) -> dict[str, int]:
     """Return OpenAI's ``usage``, the numbers of tokens."""
     return {

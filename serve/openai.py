@@ -18,9 +18,11 @@ from ..logprobs.openai import (
     TextChunks,
     chat_completion,
     echoed_prompt,
+    merge_choices,
     prompt_logprobs,
     server_sent,
     text_completion,
+    total_usage,
 )
 from .answers import AnswerFormat
 from .bodies import ChatFields, PromptFields
@@ -51,16 +53,14 @@ class OpenAIFormat(AnswerFormat):
         """Return the answer with all its choices."""
         asked = self._asked
         bodies = [self._body(choice, run) for choice, run in zip(asked.choices, runs, strict=True)]
-        choices = [body["choices"][0] | {"index": index} for index, body in enumerate(bodies)]
-        usage = self._total_usage([body["usage"] for body in bodies])
-        answer = bodies[0] | {"choices": choices, "usage": usage, "x_gen": facts}
+        answer = merge_choices(bodies, asked.choices_per_prompt) | {"x_gen": facts}
         if self._echo:
             answer["prompt"] = [
                 echoed_prompt(run, choice.prompt, self._shape)
                 for choice, run in list(zip(asked.choices, runs, strict=True))[:: asked.choices_per_prompt]
             ]
         if asked.prompt_logprob_count is not None:
-            answer["prompt_logprobs"] = choices[0]["prompt_logprobs"]
+            answer["prompt_logprobs"] = answer["choices"][0]["prompt_logprobs"]
         return answer
 
     def _body(self, choice: Choice, run: Sequence[Event]) -> Json:
@@ -75,17 +75,6 @@ class OpenAIFormat(AnswerFormat):
         if count is not None:
             body["choices"][0]["prompt_logprobs"] = prompt_logprobs(split_events(run)[1], count)
         return body
-
-    def _total_usage(self, usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
-        """Return the numbers of tokens of an answer. A prompt with several choices is counted once."""
-        prompt_tokens = sum(usage["prompt_tokens"] for usage in usages[:: self._asked.choices_per_prompt])
-        completion_tokens = sum(usage["completion_tokens"] for usage in usages)
-        return {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": prompt_tokens + completion_tokens,
-            **_usage_of_returns(usages),
-        }
 
     def _chunk_writer(self, choice: Choice) -> TextChunks | ChatChunks:
         if self._is_chat:
@@ -112,7 +101,8 @@ class OpenAIFormat(AnswerFormat):
     def end(self) -> Iterable[str]:
         """Yield the chunk of the usage, if it is requested, and the end."""
         if self._has_usage:
-            usage = self._total_usage([usage for _, usage in sorted(self._usages.items())])
+            usages = [usage for _, usage in sorted(self._usages.items())]
+            usage = total_usage(usages, self._asked.choices_per_prompt)
             yield server_sent(self._last | {"choices": [], "usage": usage})
         yield SERVER_SENT_DONE
 
@@ -156,13 +146,3 @@ ROUTES = (
     RouteSpec("/health", health, "GET", keys=("status",)),
     RouteSpec("/v1/health", health, "GET", keys=("status",)),
 )
-
-
-def _usage_of_returns(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the number of dropped tokens, and the period of the first loop, if the texts can have them."""
-    dropped_counts = [usage["discarded_tokens"] for usage in usages if "discarded_tokens" in usage]
-    periods = [usage["loop_period"] for usage in usages if "loop_period" in usage]
-    return {
-        **({"discarded_tokens": sum(dropped_counts)} if dropped_counts else {}),
-        **({"loop_period": periods[0]} if periods else {}),
-    }

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.errors import UsageError
 from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
-from ..flags import Options, flag, options_class
+from ..flags import Limit, Options, flag, options_class
 from ..interrupt import Interrupt, interruptible
 from ..messages import end_open_line, print_note
 from ..options.model import LogOptions, ModelOptions
@@ -30,6 +31,7 @@ from ..options.prompt import (
     LengthOptions,
     PromptAffixOptions,
     PromptOptions,
+    length_flag,
     lookup_flag,
 )
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
@@ -37,6 +39,7 @@ from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
+    from ...engine.request import GenerationRequest
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event
     from ...presets.settings import Settings
@@ -83,13 +86,24 @@ class RunOptions(Options):
     rules: TextRuleOptions
     context: ContextShiftOptions
     lookup: int = lookup_flag()
+    samples: int = length_flag(
+        "--samples",
+        metavar="N",
+        help="Write N texts, with the seeds --seed, --seed + 1 …. They are generated side by side. [1]",
+        default=1,
+        limit=Limit("1 to 1,000", 1, 1000),
+    )
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
     compatibility: CompatibilityOptions
 
     def check(self) -> None:
-        """Raise ``UsageError`` if a chat template is combined with a prefix or suffix, which replace it."""
+        """Raise ``UsageError`` for flags that cannot be combined."""
+        if self.samples > 1 and self.output.stream:
+            raise UsageError("--stream writes one text while it is generated; leave --samples out")
+        if self.samples > 1 and self.context.context_shift:
+            raise UsageError("--context-shift needs a context for one text; leave --samples out")
         self.affixes.reject_combination(
             {
                 str(self.chat.implied_by): self.chat.implied_by is not None,
@@ -219,6 +233,9 @@ def _generate_text(
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
     )
+    if options.samples > 1:
+        _generate_samples(setup, model, request, prompt, typed_prompt.piped, interrupt)
+        return
     with reading_bar() as progress, interrupt.graceful_shutdown():
         events: Iterator[Event] = generate_request(
             model, request, progress=progress, is_interrupted=lambda: interrupt.requested
@@ -226,6 +243,52 @@ def _generate_text(
         command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
         done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
     _report_end(done, setup, prompt.shown, request.seed, model, interrupt)
+
+
+def _generate_samples(
+    setup: _Setup,
+    model: Model,
+    request: GenerationRequest,
+    prompt: PreparedPrompt,
+    piped: str,
+    interrupt: Interrupt,
+) -> None:
+    """Generate several texts side by side, and write each one when those before it are written.
+
+    Args:
+        setup: the options, the settings and the grammar.
+        model: the model.
+        request: the request of the first text.
+        prompt: the prompt, with and without a chat template.
+        piped: the text that was read from stdin.
+        interrupt: whether a signal such as Ctrl-C has arrived.
+    """
+    from ...jobs.samples import generate_samples, sample_requests
+    from ..render.progress import sample_bar
+    from ..render.samples import SampleWriter
+
+    output = setup.options.output
+    requests = sample_requests(request, setup.options.samples)
+    command = replay_command(request.seed if setup.settings.seed.value is None else None, piped)
+    token_limit = sum(request.max_tokens or 0 for request in requests)
+    with (
+        sample_bar() as bar,
+        SampleWriter(output, prompt, command, requests) as writer,
+        interrupt.graceful_shutdown(),
+    ):
+        progress = None if bar is None else lambda token_count: bar(token_count, token_limit)
+        for events in generate_samples(model, requests, lambda: interrupt.requested, progress):
+            if bar is not None:
+                bar.erase()  # before the text moves the cursor
+            done = writer.write(events)
+            end_note = _note_on_end(done, setup, model)
+            if end_note is not None:
+                print_note(f"text {writer.count} of {len(requests)}: {end_note}")
+    if output.stats:
+        writer.show_stats(model.name)
+    if interrupt.requested:
+        sys.stdout.flush()
+        raise typer.Exit(interrupt.exit_code)
 
 
 _MODEL_VARIABLE = "GEN_MODEL"

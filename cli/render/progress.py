@@ -104,23 +104,23 @@ def _short_title(progress: PullProgress) -> str:
 @contextmanager
 def reading_bar() -> Iterator[ReadingBar | None]:
     """Show a bar while a long prompt is read; yield the argument ``progress`` of `generate`, or None."""
-    with _bar_while_reading("Reading") as bar:
+    with _erased_bar(ReadingBar("Reading")) as bar:
         yield bar
 
 
 @contextmanager
 def scoring_bar() -> Iterator[ReadingBar | None]:
     """Show a bar while a long text is scored; yield a ``progress`` argument, or None without a bar."""
-    with _bar_while_reading("Scoring") as bar:
+    with _erased_bar(ReadingBar("Scoring")) as bar:
         yield bar
 
 
 @contextmanager
-def _bar_while_reading(title: str) -> Iterator[ReadingBar | None]:
+def _erased_bar(bar: ReadingBar) -> Iterator[ReadingBar | None]:
+    """Yield a bar, and erase it in the end; yield None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
-    bar = ReadingBar(title)
     try:
         yield bar
     finally:
@@ -137,8 +137,14 @@ class ReadingBar:
     Call the bar with the number of tokens that have been read, and the number of all tokens.
     """
 
-    def __init__(self, title: str) -> None:
-        self._title = title
+    def __init__(self, title: str, min_tokens: int = _LONG_PROMPT_TOKENS) -> None:
+        """Prepare a bar.
+
+        Args:
+            title: title of the bar.
+            min_tokens: number of tokens of the shortest text that gets a bar.
+        """
+        self._title, self._min_tokens = title, min_tokens
         self._open_bar = ExitStack()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -150,7 +156,7 @@ class ReadingBar:
             done_count: number of tokens that have been read.
             total_count: number of tokens of the text.
         """
-        if total_count < _LONG_PROMPT_TOKENS:
+        if total_count < self._min_tokens:
             return
         if done_count >= total_count:
             self.erase()
@@ -164,6 +170,13 @@ class ReadingBar:
         """Remove the bar from the screen."""
         self._open_bar.close()
         self._bar = self._task = None
+
+
+@contextmanager
+def sample_bar() -> Iterator[ReadingBar | None]:
+    """Show a bar while several texts are generated; yield it, or None without a bar."""
+    with _erased_bar(ReadingBar("Writing", min_tokens=1)) as bar:
+        yield bar
 
 
 def erase_bar_before_done(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:

@@ -1,0 +1,103 @@
+"""Several texts of one prompt: their headings, lines and choices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Self
+
+from ...common.text import count_noun
+from ..options.output import Format, OutputOptions
+from .run import render_text, speed_line, terminal_safe
+
+if TYPE_CHECKING:
+    from ...engine.request import GenerationRequest
+    from ...logprobs.events import Done, Event
+    from ..inputs.prompt import PreparedPrompt
+
+
+class SampleWriter:
+    """A writer of the texts, one after another. The formats of APIs are written at the end, as one answer.
+
+    Attributes:
+        count: number of texts so far.
+    """
+
+    def __init__(
+        self, output: OutputOptions, prompt: PreparedPrompt, command: str, requests: Sequence[GenerationRequest]
+    ) -> None:
+        self.count = 0
+        self._output, self._prompt, self._command, self._requests = output, prompt, command, requests
+        self._runs: list[list[Event]] = []
+        self._dones: list[Done] = []
+        self._start = perf_counter()
+
+    def write(self, events: list[Event]) -> Done:
+        """Write one text; return its last event."""
+        from ...logprobs.events import Done
+        from ...logprobs.jsonl import stream_lines
+
+        index, out = self.count, sys.stdout
+        self.count += 1
+        done = events[-1]
+        if not isinstance(done, Done):
+            raise TypeError("the run ended without a Done event")
+        self._dones.append(done)
+        match self._output.format:
+            case Format.text:
+                seed = self._requests[index].seed
+                out.write(f"--- {self.count} of {len(self._requests)}, seed {seed} ---\n")
+                shown = self._prompt.shown if self._output.echo else ""
+                render_text(events, out, shown, self._output.color.is_colored)
+                out.write("" if out.isatty() or (shown + done.text).endswith("\n") else "\n")
+            case Format.jsonl:
+                out.writelines(stream_lines(events, self._prompt.shown, self._command, index))
+            case _:
+                self._runs.append(events)
+        out.flush()
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None and self._runs:
+            self._write_answer()
+
+    def _write_answer(self) -> None:
+        import secrets
+
+        from ...common.strict_json import encode_json
+        from ...logprobs import openai, other_apis
+
+        answer_id, prompt, echo = secrets.token_hex(12), self._prompt.text, self._output.echo
+        is_chat = prompt != self._prompt.shown
+        match self._output.format:
+            case Format.openai:
+                bodies = [openai.text_completion(run, answer_id, prompt=prompt, echo=echo) for run in self._runs]
+            case Format.openai_chat:
+                bodies = [openai.chat_completion(run, answer_id) for run in self._runs]
+            case Format.together:
+                bodies = [
+                    other_apis.together_completion(run, answer_id, prompt=prompt, echo=echo, chat=is_chat)
+                    for run in self._runs
+                ]
+            case _:
+                records = [other_apis.llama_server_completion(run, prompt=prompt) for run in self._runs]
+                numbered = [record | {"index": index} for index, record in enumerate(records)]
+                sys.stdout.write(encode_json(numbered) + "\n")
+                return
+        sys.stdout.write(encode_json(openai.merge_choices(bodies, len(bodies))) + "\n")
+        sys.stdout.flush()
+
+    def show_stats(self, model_name: str) -> None:
+        """Print the model's name and the speed of all texts together to stderr."""
+        seconds = perf_counter() - self._start
+        first, last = self._requests[0].seed, self._requests[self.count - 1].seed
+        lines = [
+            terminal_safe(f"model       {model_name}", sys.stderr),
+            speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
+            f"samples     {count_noun(self.count, 'text')}, seeds {first} to {last}",
+        ]
+        print("\n".join(lines), file=sys.stderr)
