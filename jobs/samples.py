@@ -24,9 +24,9 @@ def generate_samples(
     is_interrupted: Callable[[], bool] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[list[Event]]:
-    """Answer requests with the same prompt side by side; yield the events of each answer.
+    """Answer requests with the same prompt side by side; yield the events of each answer, in their order.
 
-    The answers have the order of the requests. The prompt is read once. An answer has the tokens of a run by itself as far as its ``Start`` promises.
+    The prompt is read once. An answer has the tokens of a run by itself as far as its ``Start`` promises.
 
     Args:
         model: the model. The samples have a context of their own.

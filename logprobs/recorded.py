@@ -106,12 +106,22 @@ class RecordedDistribution(BaseModel):
 
 
 class RecordedStart(BaseModel, extra="allow"):
-    """The first event of a run. If the run is a line of a batch's results, ``id`` is the request's id."""
+    """The first event of a run.
+
+    If the run is a line of a batch's results, ``id`` is the request's id. If it is one of several samples,
+    ``sample`` is its number.
+    """
 
     event: Literal["start"] = "start"
     model: str = "?"
     seed: int | None = None
     id: str | None = None
+    sample: int | None = None
+
+    @property
+    def label(self) -> str | None:
+        """The name of the run among others of a file; None if the file has no other."""
+        return self.id if self.id is not None or self.sample is None else f"text {self.sample + 1}"
 
 
 class RecordedTokenLine(RecordedToken, RecordedDistribution):

@@ -86,7 +86,7 @@ class RunPrinter:
             if isinstance(event, RecordedStart):
                 run.start = event
             if position == 0:
-                self._print_heading(run_heading(name, None if run.start is None else run.start.id))
+                self._print_heading(run_heading(name, None if run.start is None else run.start.label))
             if isinstance(event, RecordedDone):
                 run.done = event
             elif isinstance(event, RecordedRewind):

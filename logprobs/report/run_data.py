@@ -165,8 +165,8 @@ class RunReader:
             self._block_details = []
 
     def _run_name(self) -> str:
-        has_id = self._start is not None and self._start.id is not None
-        return f"{self._name}: {self._start.id}" if has_id and self._start is not None else self._name
+        label = None if self._start is None else self._start.label
+        return self._name if label is None else f"{self._name}: {label}"
 
     def _overview(self) -> Json:
         tokens = self._tokens
@@ -198,7 +198,7 @@ class RunReader:
         }
 
 
-_START_FIELDS = {"event", "model", "seed", "id", "command", "versions"}
+_START_FIELDS = {"event", "model", "seed", "id", "sample", "command", "versions"}
 """The fields of the first line that are not part of the page's list of settings."""
 
 

@@ -1,0 +1,116 @@
+"""`gen run --samples`: several texts of one prompt, each as a run by itself writes it."""
+
+import json
+import re
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
+RUN = ["run", "The sea was", "--no-chat", "-n", "8"]
+
+
+def single(gen, seed, *flags):
+    return gen(*RUN, *flags, "--seed", str(seed))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--chain", "mirostat_v2"],
+        ["--regex", "[a-z ]{5,20}"],
+        ["--ban-regex", "[aeo]", "--ban-retries", "3"],
+        ["--stop", "e"],
+        ["-P", "creative", "--echo"],
+    ],
+    ids=["default", "mirostat", "grammar", "bans", "stop", "echo"],
+)
+def test_each_text_is_that_of_its_seed(gen, flags):
+    out = gen(*RUN, *flags, "--seed", "7", "--samples", "3").out
+    parts = re.split(r"^--- (\d) of 3, seed (\d+) ---\n", out, flags=re.MULTILINE)
+    assert parts[0] == ""
+    assert parts[1::3] == ["1", "2", "3"]
+    for seed, text in zip(parts[2::3], parts[3::3], strict=True):
+        assert text.rstrip("\n") == single(gen, seed, *flags).out.rstrip("\n")
+
+
+def test_each_line_has_the_number_of_its_text(gen):
+    lines = gen(*RUN, "--seed", "7", "--samples", "3", "--format", "jsonl", "--logprobs", "2", "--trace").lines
+    for number in range(3):
+        own = [line for line in lines if line["sample"] == number]
+        assert [list(line)[0] for line in own] == ["sample"] * len(own)
+        expected = single(gen, 7 + number, "--format", "jsonl", "--logprobs", "2", "--trace").lines
+        kept = [{**line, "sample": number} for line in expected if line["event"] == "token"]
+        assert [line for line in own if line["event"] == "token"] == kept
+        assert own[0]["seed"] == 7 + number
+        assert own[-1]["text"] == expected[-1]["text"]
+
+
+@pytest.mark.parametrize("form", ["openai", "openai-chat", "together"])
+def test_an_answer_of_an_api_has_all_choices(gen, form):
+    run = ["run", "The sea was", "-n", "6", "--format", form]
+    answer = gen(*run, "--seed", "7", "--samples", "3").lines[0]
+    singles = [gen(*run, "--seed", str(seed)).lines[0] for seed in (7, 8, 9)]
+    expected = [one["choices"][0] | {"index": index} for index, one in enumerate(singles)]
+    assert answer["choices"] == expected
+    assert answer["usage"]["prompt_tokens"] == singles[0]["usage"]["prompt_tokens"]
+    assert answer["usage"]["completion_tokens"] == sum(one["usage"]["completion_tokens"] for one in singles)
+
+
+def test_llama_servers_answer_is_a_list(gen):
+    answers = gen(*RUN, "--seed", "7", "--samples", "2", "--format", "llama-server").lines[0]
+    assert [answer["index"] for answer in answers] == [0, 1]
+    single_answer = single(gen, 8, "--format", "llama-server").lines[0]
+    assert answers[1]["content"] == single_answer["content"]
+
+
+def test_seeds_begin_again_after_the_largest(gen):
+    lines = gen(*RUN, "--seed", str(2**32 - 1), "--samples", "2", "--format", "jsonl").lines
+    assert [line["seed"] for line in lines if line["event"] == "start"] == [2**32 - 1, 0]
+
+
+def test_a_random_seed_is_that_of_the_command(gen):
+    lines = gen(*RUN, "--samples", "2", "--format", "jsonl").lines
+    first, second = (line for line in lines if line["event"] == "start")
+    assert second["seed"] == (first["seed"] + 1) % 2**32
+    assert f"--seed {first['seed']}" in first["command"]
+
+
+def test_the_statistics_are_of_all_texts(gen):
+    err = gen(*RUN, "--seed", "7", "--samples", "3", "--stats", "--ignore-eos").err
+    assert re.search(r"^together +24 tokens", err, re.MULTILINE)
+    assert re.search(r"^samples +3 texts, seeds 7 to 9$", err, re.MULTILINE)
+
+
+def test_more_texts_than_slots(gen):
+    lines = gen(*RUN[:-1], "2", "--seed", "1", "--samples", "20", "--format", "jsonl").lines
+    assert [line["sample"] for line in lines if line["event"] == "done"] == list(range(20))
+
+
+WRONG = {
+    "none": (["--samples", "0"], "--samples: 0 is not"),
+    "stream": (["--samples", "2", "--format", "openai", "--stream"], "--stream writes one text"),
+    "shift": (["--samples", "2", "--context-shift"], "--context-shift needs a context for one text"),
+}
+
+
+@pytest.mark.parametrize(("flags", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(gen, flags, sentence):
+    assert sentence in gen(*RUN, *flags, code=2).err
+
+
+def test_a_long_prompt_is_an_error_for_all(gen):
+    assert (
+        "the prompt has 401 tokens"
+        in gen("run", "word " * 400, "--no-chat", "-c", "64", "--samples", "2", code=1).err
+    )
+
+
+def test_the_lines_can_be_inspected(gen, home):
+    path = home / "samples.jsonl"
+    lines = gen(*RUN, "--seed", "7", "--samples", "2", "--format", "jsonl", "--logprobs", "1").lines
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = gen("inspect", str(path)).out
+    assert "text 1" in out
+    assert "text 2" in out
