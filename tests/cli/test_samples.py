@@ -39,7 +39,7 @@ def test_each_line_has_the_number_of_its_text(gen):
     lines = gen(*RUN, "--seed", "7", "--samples", "3", "--format", "jsonl", "--logprobs", "2", "--trace").lines
     for number in range(3):
         own = [line for line in lines if line["sample"] == number]
-        assert [list(line)[0] for line in own] == ["sample"] * len(own)
+        assert [next(iter(line)) for line in own] == ["sample"] * len(own)
         expected = single(gen, 7 + number, "--format", "jsonl", "--logprobs", "2", "--trace").lines
         kept = [{**line, "sample": number} for line in expected if line["event"] == "token"]
         assert [line for line in own if line["event"] == "token"] == kept
