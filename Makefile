@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROOMS  := chats cli cluster common engine grammars jobs logprobs models presets recover samplers serve
+ROOMS  := chats cli cluster common compare engine grammars jobs logprobs models presets recover samplers serve
 
 .PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clients clean
 

@@ -2,9 +2,10 @@
 
 python -m benchmarks.build_llama_cpp [--jobs N]
 
-The source distribution of the installed llama-cpp-python is downloaded, and llama-completion and llama-server are
-compiled with its options, for this processor. In the virtual environment, the programs are written to
-llama.cpp/bin, llama.cpp's example grammars to llama.cpp/grammars, and its chat templates to llama.cpp/templates.
+The source distribution of the installed llama-cpp-python is downloaded, and its llama-completion, llama-server,
+llama-perplexity and llama-quantize are compiled for this processor. In the virtual environment, the programs are
+written to llama.cpp/bin, llama.cpp's example grammars to llama.cpp/grammars, and its chat templates to
+llama.cpp/templates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "llama.cpp"
-PROGRAMS = ("llama-completion", "llama-server")
+PROGRAMS = ("llama-completion", "llama-server", "llama-perplexity", "llama-quantize")
 _OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DGGML_NATIVE=ON",

@@ -134,6 +134,7 @@ class LogprobReader:
             () if row is None else self._requested_logprobs(row, log_total),
             entropy,
             _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
+            len(candidates),
         )
 
     def _requested_logprobs(self, row: Logits, log_total: float) -> tuple[TokenLogprob, ...]:

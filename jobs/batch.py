@@ -89,6 +89,7 @@ class BatchRun:
         keeps_mismatched_results: whether an existing result is kept although its line's text, the model or the
             flags have changed. Otherwise such a result is an error.
         describe_error: returns the message of an error as a line's result shows it.
+        advice: what a user can do if existing results were made from another text or with other settings.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class BatchRun:
         is_openai: bool,
         keeps_mismatched_results: bool,
         describe_error: Callable[[Exception], str] = str,
+        advice: str = "--force keeps the existing results and continues",
     ) -> None:
         self._resolver, self._results, self._counts = resolver, results, counts
+        self._advice = advice
         self._settings_digest, self._is_openai = settings_digest, is_openai
         self._keeps_mismatched_results = keeps_mismatched_results
         self._describe_error = describe_error
@@ -198,7 +201,7 @@ class BatchRun:
             # A later line with the same id is invalid, and has no result under this id.
             checked_ids.add(request_id)
         if first_mismatched is not None:
-            _reject_mismatched_results(first_mismatched, mismatched_count)
+            _reject_mismatched_results(first_mismatched, mismatched_count, self._advice)
 
     @property
     def unmatched_result_count(self) -> int:
@@ -242,7 +245,7 @@ class BatchRun:
             )
         if parsed.id in self._results.existing_results:
             if not self._keeps_mismatched_results and self._is_result_mismatched(line):
-                _reject_mismatched_results(line, 1)
+                _reject_mismatched_results(line, 1, self._advice)
             self._counts.existing_count += 1
             return None
         if self._is_openai:
@@ -300,20 +303,18 @@ def _check_openai(parsed: ParsedRequest) -> None:
         raise InvalidLineError("trace: not supported by OpenAI's format; use --format jsonl")
 
 
-def _reject_mismatched_results(first_line: InputLine, mismatched_count: int) -> NoReturn:
+def _reject_mismatched_results(first_line: InputLine, mismatched_count: int, advice: str) -> NoReturn:
     """Raise ``JournalError`` for existing results that do not match the input.
 
     Args:
         first_line: the first line whose result does not match.
         mismatched_count: number of such lines.
+        advice: what a user can do.
     """
     place = f"{_request_id_of(first_line)!r} (line {first_line.number})"
     results = f"{mismatched_count:,} results, such as the result of {place}, were"
     subject = f"the result of {place} was" if mismatched_count == 1 else results
-    raise JournalError(
-        f"{subject} made from another text, with another model or with other flags; "
-        "--force keeps the existing results and continues"
-    )
+    raise JournalError(f"{subject} made from another text, with another model or with other flags; {advice}")
 
 
 def _request_id_of(line: InputLine) -> str:

@@ -51,7 +51,7 @@ def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
 def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
     """Yield each line of a JSONL file; empty lines are skipped."""
     for number, text in number_lines(file):
-        yield InputLine(number, _parse_or_error(text), _line_digest(text))
+        yield InputLine(number, _parse_or_error(text), line_digest(text))
 
 
 def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -92,7 +92,8 @@ def _parse_or_error(text: bytes) -> dict[str, Any] | InvalidLineError:
         return error
 
 
-def _line_digest(data: bytes) -> str:
+def line_digest(data: bytes) -> str:
+    """Return the digest of a line's text, 16 hexadecimal digits."""
     return sha256(data).hexdigest()[:16]
 
 
@@ -124,12 +125,12 @@ def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Itera
             row = next(rows, None)
         except csv.Error as error:
             reason = f"the row that begins here is not CSV: {error}"
-            yield InputLine(line_number, InvalidLineError(reason), _line_digest(reason.encode()))
+            yield InputLine(line_number, InvalidLineError(reason), line_digest(reason.encode()))
             continue
         if row is None:
             return
         if row:
-            digest = _line_digest(repr(row).encode(errors="surrogateescape"))
+            digest = line_digest(repr(row).encode(errors="surrogateescape"))
             yield InputLine(line_number, _fill_template(row, columns, template), digest)
 
 

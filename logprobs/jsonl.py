@@ -243,6 +243,8 @@ def _distribution_members(distribution: Distribution) -> str:
         f'"logprob": {_json_number(distribution.logprob)}, "top_logprobs": {_token_array(distribution.top)}, '
         f'"entropy": {_json_number(distribution.entropy)}'
     )
+    if distribution.kept is not None:
+        members += f', "kept": {distribution.kept}'
     if distribution.named:
         members += f', "logprob_of": {_token_array(distribution.named)}'
     if distribution.row is not None:

@@ -61,6 +61,7 @@ class Distribution:
         entropy: the distribution's entropy, nats; None if the entropy was not computed.
         row: the logprob of each token, in the order of the ids, as little-endian float32; -inf for tokens that the
             chain removed. None if the row was not requested.
+        kept: number of tokens that the chain kept; None for the model's distribution.
     """
 
     source: LogprobSource
@@ -69,6 +70,7 @@ class Distribution:
     named: tuple[TokenLogprob, ...] = ()
     entropy: float | None = None
     row: bytes | None = None
+    kept: int | None = None
 
 
 @supports_old_names

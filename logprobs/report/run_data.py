@@ -5,9 +5,6 @@ A trace is packed into a few numbers, from which the HTML page computes the prob
 
 from __future__ import annotations
 
-import json
-import zlib
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp, isfinite, log
@@ -24,6 +21,7 @@ from ..recorded import (
     RecordedTrace,
 )
 from ..records import LogprobSource
+from ..web import pack
 
 Json = dict[str, Any]
 Column = Sequence[float | None]
@@ -224,12 +222,6 @@ class _TokenColumns:
     dropped_candidates: list[list[Any] | None] = field(default_factory=list)
     returns: dict[int, list[list[str | None]]] = field(default_factory=dict)
     prompt_count: int = 0
-
-
-def pack(value: Any) -> str:
-    """Return a value as JSON, compressed by zlib and base64-encoded."""
-    data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return b64encode(zlib.compress(data, 9)).decode()
 
 
 def _finite(value: Any) -> Any:

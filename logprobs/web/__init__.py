@@ -1,14 +1,20 @@
 """The parts that web pages share: the panel of a token, its charts and tables, the tints of tokens.
 
-The parts are ES modules and a style sheet. The server's page loads them as files. The report is one file, and
-contains the modules joined into one script, by `join_modules`.
+The parts are ES modules and a style sheet. The server's page loads them as files. A report is one file, made by
+`single_file`, and contains the modules joined into one script.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from importlib.resources import files
+from string import Template
+from typing import Any
 
 SHARED_FOLDER = "web/"
 """The path under which modules of a page import the shared modules, as in ``./web/format.js``."""
@@ -24,6 +30,42 @@ def shared_names() -> list[str]:
 def read_shared(name: str) -> str:
     """Return the text of a shared file."""
     return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def single_file(read: Callable[[str], str], name: str, data: Mapping[str, str]) -> str:
+    """Return the HTML of a page that is one file: its template, style, scripts and data.
+
+    No part of the data can be markup, because it is compressed and base64-encoded. The content security policy of
+    the page allows the script and the style by their hashes, and no requests.
+
+    Args:
+        read: returns the text of a file of the page: ``NAME.html``, ``NAME.css``, ``main.js`` and its modules.
+        name: name of the template and the style.
+        data: the data, as `pack` returns it, by the ids of the elements that hold it.
+    """
+    script = join_modules("main.js", read)
+    style = read_shared("base.css") + read(f"{name}.css")
+    elements = (
+        f'<script type="application/octet-stream" id="{element_id}">{packed}</script>'
+        for element_id, packed in data.items()
+    )
+    return Template(read(f"{name}.html")).substitute(
+        script=script,
+        style=style,
+        script_hash=_policy_hash(script),
+        style_hash=_policy_hash(style),
+        data="\n".join(elements),
+    )
+
+
+def pack(value: Any) -> str:
+    """Return a value as JSON, compressed by zlib and base64-encoded."""
+    data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    return b64encode(zlib.compress(data, 9)).decode()
+
+
+def _policy_hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def join_modules(main: str, read: Callable[[str], str]) -> str:

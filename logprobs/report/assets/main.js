@@ -3,11 +3,12 @@
 import { makeTimeline } from "./web/charts.js";
 import { byId, element } from "./web/elements.js";
 import { countText, probabilityText, quoted, visible } from "./web/format.js";
+import { unpacked } from "./web/packed.js";
 import { changeTheme } from "./web/theme.js";
 import { TokenPanel } from "./web/token_panel.js";
 import { Keyboard } from "./keys.js";
 import { runPanel } from "./run_panel.js";
-import { firstDifference, havePromptInCommon, Run, unpacked } from "./runs.js";
+import { firstDifference, havePromptInCommon, Run } from "./runs.js";
 import { Search } from "./search.js";
 import { TextView, tokenOnNextLine } from "./text_view.js";
 

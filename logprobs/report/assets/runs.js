@@ -1,17 +1,8 @@
 // The data of the page, which is unpacked when it is needed.
 
-import { byId } from "./web/elements.js";
 import { countText } from "./web/format.js";
+import { unpacked } from "./web/packed.js";
 import { Trace } from "./web/trace.js";
-
-/** Return the data in an element of the page; null if the element is empty. */
-export async function unpacked(id) {
-  const packed = byId(id).textContent;
-  if (!packed) return null;
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(stream).text());
-}
 
 const MAX_CACHED_BLOCKS = 16;
 

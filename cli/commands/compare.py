@@ -1,0 +1,387 @@
+"""`gen compare`: the same prompts and seeds with several presets, chains or models, measured and shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ...common.errors import UsageError
+from ...common.files import write_file_atomically
+from ...common.machine import MAX_SLOTS, SEED_MAX
+from ...common.text import count_noun
+from ..command_options import TypedFlags, takes_options
+from ..flags import CompletionKind, Limit, Options, flag, options_class, within
+from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.settings import ChatTemplateFlags, flag_overrides
+from ..interrupt import Interrupt, interruptible
+from ..messages import FAILED, print_message, print_note
+from ..options.model import LogOptions, ModelOptions
+from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions, PromptOptions
+from ..options.sampling import GrammarOptions
+from ..options.text_rules import TextRuleOptions
+
+if TYPE_CHECKING:
+    from ...compare.arms import Arm
+    from ...compare.distribution_measures import TokenPath
+    from ...compare.plan import Plan, TextTable
+    from ...engine.model import Model
+    from ...jobs.bodies import ParsedRequest
+    from ...jobs.resolve import BatchDefaults
+    from ...presets.settings import Settings
+
+_compare = partial(flag, panel="Comparison")
+_DEFAULT_TOKENS = 128
+_WINDOW = 512
+"""Number of tokens of a window of --along FILE, as in llama.cpp's perplexity tool."""
+
+
+class CompareFormat(StrEnum):
+    """A format of the result."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+@options_class
+class CompareOptions(Options):
+    """The options of `gen compare`."""
+
+    typed_flags: TypedFlags
+    prompt: PromptOptions
+    arm: list[str] | None = _compare(
+        "--arm",
+        metavar="NAME=CHAIN",
+        help="What is compared: NAME=CHAIN, NAME=PRESET or NAME=PRESET@MODEL, the name is optional; repeatable.",
+        completion_kind=CompletionKind.PRESET_OR_CHAIN,
+    )
+    base: str | None = _compare(
+        "--base",
+        metavar="PRESET|CHAIN",
+        help="Preset or chain of --grid, and of arms such as q4=@FILE. [default]",
+        completion_kind=CompletionKind.PRESET_OR_CHAIN,
+    )
+    grid: list[str] | None = _compare(
+        "--grid",
+        metavar="NAME.PARAM=A,B",
+        help="An arm for each value, and for each combination if repeated: min_p.p=0.02,0.05.",
+    )
+    seeds: int = _compare(
+        "--seeds",
+        metavar="N",
+        help="Texts of each prompt and arm. [10]",
+        default=10,
+        limit=Limit("1 to 10,000", 1, 10_000),
+    )
+    seed: int = _compare(
+        "-s",
+        "--seed",
+        help="Seed of the first text; the seeds of the others count up. [0]",
+        default=0,
+        limit=within(0, SEED_MAX),
+    )
+    along: str = _compare(
+        "--along",
+        metavar="TEXT",
+        help="Compare distributions along greedy texts of the model, texts of the arms, none, or a FILE. [greedy]",
+        default="greedy",
+    )
+    set: list[str] | None = _compare(
+        "--set",
+        metavar="NAME.PARAM=VALUE",
+        help="Set one parameter in all arms; repeatable.",
+        completion_kind=CompletionKind.SETTING,
+    )
+    parallel: int | None = _compare(
+        "--parallel",
+        "-np",
+        metavar="N",
+        help="Number of texts generated at a time. [by cores and memory, at most 8]",
+        limit=within(1, MAX_SLOTS),
+    )
+    output: Path | None = _compare(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        help="Write a report for the browser, with all texts and blind votes.",
+    )
+    format: CompareFormat = _compare(
+        "--format",
+        help="Format on stdout: a table, json with everything, or csv. [table]",
+        default=CompareFormat.table,
+    )
+    results: Path | None = _compare(
+        "--results",
+        metavar="FILE.jsonl",
+        help="Store each text as soon as it is complete. [next to -o, otherwise nowhere]",
+    )
+    resume: bool = _compare(
+        "--resume",
+        help="Continue with the stored texts; more arms, prompts and seeds may be added.",
+        default=False,
+    )
+    length: LengthOptions
+    grammar: GrammarOptions
+    rules: TextRuleOptions
+    escapes: EscapeOptions
+    chat: ChatOptions
+    model: ModelOptions
+    log: LogOptions
+
+    @property
+    def results_path(self) -> Path | None:
+        """The file of results; None if texts are not stored."""
+        return self.results or (None if self.output is None else self.output.with_suffix(".jsonl"))
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for flags that cannot be combined."""
+        if self.output is not None and self.output.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"-o: {self.output} is not a name of an HTML file, such as report.html")
+        if self.resume and self.results_path is None:
+            raise UsageError("--resume needs a file of results: --results FILE.jsonl, or -o FILE.html")
+        if self.along not in ("greedy", "texts", "none") and not Path(self.along).is_file():
+            raise UsageError(f"--along: {self.along!r} is not greedy, texts, none, or a file")
+
+
+@takes_options(CompareOptions)
+def compare(options: CompareOptions) -> None:
+    """Compare presets, chains or models on the same prompts and seeds, and say what the difference is.
+
+    gen compare "The sea was" --arm default --arm 'hot=temp1.5 > min-p0.05' --seeds 20 -n 128
+    gen compare -f prompts.jsonl --grid min_p.p=0.02,0.05,0.1 -o report.html
+    gen compare -f prompts.jsonl --arm q8=@big.gguf --arm q4=@small.gguf
+    """
+    from ...compare.arms import make_arms
+    from ...compare.plan import Plan
+    from ...jobs.errors import InvalidLineError
+    from ...jobs.journal import closing_results
+
+    show_llama_cpp_messages(options.log)
+    arms = make_arms(options.arm or (), options.base, options.grid or ())
+    try:
+        plan = Plan(arms, _read_prompts(options), options.seed, options.seeds, _defaults(options))
+    except InvalidLineError as error:
+        raise UsageError(str(error)) from None
+    job = _Comparison(options, plan)
+    if all(arm.preset != "model" for arm in arms):
+        job.check({})
+    table = _open_table(options)
+    with closing_results(table), interruptible() as interrupt, ExitStack() as models:
+        job.run(table, interrupt, models)
+    if interrupt.requested:
+        if table.is_file:
+            print_note("--resume continues from here")
+        sys.stdout.flush()
+        raise typer.Exit(interrupt.exit_code)
+    if table.failures:
+        raise typer.Exit(FAILED)
+
+
+def _read_prompts(options: CompareOptions) -> Sequence[ParsedRequest]:
+    """Return the prompts: those of a JSONL file, or a single one. Raises ``InvalidLineError``."""
+    from ...compare.plan import read_prompts, text_prompt
+    from ..inputs.prompt import read_prompt
+
+    file = options.prompt.file
+    if file is not None and file.suffix.lower() in (".jsonl", ".ndjson"):
+        if options.prompt.prompt is not None or options.prompt.prompt_option is not None:
+            raise UsageError("the prompt is given twice, by -f and on the command line")
+        return read_prompts(file)
+    return [text_prompt(read_prompt(options.prompt))]
+
+
+def _defaults(options: CompareOptions) -> BatchDefaults:
+    """Return the settings that all arms have unless they override them."""
+    from ...jobs.resolve import BatchDefaults
+    from ...presets.overrides import Override, parse_set
+
+    overrides = [*map(parse_set, options.set or ()), *flag_overrides(options)]
+    if options.length.max_tokens is None:
+        overrides.insert(0, Override("-n", "max_tokens", _DEFAULT_TOKENS))
+    template = ChatTemplateFlags(options.chat.template, options.typed_flags)
+    return BatchDefaults(
+        "default",
+        None,
+        tuple(overrides),
+        options.seed,
+        options.chat.chat,
+        None,
+        is_schema_lenient=options.grammar.schema_lenient,
+        chat_template=template.source,
+        chat_template_kwargs=template.variables,
+    )
+
+
+def _open_table(options: CompareOptions) -> TextTable:
+    from ...compare.plan import TextTable
+    from ...jobs.journal import ResultJournal
+
+    path = options.results_path
+    return TextTable() if path is None else TextTable(ResultJournal(path, options.resume, is_openai=False), path)
+
+
+class _Comparison:
+    """A comparison at work.
+
+    Args:
+        options: the options of the command.
+        plan: the design.
+    """
+
+    def __init__(self, options: CompareOptions, plan: Plan) -> None:
+        self._options, self._plan = options, plan
+
+    def check(self, metadata: Mapping[str, str]) -> None:
+        """Check the settings of each arm, and note what is ignored. Raises ``UsageError``, ``PresetError``."""
+        from ...compare.plan import check_arms
+        from ...jobs.errors import InvalidLineError
+
+        try:
+            check_arms(self._plan, metadata, print_note)
+        except InvalidLineError as error:
+            raise UsageError(str(error)) from None
+
+    def run(self, table: TextTable, interrupt: Interrupt, stack: ExitStack) -> None:
+        """Generate the texts, measure, and write the result.
+
+        Args:
+            table: gets the texts.
+            interrupt: whether a signal such as Ctrl-C has arrived. The texts so far are then measured.
+            stack: closes the models.
+        """
+        from ..render.comparison import write_result
+
+        options = self._options
+        model_of_arm = self._load_models(interrupt, stack)
+        self._generate(table, model_of_arm, interrupt)
+        distributions = None
+        if options.along != "none" and not interrupt.requested:
+            distributions = self._measure_distributions(table, model_of_arm, interrupt)
+        result = self._result(table, model_of_arm, distributions)
+        if options.output is not None:
+            from ...compare.report import comparison_page
+
+            page = comparison_page(result)
+            write_file_atomically(options.output, lambda file: file.write(page.encode()))
+        write_result(result, options.format.value, sys.stdout)
+        if options.output is not None:
+            print_message(f"gen: {options.output} has the texts and plots; open it in a browser")
+        if table.failures:
+            name, message = next(iter(table.failures.items()))
+            print_note(f"{count_noun(len(table.failures), 'text')} failed, such as {name}: {message}")
+
+    def _load_models(self, interrupt: Interrupt, stack: ExitStack) -> list[Model]:
+        """Return the model of each arm. Each model is loaded once."""
+        from ...models.errors import AbortedError
+
+        loaded: dict[str | None, Model] = {}
+
+        def abort() -> None:
+            for model in loaded.values():
+                model.abort()
+
+        for arm in self._plan.arms:
+            if arm.model not in loaded:
+                options = self._options.model
+                if arm.model is not None:
+                    options = replace(options, model=arm.model, hub_repository=None, hub_file=None)
+                loaded[arm.model] = stack.enter_context(load_model(options, interrupt))
+                interrupt.abort_with(abort, AbortedError)
+                if arm.preset == "model":
+                    self.check(loaded[arm.model].metadata)
+        return [loaded[arm.model] for arm in self._plan.arms]
+
+    def _generate(self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt) -> None:
+        """Generate all texts that the table does not have."""
+        from ...compare.plan import make_run
+        from ..render.batch_progress import BatchProgress, show_progress, stop_check_with_note
+
+        plan = self._plan
+        progress, should_stop = BatchProgress(plan.text_count), stop_check_with_note(interrupt)
+        with show_progress(progress, prints_results=False) as display:
+            for model, arms in self._arms_by_model(model_of_arm):
+                if not interrupt.requested:
+                    make_run(plan, arms, model, table, progress).run(
+                        model,
+                        plan.lines(arms),
+                        self._options.parallel or model.default_parallel,
+                        should_stop=should_stop,
+                        on_progress=display.add_tokens,
+                        note=print_note,
+                    )
+        print_message(f"gen: {progress.summary()}")
+
+    def _arms_by_model(self, model_of_arm: Sequence[Model]) -> list[tuple[Model, list[Arm]]]:
+        groups: dict[int, tuple[Model, list[Arm]]] = {}
+        for arm, model in zip(self._plan.arms, model_of_arm, strict=True):
+            groups.setdefault(id(model), (model, []))[1].append(arm)
+        return list(groups.values())
+
+    def _settings(self, model_of_arm: Sequence[Model]) -> list[Settings]:
+        """Return the settings of each arm."""
+        return [
+            self._plan.settings(arm, model.metadata)
+            for arm, model in zip(self._plan.arms, model_of_arm, strict=True)
+        ]
+
+    def _measure_distributions(
+        self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt
+    ) -> dict[str, Any]:
+        from ...compare.distribution_measures import MeasuredArm, measure_paths
+        from ...compare.result import distribution_fields
+        from ..render.progress import scoring_bar
+
+        plan, settings = self._plan, self._settings(model_of_arm)
+        arms = [
+            MeasuredArm(arm.name, model, each.steps)
+            for arm, model, each in zip(plan.arms, model_of_arm, settings, strict=True)
+        ]
+        along, paths = self._paths(table, model_of_arm, interrupt)
+        with scoring_bar() as progress, interrupt.graceful_shutdown():
+            values = measure_paths(
+                arms, paths, seed=plan.seed, progress=progress, is_interrupted=lambda: interrupt.requested
+            )
+        if any(each.grammar.value is not None for each in settings):
+            print_note("distributions are compared without the grammar")
+        return distribution_fields([arm.name for arm in plan.arms], along, values)
+
+    def _paths(
+        self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt
+    ) -> tuple[str, list[TokenPath]]:
+        """Return the texts along which distributions are compared: their description, and the texts."""
+        from ...common.files import read_input
+        from ...compare.distribution_measures import text_windows
+        from ...compare.paths import arm_paths, greedy_paths
+
+        plan, model, along = self._plan, model_of_arm[0], self._options.along
+        resolver = plan.resolver(model.metadata)
+        requests = [
+            resolver.resolve(plan.arms[0].apply_to(prompt, prompt.id, plan.seed)) for prompt in plan.prompts
+        ]
+        if along == "greedy":
+            return "the model's likeliest texts", greedy_paths(model, requests, lambda: interrupt.requested)
+        if along == "texts":
+            return "the texts of all arms", arm_paths(model, requests, plan, table)
+        ids = model.vocabulary.tokenize_prompt(read_input(Path(along)))
+        return along, list(text_windows(model, ids, min(_WINDOW, model.context.length)))
+
+    def _result(
+        self, table: TextTable, model_of_arm: Sequence[Model], distributions: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        from ...compare.result import ArmFacts, make_result
+        from .run import replay_command
+
+        facts = [
+            ArmFacts(model.name, settings.steps)
+            for model, settings in zip(model_of_arm, self._settings(model_of_arm), strict=True)
+        ]
+        command = replay_command(None, "")
+        return {"command": command, **make_result(self._plan, facts, table, distributions)}

@@ -1,0 +1,366 @@
+"""Distances between the distributions of two arms along the same texts, over the whole vocabulary.
+
+No token is drawn from the distributions, so that no measure depends on chance, unless a chain has `CHANCE_STEPS`.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.errors import UsageError
+from ..engine.next_token import Probabilities, distance, probabilities
+from ..logprobs.records import display_text
+from ..samplers.building import build
+from ..samplers.kernels import Floats
+
+if TYPE_CHECKING:
+    from ..engine.model import Model
+    from ..engine.vocabulary import Vocabulary
+    from ..samplers.chain import Chain, StepSpec
+
+CHANCE_STEPS = frozenset({"xtc", "mirostat", "mirostat_v2", "adaptive_p"})
+"""Steps whose effect on the distribution depends on random numbers, which have the first seed."""
+WORST_PLACES = 5
+_SHOWN_TOKENS = 4
+_SHOWN_CONTEXT_TOKENS = 12
+
+
+class TokenPath(NamedTuple):
+    """A text along which distributions are compared.
+
+    Attributes:
+        label: where the text is from, for the places that are shown.
+        tokens: all its tokens.
+        first: index of the first token whose distribution is measured.
+    """
+
+    label: str
+    tokens: Sequence[int]
+    first: int
+
+
+class MeasuredArm(NamedTuple):
+    """An arm whose distributions are measured.
+
+    Attributes:
+        name: the name of the arm.
+        model: the model.
+        steps: the steps of the chain.
+    """
+
+    name: str
+    model: Model
+    steps: Sequence[StepSpec]
+
+
+class TokenShare(NamedTuple):
+    """A likely token at a place, with its probability in the first arm and in the other one."""
+
+    token: str
+    first: float
+    other: float
+
+
+class Place(NamedTuple):
+    """A place where two distributions are far apart.
+
+    Attributes:
+        total_variation: the distance at this place.
+        label: where the text is from.
+        position: index of the token in its text, without the prompt.
+        before: the end of the text before it.
+        tokens: the likeliest tokens of both arms.
+    """
+
+    total_variation: float
+    label: str
+    position: int
+    before: str
+    tokens: tuple[TokenShare, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON fields ``total_variation, label, position, before, tokens``."""
+        return {**self._asdict(), "tokens": [token._asdict() for token in self.tokens]}
+
+
+@dataclass
+class PathValues:
+    """The values of an arm at each token of all paths. Distances are those from the first arm.
+
+    Attributes:
+        path_starts: for each path, the number of values before it.
+        dropped_mass: the model's probability of all tokens that the chain drops.
+        kept: number of tokens that the chain keeps.
+        total_variation: total variation distance, 0 to 1.
+        jensen_shannon: Jensen-Shannon divergence, nats, 0 to ln 2.
+        kl: KL(first || arm), nats; inf if the arm drops a token of the first one.
+        reverse_kl: KL(arm || first), nats.
+        same_top: whether the likeliest token is the same.
+        model_kl: KL of the model's own distributions, without chains, nats; empty if both arms have one model.
+        model_same_top: whether the likeliest token of the models is the same.
+        model_token_change: difference of the probability of the text's next token, other minus first model.
+        model_surprises: surprise of the text's next token, nats: of the first and of the other model.
+        worst: the places with the largest total variation, the largest first.
+    """
+
+    path_starts: list[int] = field(default_factory=list)
+    dropped_mass: list[float] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    total_variation: list[float] = field(default_factory=list)
+    jensen_shannon: list[float] = field(default_factory=list)
+    kl: list[float] = field(default_factory=list)
+    reverse_kl: list[float] = field(default_factory=list)
+    same_top: list[bool] = field(default_factory=list)
+    model_kl: list[float] = field(default_factory=list)
+    model_same_top: list[bool] = field(default_factory=list)
+    model_token_change: list[float] = field(default_factory=list)
+    model_surprises: list[tuple[float, float]] = field(default_factory=list)
+    worst: list[Place] = field(default_factory=list)
+
+
+def measure_paths(
+    arms: Sequence[MeasuredArm],
+    paths: Sequence[TokenPath],
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
+) -> list[PathValues]:
+    """Return the values of each arm. The first arm has no distances.
+
+    At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
+    chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does.
+
+    Args:
+        arms: the arms.
+        paths: the texts.
+        seed: seed of the chains, which matters for `CHANCE_STEPS` only.
+        progress: called with the number of tokens that have been read, and with their total.
+        is_interrupted: called after each token. Once it returns True, measuring ends.
+
+    Raises ``ModelError`` for a path that is longer than a context, ``SamplingError``, and ``UsageError`` if two
+    models do not have the same tokens.
+    """
+    check_vocabularies(arms)
+    values = [PathValues() for _ in arms]
+    models = list({id(arm.model): arm.model for arm in arms}.values())
+    total, done = sum(len(path.tokens) for path in paths), 0
+    for path in paths:
+        for arm_values in values:
+            arm_values.path_starts.append(len(arm_values.kept))
+        chains = [build(arm.steps, seed=seed, vocab=arm.model.vocabulary) for arm in arms]
+        for chain in chains:
+            chain.reset(path.tokens[: path.first])
+        rows = zip(*(model.context.read_each(path.tokens[:-1]) for model in models), strict=True)
+        for index, model_rows in enumerate(rows, 1):
+            done += 1
+            if progress is not None:
+                progress(done, total)
+            if is_interrupted is not None and is_interrupted():
+                return values
+            if index >= path.first:
+                row_of_model = {id(model): row for model, row in zip(models, model_rows, strict=True)}
+                _measure_token(arms, chains, row_of_model, _PathToken(path, index), values)
+                for chain in chains:
+                    chain.accept(path.tokens[index])
+        done += 1
+    return values
+
+
+def check_vocabularies(arms: Sequence[MeasuredArm]) -> None:
+    """Raise ``UsageError`` if the models of two arms do not have the same tokens."""
+    first = arms[0]
+    for arm in arms[1:]:
+        if arm.model is not first.model and _pieces(arm.model.vocabulary) != _pieces(first.model.vocabulary):
+            raise UsageError(
+                f"the models of {first.name} and {arm.name} have different tokens, so that their distributions "
+                "cannot be compared; --along none compares only texts"
+            )
+
+
+def _pieces(vocabulary: Vocabulary) -> list[bytes]:
+    return [vocabulary.piece(token) for token in range(vocabulary.size)]
+
+
+class _PathToken(NamedTuple):
+    """A token of a path: the path, and the position of the token among its tokens."""
+
+    path: TokenPath
+    position: int
+
+    @property
+    def id(self) -> int:
+        return self.path.tokens[self.position]
+
+
+def _measure_token(
+    arms: Sequence[MeasuredArm],
+    chains: Sequence[Chain],
+    row_of_model: Mapping[int, Floats],
+    token: _PathToken,
+    values: Sequence[PathValues],
+) -> None:
+    """Add the values of one token to those of each arm.
+
+    Args:
+        arms: the arms.
+        chains: their chains.
+        row_of_model: the logits of each model, by the identity of the model.
+        token: the token.
+        values: the values so far.
+    """
+    model_rows = {model: model_probabilities(row) for model, row in row_of_model.items()}
+    drawn = []
+    for arm, chain, arm_values in zip(arms, chains, values, strict=True):
+        candidates = chain.apply(row_of_model[id(arm.model)])
+        chain.draw(candidates)  # a selector may cut or change what it draws from
+        arm_row = probabilities(candidates)
+        arm_values.kept.append(len(candidates))
+        arm_values.dropped_mass.append(max(1 - float(model_rows[id(arm.model)][arm_row > 0].sum()), 0.0))
+        drawn.append(arm_row)
+    first_model, vocabulary = model_rows[id(arms[0].model)], arms[0].model.vocabulary
+    for arm, arm_row, arm_values in islice(zip(arms, drawn, values, strict=True), 1, None):
+        between = distance(drawn[0], arm_row)
+        arm_values.total_variation.append(between.total_variation)
+        arm_values.jensen_shannon.append(jensen_shannon(drawn[0], arm_row))
+        arm_values.kl.append(between.divergence)
+        arm_values.reverse_kl.append(between.reverse_divergence)
+        arm_values.same_top.append(bool(drawn[0].argmax() == arm_row.argmax()))
+        _keep_worst(arm_values.worst, between.total_variation, token, vocabulary, (drawn[0], arm_row))
+        if arm.model is not arms[0].model:
+            model_row = model_rows[id(arm.model)]
+            arm_values.model_kl.append(distance(first_model, model_row).divergence)
+            arm_values.model_same_top.append(bool(first_model.argmax() == model_row.argmax()))
+            arm_values.model_token_change.append(float(model_row[token.id] - first_model[token.id]))
+            surprises = -np.log([first_model[token.id], model_row[token.id]])
+            arm_values.model_surprises.append((float(surprises[0]), float(surprises[1])))
+
+
+def model_probabilities(logits: Floats) -> Probabilities:
+    """Return the softmax of a row of logits, float64 (V,)."""
+    weights = np.exp(logits.astype(np.float64) - float(logits.max()))
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def jensen_shannon(first: Probabilities, second: Probabilities) -> float:
+    """Return the Jensen-Shannon divergence, nats: (KL(p || m) + KL(q || m)) / 2, with m = (p + q) / 2."""
+    middle = (first + second) / 2
+    return (distance(first, middle).divergence + distance(second, middle).divergence) / 2
+
+
+def _keep_worst(
+    worst: list[Place],
+    total_variation: float,
+    token: _PathToken,
+    vocabulary: Vocabulary,
+    rows: tuple[Probabilities, Probabilities],
+) -> None:
+    """Insert a place if it is one of those with the largest distance."""
+    if total_variation <= (worst[-1].total_variation if len(worst) == WORST_PLACES else 0.0):
+        return
+    path, index = token.path, token.position
+    before = b"".join(map(vocabulary.piece, path.tokens[max(index - _SHOWN_CONTEXT_TOKENS, 0) : index]))
+    likeliest = [row.argpartition(-_SHOWN_TOKENS)[-_SHOWN_TOKENS:] for row in rows]
+    ids = sorted(set(np.concatenate(likeliest).tolist()), key=lambda each: -max(row[each] for row in rows))
+    tokens = tuple(
+        TokenShare(display_text(vocabulary.piece(each)), float(rows[0][each]), float(rows[1][each]))
+        for each in ids[:_SHOWN_TOKENS]
+    )
+    place = Place(total_variation, path.label, index - path.first, before.decode("utf-8", "replace"), tokens)
+    insort(worst, place, key=lambda each: -each.total_variation)
+    del worst[WORST_PLACES:]
+
+
+def summarize(values: PathValues) -> dict[str, Any]:
+    """Return the JSON fields of an arm's values: means over all tokens, and the places with the largest distances.
+
+    ``mean`` of a divergence leaves out the tokens where it is infinite; ``infinite`` is their share.
+    """
+    fields: dict[str, Any] = {
+        "tokens": len(values.kept),
+        "dropped_mass": _mean(values.dropped_mass),
+        "kept": _mean(values.kept),
+    }
+    if not values.total_variation:
+        return fields
+    fields |= {
+        "total_variation": _summary(values.total_variation),
+        "jensen_shannon": _summary(values.jensen_shannon),
+        "kl": _summary(values.kl),
+        "reverse_kl": _summary(values.reverse_kl),
+        "same_top": _mean(values.same_top),
+        "worst": [place.as_json() for place in values.worst],
+    }
+    if values.model_kl:
+        fields["models"] = _summarize_models(values)
+    return fields
+
+
+def _summarize_models(values: PathValues) -> dict[str, Any]:
+    """Return the figures that llama.cpp's ``llama-perplexity --kl-divergence`` has for two models."""
+    same_top = np.array(values.model_same_top, dtype=np.float64)
+    changes = np.array(values.model_token_change)
+    surprises = np.array(values.model_surprises)
+    return {
+        "kl": _summary(values.model_kl),
+        "same_top": float(same_top.mean()),
+        "same_top_error": _standard_error(same_top),
+        "token_probability_change": float(changes.mean()),
+        "token_probability_change_rms": sqrt(float((changes**2).mean())),
+        "perplexity": float(np.exp(surprises[:, 0].mean())),
+        "other_perplexity": float(np.exp(surprises[:, 1].mean())),
+    }
+
+
+def _summary(values: Sequence[float]) -> dict[str, float]:
+    """Return mean, its standard error, median, 99th percentile, maximum, and the share of infinite values."""
+    row = np.array(values)
+    finite = row[np.isfinite(row)]
+    if not finite.size:
+        return {"mean": inf, "infinite": 1.0}
+    return {
+        "mean": float(finite.mean()),
+        "standard_error": _standard_error(finite),
+        "median": float(np.median(finite)),
+        "p99": float(np.quantile(finite, 0.99)),
+        "max": float(finite.max()),
+        "infinite": 1 - finite.size / row.size,
+    }
+
+
+def _standard_error(row: NDArray[np.float64]) -> float:
+    return float(row.std(ddof=1)) / sqrt(row.size) if row.size > 1 else 0.0
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[TokenPath]:
+    """Yield the paths of a text that the user gives, as llama.cpp's perplexity tool reads it.
+
+    The text is cut into windows of this many tokens. An incomplete window at the end is left out, unless it is the
+    only one. In each window, the tokens of the second half are measured, so that each has half a window before it.
+    If the model's texts begin with BOS, it replaces the first token of each window.
+
+    Args:
+        model: the model.
+        ids: the tokens of the text.
+        window: number of tokens of a window.
+    """
+    adds_bos, bos = model.vocabulary.adds_bos, model.vocabulary.bos
+    starts = range(0, max(len(ids) - window, 0) + 1, window)
+    for number, start in enumerate(starts, 1):
+        tokens = list(ids[start : start + window])
+        if adds_bos and bos is not None:
+            tokens[0] = bos
+        first = window // 2 + 1 if len(tokens) == window else max(len(tokens) // 2, 1)
+        yield TokenPath(f"window {number}", tokens, first)

@@ -1,0 +1,236 @@
+"""Confidence intervals of measures of texts, by the bootstrap, and the differences that a comparison can show.
+
+The values of a measure form a table of prompts and seeds. Texts of one prompt resemble each other. So with
+`MIN_SAMPLED_PROMPTS` prompts or more, prompts are resampled, and seeds within them; the intervals then hold for
+prompts of this kind. With fewer prompts, only seeds are resampled; the intervals then hold for these prompts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, cos, isfinite, nan, pi, sin, sqrt
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+"""The values of a measure, float64 (prompts, seeds); NaN where a text has no value."""
+
+LEVEL = 0.95
+"""The probability with which an interval contains the true value."""
+POWER = 0.8
+"""The probability with which a difference of the size `Estimate.detectable` is found."""
+RESAMPLES = 10_000
+MIN_SAMPLED_PROMPTS = 5
+"""The minimum number of prompts from which a statement about other prompts is possible."""
+_MAX_NEEDED_PAIRS = 1_000_000
+"""A difference that needs more pairs than this is not worth a statement."""
+
+
+class Interval(NamedTuple):
+    """A confidence interval: its lower and its upper end."""
+
+    low: float
+    high: float
+
+    @property
+    def contains_zero(self) -> bool:
+        """True if zero is inside the interval or one of its ends."""
+        return self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its confidence interval.
+
+    Attributes:
+        mean: the mean over prompts of the mean over seeds.
+        interval: the confidence interval.
+        standard_error: the standard error of the mean.
+        count: number of values, which are texts, or pairs of texts.
+        prompts_are_sampled: True if the interval holds for prompts of this kind; False: for these prompts.
+        detectable: the smallest true difference that this number of pairs finds with the probability `POWER`.
+    """
+
+    mean: float
+    interval: Interval
+    standard_error: float
+    count: int
+    prompts_are_sampled: bool
+    detectable: float
+
+    @property
+    def is_shown(self) -> bool:
+        """True if the interval does not contain zero."""
+        return not self.interval.contains_zero
+
+    def needed_pairs(self, difference: float) -> int | None:
+        """Return the number of pairs that find a true difference of this size; None if there are too many."""
+        if not difference or not self.detectable:
+            return None
+        pairs = self.count * (self.detectable / difference) ** 2
+        return ceil(pairs) if isfinite(pairs) and pairs <= _MAX_NEEDED_PAIRS else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON fields ``mean, low, high, standard_error, count``."""
+        return {
+            "mean": self.mean,
+            "low": self.interval.low,
+            "high": self.interval.high,
+            "standard_error": self.standard_error,
+            "count": self.count,
+        }
+
+
+class Bootstrap:
+    """Estimates of means with intervals. All measures and arms use the same resamples.
+
+    Args:
+        seed: seed of the resamples, so that the same results have the same intervals.
+        resamples: number of resamples.
+    """
+
+    def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
+        self._seed, self._resamples = seed, resamples
+        self._weights: dict[bytes, NDArray[np.float32]] = {}
+
+    def estimate(self, values: Values, *, level: float = LEVEL, is_share: bool = False) -> Estimate | None:
+        """Return the mean with its interval; None if there are fewer than two values.
+
+        The interval has the quantiles of the resampled means, stretched around the mean. The stretch makes their
+        standard deviation equal the unbiased standard error, and replaces the normal quantile by Student's
+        (Hesterberg 2015, expanded percentile interval). Without it, intervals of few values would be too short.
+
+        Args:
+            values: the values, or the differences of pairs.
+            level: the probability with which the interval contains the true mean.
+            is_share: whether each value is 0 or 1, or a difference of two such values. If all are equal, the
+                interval has the bound of Clopper and Pearson, because no text among N does not mean that there is
+                none.
+        """
+        present = ~np.isnan(values)
+        prompt_rows = present.any(axis=1)
+        values, present = values[prompt_rows], present[prompt_rows]
+        count = int(present.sum())
+        if count < 2:
+            return None
+        prompt_means = np.nanmean(values, axis=1)
+        mean = float(prompt_means.mean())
+        spread = _standard_error(values, prompt_means, present.sum(axis=1))
+        tail = (1 - level) / 2
+        detectable = (student_quantile(1 - tail, spread.degrees) + NormalDist().inv_cdf(POWER)) * spread.error
+        if spread.error > 0:
+            deviations = self._resampled_means(values, present, spread.prompts_are_sampled) - mean
+            stretch = spread.error / float(deviations.std())
+            stretch *= student_quantile(1 - tail, spread.degrees) / NormalDist().inv_cdf(1 - tail)
+            low, high = mean + stretch * np.quantile(deviations, [tail, 1 - tail])
+            interval = Interval(float(low), float(high))
+        elif is_share:
+            bound = 1 - tail ** (1 / count)
+            interval = Interval(max(mean - bound, -1.0), min(mean + bound, 1.0))
+            detectable = 1 - (1 - POWER) ** (1 / count)
+        else:
+            interval = Interval(mean, mean)
+        return Estimate(mean, interval, spread.error, count, spread.prompts_are_sampled, detectable)
+
+    def _resampled_means(self, values: Values, present: NDArray[np.bool_], samples_prompts: bool) -> Values:
+        """Return the mean of each resample, float64 (resamples,)."""
+        key = present.tobytes() + bytes(present.shape[1:]) + bytes([samples_prompts])
+        if key not in self._weights:
+            self._weights[key] = self._draw_weights(present, samples_prompts)
+        return (self._weights[key] @ values[present].astype(np.float32)).astype(np.float64)
+
+    def _draw_weights(self, present: NDArray[np.bool_], samples_prompts: bool) -> NDArray[np.float32]:
+        """Return the weight of each value in each resample, float32 (resamples, values)."""
+        random = np.random.default_rng(self._seed)
+        prompt_count = present.shape[0]
+        times = np.ones((self._resamples, prompt_count), dtype=np.int64)
+        if samples_prompts:
+            times = random.multinomial(prompt_count, np.full(prompt_count, 1 / prompt_count), self._resamples)
+        columns = []
+        for prompt, seed_count in enumerate(present.sum(axis=1)):
+            equal_shares = np.full(seed_count, 1 / seed_count)
+            drawn = random.multinomial(times[:, prompt] * seed_count, equal_shares)
+            columns.append((drawn / (seed_count * prompt_count)).astype(np.float32))
+        return np.concatenate(columns, axis=1)
+
+
+class _Spread(NamedTuple):
+    """The standard error of a mean, with its degrees of freedom."""
+
+    error: float
+    degrees: int
+    prompts_are_sampled: bool
+
+
+def _standard_error(values: Values, prompt_means: Values, seed_counts: NDArray[np.int_]) -> _Spread:
+    prompt_count = prompt_means.size
+    repeated = seed_counts > 1
+    if prompt_count >= MIN_SAMPLED_PROMPTS or not repeated.all():
+        return _Spread(float(prompt_means.std(ddof=1)) / sqrt(prompt_count), prompt_count - 1, True)
+    variances = np.nanvar(values, axis=1, ddof=1) / seed_counts
+    return _Spread(sqrt(float(variances.sum())) / prompt_count, int((seed_counts - 1).sum()), False)
+
+
+def adjusted_level(comparison_count: int) -> float:
+    """Return the level of each interval, so that all of them together hold with the probability `LEVEL`.
+
+    Bonferroni: each interval may fail with the probability 0.05 / n.
+    """
+    return 1 - (1 - LEVEL) / max(comparison_count, 1)
+
+
+def share_interval(hits: int, count: int, level: float = LEVEL) -> Interval:
+    """Return the interval of a share by Wilson's formula; the whole range from 0 to 1 without any value."""
+    if not count:
+        return Interval(0.0, 1.0)
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = hits / count
+    center = share + z * z / (2 * count)
+    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return Interval(max((center - half) / scale, 0.0), min((center + half) / scale, 1.0))
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """Return the quantile of Student's t distribution, for a probability of at least 0.5.
+
+    The distribution function for whole degrees of freedom is a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4).
+    It is inverted by bisection, exact to 1e-10.
+    """
+    if degrees < 1:
+        return nan
+    low, high = 0.0, 1.0
+    while _student_probability(high, degrees) < probability:
+        low, high = high, high * 2
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_probability(middle, degrees) < probability else (low, middle)
+    return high
+
+
+_MAX_DEGREES = 1_000
+"""From here on, the normal distribution is used, which differs by less than 0.2 %."""
+
+
+def _student_probability(t: float, degrees: int) -> float:
+    """Return the probability that a value of Student's distribution is less than t, for t >= 0."""
+    if degrees > _MAX_DEGREES:
+        return NormalDist().cdf(t)
+    angle = np.arctan2(t, sqrt(degrees))
+    cosine, sine = cos(angle), sin(angle)
+    if degrees % 2:
+        term, total = cosine, cosine if degrees > 1 else 0.0
+        for k in range(2, degrees - 1, 2):
+            term *= k / (k + 1) * cosine * cosine
+            total += term
+        inside = 2 / pi * (angle + sine * total)
+    else:
+        term = total = 1.0
+        for k in range(1, degrees - 2, 2):
+            term *= k / (k + 1) * cosine * cosine
+            total += term
+        inside = sine * total
+    return float((1 + inside) / 2)

@@ -1,0 +1,232 @@
+"""The texts of a comparison: each arm continues each prompt with the same seeds. Results can be resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..common.files import open_input
+from ..common.machine import SEED_MAX
+from ..common.strict_json import parse_strict_json
+from ..jobs.batch import BatchCounts, BatchRun
+from ..jobs.bodies import ParsedRequest, parse_request
+from ..jobs.errors import InvalidLineError
+from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
+from ..jobs.lines import InputLine, line_digest, read_json_lines
+from ..jobs.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
+from .arms import Arm
+from .intervals import Values
+from .text_measures import Measure, MeasuredText, measure_texts
+
+if TYPE_CHECKING:
+    from ..engine.model import Model
+    from ..presets.settings import Settings
+
+_PROMPT_FIELDS = frozenset({"id", "prompt", "messages"})
+
+
+def read_prompts(path: Path) -> list[ParsedRequest]:
+    """Return the prompts of a JSONL file: ``{"id", "prompt"}`` or ``{"id", "messages"}`` on each line.
+
+    Raises ``InvalidLineError`` that names the file and the line.
+    """
+    prompts: list[ParsedRequest] = []
+    with open_input(path) as file:
+        for line in read_json_lines(file):
+            try:
+                prompts.append(_parse_prompt(line, {prompt.id for prompt in prompts}))
+            except InvalidLineError as error:
+                raise InvalidLineError(f"{path}: line {line.number}: {error}") from None
+    if not prompts:
+        raise InvalidLineError(f"{path}: the file has no prompts")
+    return prompts
+
+
+def _parse_prompt(line: InputLine, used_ids: set[str]) -> ParsedRequest:
+    if isinstance(line.content, InvalidLineError):
+        raise line.content
+    other_fields = sorted(line.content.keys() - _PROMPT_FIELDS)
+    if other_fields:
+        raise InvalidLineError(
+            f"{other_fields[0]} is not a field of a prompt: it has id and prompt or messages; arms have settings"
+        )
+    prompt = parse_request({"id": str(line.number), **line.content}, line.number)
+    if prompt.id in used_ids:
+        raise InvalidLineError(f"the id {prompt.id!r} is already used; give another one")
+    return prompt
+
+
+def text_prompt(text: str) -> ParsedRequest:
+    """Return the only prompt of a comparison."""
+    return parse_request({"id": "1", "prompt": text}, 1)
+
+
+Note = Callable[[str], object]
+
+
+def _ignore(message: str) -> None:
+    """Drop a note about a preset, which was printed when the arms were checked."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The design of a comparison.
+
+    Attributes:
+        arms: the arms. Differences are those from the first one.
+        prompts: the prompts.
+        seed: seed of the first text of each prompt and arm; the seeds of the others count up.
+        seed_count: number of texts of each prompt and arm.
+        defaults: the settings of all arms, which an arm may override.
+    """
+
+    arms: Sequence[Arm]
+    prompts: Sequence[ParsedRequest]
+    seed: int
+    seed_count: int
+    defaults: BatchDefaults
+
+    @property
+    def text_count(self) -> int:
+        """Number of all texts."""
+        return len(self.arms) * len(self.prompts) * self.seed_count
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the texts of each prompt and arm."""
+        return [(self.seed + number) & SEED_MAX for number in range(self.seed_count)]
+
+    def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
+        """Return the resolver of requests.
+
+        Args:
+            metadata: metadata of the model; only the preset ``model`` needs it.
+            note: called with messages about parts of presets that are ignored.
+        """
+        return RequestResolver(self.defaults, metadata, note)
+
+    def settings(self, arm: Arm, metadata: Mapping[str, str]) -> Settings:
+        """Return the settings of an arm."""
+        return self.resolver(metadata).settings(arm.apply_to(self.prompts[0], "", self.seed))
+
+    def request_id(self, arm: Arm, prompt: ParsedRequest, seed: int) -> str:
+        """Return the id of a text's request, which names it in the results."""
+        return f"{prompt.id}/{arm.name}/{seed}"
+
+    def lines(self, arms: Sequence[Arm]) -> Iterator[InputLine]:
+        """Yield the requests of some arms as lines of a batch, the arms of one prompt and seed side by side."""
+        for (number, prompt), seed, arm in product(enumerate(self.prompts, 1), self.seeds, arms):
+            content = {
+                "id": self.request_id(arm, prompt, seed),
+                **({"messages": prompt.messages} if prompt.messages is not None else {"prompt": prompt.prompt}),
+                "seed": seed,
+                "logprobs": 0,
+                "logprobs_from": "both",
+                **{key: value for key in ("preset", "chain") if (value := getattr(arm, key)) is not None},
+                **({"set": list(arm.sets)} if arm.sets else {}),
+            }
+            yield InputLine(number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
+
+
+class TextTable:
+    """The texts of a comparison, kept in memory, and in a file if there is one.
+
+    Args:
+        journal: the file of results, which may have results of an earlier run; None: the texts are not stored.
+        path: path of that file.
+
+    Attributes:
+        existing_results: the results that existed before the run.
+        failures: the messages of the texts that could not be generated, by their ids.
+        is_file: whether results are stored.
+    """
+
+    def __init__(self, journal: ResultJournal | None = None, path: Path | None = None) -> None:
+        self._journal = journal
+        self.existing_results: ExistingResults = {} if journal is None else journal.existing_results
+        self.is_file = journal is not None and journal.is_file
+        self.failures: dict[str, str] = {}
+        self._texts: dict[str, MeasuredText] = {}
+        if self.existing_results and path is not None:
+            with path.open("rb") as file:
+                for line in file:
+                    self._keep(parse_strict_json(line))
+
+    def _keep(self, result: Mapping[str, Any]) -> None:
+        if result["error"] is None:
+            self._texts[result["id"]] = MeasuredText.from_result(result)
+            self.failures.pop(result["id"], None)
+        else:
+            self.failures[result["id"]] = result["error"]["message"]
+
+    def add(self, line: str) -> None:
+        """Keep the text of a line of results, and store the line."""
+        if self._journal is not None:
+            self._journal.add(line)
+        self._keep(parse_strict_json(line.encode()))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def text(self, request_id: str) -> MeasuredText | None:
+        """Return the text of a request; None if there is none."""
+        return self._texts.get(request_id)
+
+    def values(self, plan: Plan, arm: Arm, measure: Measure) -> Values:
+        """Return the values of a measure, float64 (prompts, seeds); NaN where there is none."""
+        return np.array([measure_texts(measure, self.texts(plan, arm, prompt)) for prompt in plan.prompts])
+
+    def texts(self, plan: Plan, arm: Arm, prompt: ParsedRequest) -> list[MeasuredText | None]:
+        """Return the texts of an arm and a prompt, one for each seed."""
+        return [self.text(plan.request_id(arm, prompt, seed)) for seed in plan.seeds]
+
+
+def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, counts: BatchCounts) -> BatchRun:
+    """Return the run that generates the texts of the arms that share a model.
+
+    Args:
+        plan: the design of the comparison.
+        arms: the arms of this model.
+        model: the model.
+        table: gets the texts.
+        counts: counts of the texts, which are updated.
+
+    Raises ``JournalError`` if existing results were made with other settings, and ``PresetError`` for a preset.
+    """
+    resolver = plan.resolver(model.metadata)
+    settings = batch_settings(describe_model(model), plan.defaults, resolver, {"context": model.context.length})
+    run = BatchRun(
+        resolver,
+        table,
+        counts,
+        settings_digest(settings),
+        is_openai=False,
+        keeps_mismatched_results=False,
+        advice="use the same settings, or choose another file with --results",
+    )
+    run.check_results(plan.lines(arms))
+    return run
+
+
+def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
+    """Raise ``PresetError``, ``InvalidLineError`` or ``GrammarError`` if the settings of an arm are not allowed.
+
+    Args:
+        plan: the design of the comparison.
+        metadata: metadata of the model; only the preset ``model`` needs it.
+        note: called with messages about parts of presets that are ignored.
+    """
+    resolver = plan.resolver(metadata, note)
+    for arm in plan.arms:
+        try:
+            resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0], "", plan.seed)))
+        except InvalidLineError as error:
+            raise InvalidLineError(f"--arm {arm.name}: {error}") from None

@@ -1,0 +1,220 @@
+"""The result of a comparison as JSON: every measure of every arm, the differences, and the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ..logprobs.records import finite_or_none
+from ..samplers.building import chain_notation
+from ..samplers.chain import StepSpec
+from .distribution_measures import CHANCE_STEPS, PathValues, summarize
+from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, adjusted_level
+from .plan import Plan, TextTable
+from .text_measures import MEASURES, Measure
+
+Json = dict[str, Any]
+
+
+class ArmFacts(NamedTuple):
+    """The facts about an arm that its name does not tell.
+
+    Attributes:
+        model: name of the model.
+        steps: the steps of the chain.
+    """
+
+    model: str
+    steps: Sequence[StepSpec]
+
+
+def make_result(
+    plan: Plan, facts: Sequence[ArmFacts], table: TextTable, distributions: Mapping[str, Any] | None
+) -> Json:
+    """Return the result of a comparison as JSON.
+
+    Its fields are ``arms, prompts, seeds, level, difference_level, adjustment, holds_for, measures, distributions,
+    texts, failures``.
+
+    Args:
+        plan: the design of the comparison.
+        facts: the facts about each arm.
+        table: the texts.
+        distributions: the fields that `distribution_fields` returns; None: distributions were not measured.
+    """
+    comparison_count = len(plan.arms) - 1
+    level, bootstrap = adjusted_level(comparison_count), Bootstrap()
+    fields = {
+        "arms": [_arm_fields(plan, index, facts[index]) for index in range(len(plan.arms))],
+        "prompts": [{"id": prompt.id, "text": _shown_prompt(prompt)} for prompt in plan.prompts],
+        "seeds": plan.seeds,
+        "level": LEVEL,
+        "difference_level": level,
+        "adjustment": None
+        if comparison_count == 1
+        else f"Bonferroni, {comparison_count} differences of each measure",
+        "holds_for": _holds_for(plan),
+        "measures": [
+            fields for measure in MEASURES if (fields := _measure(measure, plan, table, bootstrap, level))
+        ],
+        "distributions": distributions,
+        "texts": list(_text_fields(plan, table)),
+        "failures": [{"id": name, "message": message} for name, message in table.failures.items()],
+    }
+    return {name: _finite(value) for name, value in fields.items()}
+
+
+def _finite(value: Any) -> Any:
+    """Return a JSON value in which null replaces numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return finite_or_none(value) if isinstance(value, float) else value
+
+
+def _arm_fields(plan: Plan, index: int, facts: ArmFacts) -> Json:
+    config = [{step.name: step.sampler.model_dump(mode="json")} for step in facts.steps if not step.is_off]
+    return {
+        "name": plan.arms[index].name,
+        "model": facts.model,
+        "chain": config,
+        "notation": chain_notation(config),
+        "summary": _summary(facts.steps),
+        "has_chance_steps": any(step.name in CHANCE_STEPS for step in facts.steps if not step.is_off),
+    }
+
+
+def _summary(steps: Sequence[StepSpec]) -> str:
+    """Return the steps that are not off, each with its main parameter: ``top_k=40 > temperature=0.8 > dist``."""
+    parts = []
+    for step in steps:
+        main = step.sampler.about.main_parameter
+        if not step.is_off:
+            parts.append(step.name if main is None else f"{step.name}={getattr(step.sampler, main)}")
+    return " > ".join(parts)
+
+
+def _shown_prompt(prompt: Any) -> str:
+    if prompt.messages is None:
+        return prompt.prompt if isinstance(prompt.prompt, str) else str(prompt.prompt)
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt.messages)
+
+
+def _holds_for(plan: Plan) -> str:
+    count = len(plan.prompts)
+    if count >= MIN_SAMPLED_PROMPTS:
+        return f"prompts like these {count:,}"
+    these = "this prompt" if count == 1 else f"these {count} prompts"
+    return f"{these} only; {MIN_SAMPLED_PROMPTS} prompts or more allow conclusions about others like them"
+
+
+def _measure(measure: Measure, plan: Plan, table: TextTable, bootstrap: Bootstrap, level: float) -> Json | None:
+    """Return the fields of a measure; None if no text has a value of it."""
+    values = [table.values(plan, arm, measure) for arm in plan.arms]
+    arms, differences = [], []
+    for arm, arm_values in zip(plan.arms, values, strict=True):
+        estimate = bootstrap.estimate(arm_values, is_share=measure.is_share)
+        arms.append(None if estimate is None else {"arm": arm.name, **_shown_share(estimate, measure).as_json()})
+        if arm is not plan.arms[0]:
+            difference = bootstrap.estimate(arm_values - values[0], level=level, is_share=measure.is_share)
+            if difference is not None:
+                differences.append({"arm": arm.name, **difference_fields(difference)})
+    if not any(arms):
+        return None
+    return {
+        "name": measure.name,
+        "title": measure.title,
+        "meaning": measure.meaning,
+        "decimals": measure.decimals,
+        "arms": arms,
+        "differences": differences,
+    }
+
+
+def _shown_share(estimate: Estimate, measure: Measure) -> Estimate:
+    """Return the estimate. The interval of a share is limited to 0 to 1."""
+    if not measure.is_share:
+        return estimate
+    low, high = estimate.interval
+    return replace(estimate, interval=estimate.interval._replace(low=max(low, 0.0), high=min(high, 1.0)))
+
+
+def difference_fields(difference: Estimate) -> Json:
+    """Return the JSON fields of a difference: those of an estimate and ``shown, detectable, needed_pairs``.
+
+    ``detectable`` is the true difference that this number of pairs shows in four of five comparisons.
+    ``needed_pairs`` is the number of pairs that show a true difference of the measured size; null for more than a
+    million.
+    """
+    return {
+        **difference.as_json(),
+        "shown": difference.is_shown,
+        "detectable": difference.detectable,
+        "needed_pairs": difference.needed_pairs(difference.mean),
+    }
+
+
+def distribution_fields(names: Sequence[str], along: str, values: Sequence[PathValues]) -> Json:
+    """Return the JSON fields of the distances between distributions.
+
+    Args:
+        names: the names of the arms.
+        along: the texts along which they were measured, in words.
+        values: the values of each arm.
+    """
+    arms = [{"arm": name, **summarize(arm_values)} for name, arm_values in zip(names, values, strict=True)]
+    return {"along": along, "first": names[0], "arms": arms}
+
+
+def _text_fields(plan: Plan, table: TextTable) -> list[Json]:
+    return [
+        {
+            "prompt": prompt.id,
+            "arm": arm.name,
+            "seed": seed,
+            "text": text.text,
+            "finish_reason": text.finish_reason,
+            "tokens": len(text.tokens),
+        }
+        for prompt in plan.prompts
+        for arm in plan.arms
+        for seed, text in zip(plan.seeds, table.texts(plan, arm, prompt), strict=True)
+        if text is not None
+    ]
+
+
+def csv_rows(result: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the rows of the ``csv`` format: one for each measure and arm, after the names of the columns."""
+    rows: list[list[Any]] = [
+        [
+            "measure",
+            "arm",
+            "mean",
+            "low",
+            "high",
+            "texts",
+            "difference",
+            "difference_low",
+            "difference_high",
+            "shown",
+        ]
+    ]
+    for measure in result["measures"]:
+        differences = {difference["arm"]: difference for difference in measure["differences"]}
+        for arm in filter(None, measure["arms"]):
+            difference = differences.get(arm["arm"])
+            compared = [None] * 4
+            if difference is not None:
+                compared = [difference[key] for key in ("mean", "low", "high", "shown")]
+            rows.append(
+                [measure["name"], *(arm[key] for key in ("arm", "mean", "low", "high", "count")), *compared]
+            )
+    for arm in (result["distributions"] or {"arms": []})["arms"]:
+        for name in ("dropped_mass", "total_variation", "jensen_shannon", "kl", "reverse_kl", "same_top"):
+            value = arm.get(name)
+            mean = value["mean"] if isinstance(value, Mapping) else value
+            if mean is not None:
+                rows.append([name, arm["arm"], mean, *[None] * 7])
+    return rows
