@@ -229,4 +229,4 @@ def check_arms(plan: Plan, metadata: Mapping[str, str], note: Note) -> None:
         try:
             resolver.grammar(resolver.settings(arm.apply_to(plan.prompts[0], "", plan.seed)))
         except InvalidLineError as error:
-            raise InvalidLineError(f"--arm {arm.name}: {error}") from None
+            raise InvalidLineError(f"arm {arm.name}: {error}") from None

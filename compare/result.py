@@ -10,7 +10,7 @@ from ..logprobs.records import finite_or_none
 from ..samplers.building import chain_notation
 from ..samplers.chain import StepSpec
 from .distribution_measures import CHANCE_STEPS, PathValues, summarize
-from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, adjusted_level
+from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, Interval, adjusted_level
 from .plan import Plan, TextTable
 from .text_measures import MEASURES, Measure
 
@@ -116,10 +116,13 @@ def _measure(measure: Measure, plan: Plan, table: TextTable, bootstrap: Bootstra
     arms, differences = [], []
     for arm, arm_values in zip(plan.arms, values, strict=True):
         estimate = bootstrap.estimate(arm_values, is_share=measure.is_share)
-        arms.append(None if estimate is None else {"arm": arm.name, **_shown_share(estimate, measure).as_json()})
+        arms.append(
+            None if estimate is None else {"arm": arm.name, **_within(estimate, 0, measure.maximum).as_json()}
+        )
         if arm is not plan.arms[0]:
             difference = bootstrap.estimate(arm_values - values[0], level=level, is_share=measure.is_share)
             if difference is not None:
+                difference = _within(difference, -measure.maximum, measure.maximum)
                 differences.append({"arm": arm.name, **difference_fields(difference)})
     if not any(arms):
         return None
@@ -133,12 +136,10 @@ def _measure(measure: Measure, plan: Plan, table: TextTable, bootstrap: Bootstra
     }
 
 
-def _shown_share(estimate: Estimate, measure: Measure) -> Estimate:
-    """Return the estimate. The interval of a share is limited to 0 to 1."""
-    if not measure.is_share:
-        return estimate
-    low, high = estimate.interval
-    return replace(estimate, interval=estimate.interval._replace(low=max(low, 0.0), high=min(high, 1.0)))
+def _within(estimate: Estimate, low: float, high: float) -> Estimate:
+    """Return the estimate, with its interval limited to possible values."""
+    interval = Interval(max(estimate.interval.low, low), min(estimate.interval.high, high))
+    return replace(estimate, interval=interval)
 
 
 def difference_fields(difference: Estimate) -> Json:

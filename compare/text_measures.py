@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log, nan
+from math import exp, inf, log, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,7 @@ class Measure(NamedTuple):
         title: the name in tables and plots.
         meaning: what the measure is, in a sentence.
         decimals: number of decimals that are shown.
+        maximum: the largest possible value; the least one is 0.
         is_share: True if the value of a text is 0 or 1.
         of_text: returns the value of a text, NaN if it has none; None if the measure needs all texts of a prompt.
     """
@@ -71,6 +72,7 @@ class Measure(NamedTuple):
     title: str
     meaning: str
     decimals: int
+    maximum: float
     is_share: bool
     of_text: Callable[[MeasuredText], float] | None
 
@@ -208,32 +210,39 @@ def _distinct_words(n: int) -> Callable[[MeasuredText], float]:
 
 
 MEASURES = (
-    Measure("distinct_1", "distinct-1", "share of different words in a text", 3, False, _distinct_words(1)),
+    Measure("distinct_1", "distinct-1", "share of different words in a text", 3, 1, False, _distinct_words(1)),
     Measure(
-        "distinct_2", "distinct-2", "share of different pairs of words in a text", 3, False, _distinct_words(2)
+        "distinct_2", "distinct-2", "share of different word pairs in a text", 3, 1, False, _distinct_words(2)
     ),
     Measure(
-        "distinct_3", "distinct-3", "share of different triples of words in a text", 3, False, _distinct_words(3)
+        "distinct_3", "distinct-3", "share of different word triples in a text", 3, 1, False, _distinct_words(3)
     ),
-    Measure("self_bleu", "self-BLEU", "likeness of a text to the others of its prompt", 3, False, None),
-    Measure("seq_rep_4", "seq-rep-4", "share of runs of 4 tokens that occurred before", 3, False, repetition),
-    Measure("loops", "loops", "share of texts that repeat themselves without end", 3, True, loops),
-    Measure("length", "length", "tokens of a text", 1, False, lambda text: float(len(text.tokens))),
-    Measure("ended", "ended", "share of texts that the model ended", 3, True, has_ended),
-    Measure("surprise", "surprise", "mean surprise of a token to the model, nats", 3, False, _value("surprise")),
-    Measure("entropy", "entropy", "mean entropy of the model, nats", 3, False, _value("entropy")),
+    Measure("self_bleu", "self-BLEU", "likeness of a text to the others of its prompt", 3, 1, False, None),
+    Measure("seq_rep_4", "seq-rep-4", "share of runs of 4 tokens that occurred before", 3, 1, False, repetition),
+    Measure("loops", "loops", "share of texts that repeat themselves without end", 3, 1, True, loops),
+    Measure("length", "length", "tokens of a text", 1, inf, False, lambda text: float(len(text.tokens))),
+    Measure("ended", "ended", "share of texts that the model ended", 3, 1, True, has_ended),
+    Measure("surprise", "surprise", "mean surprise to the model, nats", 3, inf, False, _value("surprise")),
+    Measure("entropy", "entropy", "mean entropy of the model, nats", 3, inf, False, _value("entropy")),
     Measure(
         "chain_surprise",
         "chain surprise",
         "mean surprise after the chain, nats",
         3,
+        inf,
         False,
         _value("chain_surprise"),
     ),
     Measure(
-        "chain_entropy", "chain entropy", "mean entropy after the chain, nats", 3, False, _value("chain_entropy")
+        "chain_entropy",
+        "chain entropy",
+        "mean entropy after the chain, nats",
+        3,
+        inf,
+        False,
+        _value("chain_entropy"),
     ),
-    Measure("kept", "kept", "mean number of tokens that the chain keeps", 1, False, _value("kept")),
-    Measure("zlib", "zlib", "size of a text after compression, as a share", 3, False, compression_ratio),
+    Measure("kept", "kept", "mean number of tokens that the chain keeps", 1, inf, False, _value("kept")),
+    Measure("zlib", "zlib", "size after compression, as a share", 3, inf, False, compression_ratio),
 )
 """All measures, in the order of tables."""

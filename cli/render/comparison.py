@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TextIO
 
@@ -47,6 +47,7 @@ def _table(result: Mapping[str, Any]) -> Iterator[str]:
     if result["distributions"] is not None:
         yield ""
         yield from _distributions(result["distributions"])
+        yield from _chance_note(result["arms"])
 
 
 def _heading(result: Mapping[str, Any]) -> Iterator[str]:
@@ -163,6 +164,15 @@ def _distributions(fields: Mapping[str, Any]) -> Iterator[str]:
         yield from _model_lines(arm)
     for number, arm in enumerate(arms[1:], 2):
         yield from _worst_lines(number, arm)
+
+
+def _chance_note(arms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = [arm["name"] for arm in arms if arm["has_chance_steps"]]
+    if names:
+        yield from wrap(
+            f"{', '.join(names)}: a step depends on random numbers, so the distances are those of the first seed only.",
+            _WIDTH,
+        )
 
 
 def _divergence(summary: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ export function measuresPage(result) {
     element("h2", {}, "What was compared"),
     element("dl", { class: "arms" }, result.arms.map((arm) => [
       element("dt", {}, visible(arm.name)),
-      element("dd", {}, `${visible(arm.summary)} · ${visible(arm.model)}`),
+      element("dd", {}, `${visible(arm.summary)}${arm.has_chance_steps ? " (a step depends on random numbers; distances are those of the first seed)" : ""} · ${visible(arm.model)}`),
     ])),
     element("p", {}, `${countText(result.prompts.length)} prompts with ${countText(result.seeds.length)} seeds each. Texts of one prompt and seed are pairs.`),
     element("p", {}, element("code", {}, visible(result.command ?? ""))),
