@@ -25,6 +25,8 @@ POWER = 0.8
 RESAMPLES = 10_000
 MIN_SAMPLED_PROMPTS = 5
 """The minimum number of prompts from which a statement about other prompts is possible."""
+_ROUNDING = 1e-9
+"""A standard error below this share of the largest value is that of equal values, with rounding."""
 _MAX_NEEDED_PAIRS = 1_000_000
 """A difference that needs more pairs than this is not worth a statement."""
 
@@ -94,7 +96,7 @@ class Bootstrap:
 
     def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
         self._seed, self._resamples = seed, resamples
-        self._weights: dict[bytes, NDArray[np.float32]] = {}
+        self._weights: dict[tuple[object, ...], NDArray[np.float32]] = {}
 
     def estimate(self, values: Values, *, level: float = LEVEL, is_share: bool = False) -> Estimate | None:
         """Return the mean with its interval; None if there are fewer than two values.
@@ -121,7 +123,7 @@ class Bootstrap:
         spread = _standard_error(values, prompt_means, present.sum(axis=1))
         tail = (1 - level) / 2
         detectable = (student_quantile(1 - tail, spread.degrees) + NormalDist().inv_cdf(POWER)) * spread.error
-        if spread.error > 0:
+        if spread.error > _ROUNDING * float(np.nanmax(np.abs(values))):
             deviations = self._resampled_means(values, present, spread.prompts_are_sampled) - mean
             stretch = spread.error / float(deviations.std())
             stretch *= student_quantile(1 - tail, spread.degrees) / NormalDist().inv_cdf(1 - tail)
@@ -137,7 +139,7 @@ class Bootstrap:
 
     def _resampled_means(self, values: Values, present: NDArray[np.bool_], samples_prompts: bool) -> Values:
         """Return the mean of each resample, float64 (resamples,)."""
-        key = present.tobytes() + bytes(present.shape[1:]) + bytes([samples_prompts])
+        key = (present.shape, present.tobytes(), samples_prompts)
         if key not in self._weights:
             self._weights[key] = self._draw_weights(present, samples_prompts)
         return (self._weights[key] @ values[present].astype(np.float32)).astype(np.float64)

@@ -93,6 +93,7 @@ export class TextsPage {
     const common = words[0].filter((word) => word.isCommon).length;
     const isMarked = common >= MIN_COMMON_SHARE * Math.max(...words.map((side) => side.length));
     this.panel.replaceChildren(
+      element("h2", {}, "Texts of one prompt and seed"),
       element("div", { class: "choices" },
         choice("Prompt", prompts, this.prompt, change("prompt")),
         choice("Seed", result.seeds.map((seed) => [String(seed), String(seed)]), String(this.seed), change("seed")),

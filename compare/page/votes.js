@@ -103,6 +103,7 @@ export class VotesPage {
     const texts = arms.map((arm) => unmarked(findText(this.result, prompt, arm, seed).text));
     const button = (id, key, name, action) => element("button", { type: "button", id, "aria-keyshortcuts": key, onclick: action }, `${name} `, element("kbd", {}, key));
     this.panel.replaceChildren(
+      element("h2", {}, "Which text do you prefer?"),
       element("p", { class: "given" }, visible(this.result.prompts.find(({ id }) => id === prompt).text)),
       element("div", { class: "pair" }, texts.map((words, index) => element("article", {}, element("h3", {}, index ? "Right" : "Left"), passage(words)))),
       element("div", { class: "votes" },

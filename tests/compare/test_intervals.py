@@ -84,6 +84,17 @@ def test_equal_values_have_no_width_unless_they_are_shares():
     assert not share.is_shown
 
 
+def test_equal_differences_with_rounding_have_no_width():
+    values = np.array([[0.1 * number + 1] for number in range(30)]) - np.array(
+        [[0.1 * number] for number in range(30)]
+    )
+    assert Bootstrap().estimate(values.reshape(6, 5)).interval == pytest.approx((1, 1))
+
+
+def test_more_seeds_than_a_byte_holds():
+    assert Bootstrap(resamples=100).estimate(np.random.default_rng(0).normal(size=(1, 300))).count == 300
+
+
 def test_the_same_values_have_the_same_interval():
     values = np.random.default_rng(1).normal(size=(6, 8))
     assert Bootstrap().estimate(values) == Bootstrap().estimate(values)

@@ -1,0 +1,296 @@
+"""`gen compare`: the texts are those of `gen run`, and the result says what is shown."""
+
+import csv
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
+ARMS = ["--arm", "default", "--arm", "hot=temp1.5 > min-p0.05"]
+COMPARE = ["compare", "The sea was", *ARMS, "--seeds", "3", "-n", "8"]
+
+
+def result_of(gen, *flags, **options):
+    return json.loads(gen(*flags, "--format", "json", **options).out)
+
+
+@pytest.fixture
+def prompts(home):
+    path = home / "work" / "prompts.jsonl"
+    records = [{"id": "sea", "prompt": "The sea was"}, {"messages": [{"role": "user", "content": "Hello"}]}]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_each_text_is_that_of_a_run(gen):
+    result = result_of(gen, *COMPARE, "--seed", "5")
+    assert len(result["texts"]) == 6
+    for text in result["texts"]:
+        chain = [] if text["arm"] == "default" else ["--chain", "temp1.5 > min-p0.05"]
+        run = gen("run", "The sea was", "--no-chat", "-n", "8", *chain, "--seed", str(text["seed"]))
+        assert run.out.rstrip("\n") == text["text"].rstrip("\n")
+    assert result["seeds"] == [5, 6, 7]
+
+
+def test_the_measures_are_those_of_the_texts(gen):
+    result = result_of(gen, *COMPARE)
+    length = next(measure for measure in result["measures"] if measure["name"] == "length")
+    for arm in length["arms"]:
+        counts = [text["tokens"] for text in result["texts"] if text["arm"] == arm["arm"]]
+        assert arm["mean"] == pytest.approx(sum(counts) / len(counts))
+        assert arm["low"] <= arm["mean"] <= arm["high"]
+        assert arm["count"] == 3
+    (difference,) = length["differences"]
+    assert difference["arm"] == "hot"
+    assert difference["shown"] is not difference["low"] <= 0 <= difference["high"]
+    assert result["level"] == result["difference_level"] == 0.95
+    assert result["adjustment"] is None
+    assert [measure["name"] for measure in result["measures"]] == [
+        "distinct_1",
+        "distinct_2",
+        "distinct_3",
+        "self_bleu",
+        "seq_rep_4",
+        "loops",
+        "length",
+        "ended",
+        "surprise",
+        "entropy",
+        "chain_surprise",
+        "chain_entropy",
+        "kept",
+        "zlib",
+    ]
+
+
+def test_the_same_chain_twice_has_no_difference(gen):
+    result = result_of(
+        gen, "compare", "The sea was", "--arm", "a=temp1", "--arm", "b=temp1", "--seeds", "2", "-n", "8"
+    )
+    for measure in result["measures"]:
+        for difference in measure["differences"]:
+            assert difference["mean"] == 0
+            assert not difference["shown"]
+    (_, second) = result["distributions"]["arms"]
+    assert second["total_variation"]["mean"] == second["jensen_shannon"]["mean"] == 0
+    assert second["same_top"] == 1
+
+
+def test_prompts_of_a_file(gen, prompts):
+    result = result_of(gen, "compare", "-f", prompts, *ARMS, "--seeds", "2", "-n", "4")
+    assert [prompt["id"] for prompt in result["prompts"]] == ["sea", "2"]
+    assert {text["prompt"] for text in result["texts"]} == {"sea", "2"}
+    assert "user: Hello" in result["prompts"][1]["text"]
+
+
+def test_a_grid_is_adjusted(gen):
+    result = result_of(gen, "compare", "The sea", "--grid", "min_p.p=0,0.1,0.5", "--seeds", "2", "-n", "4")
+    assert [arm["name"] for arm in result["arms"]] == ["min_p.p=0", "min_p.p=0.1", "min_p.p=0.5"]
+    assert [step["min_p"]["p"] for arm in result["arms"] for step in arm["chain"] if "min_p" in step] == [0.1, 0.5]
+    assert result["difference_level"] == 0.975
+    assert result["adjustment"] == "Bonferroni, 2 differences of each measure"
+
+
+def test_the_table_fits_into_80_columns(gen):
+    run = gen(*COMPARE, "--arm", "a rather long name=xtc(probability=0.5) > temp0.7", "--arm", "top_k=5")
+    assert max(map(len, run.out.splitlines())) <= 80
+    assert re.search(r"^distinct-1 +1 default +0\.\d{3} ", run.out, re.MULTILINE)
+    assert "Intervals hold for this prompt only" in run.out
+    assert "98.33% (Bonferroni, 3 differences" in run.out
+    assert "No difference is shown for these measures" in run.out
+    assert "a step depends on random numbers" in " ".join(run.out.split())
+    assert "12 answered" in run.err
+
+
+def test_csv_has_a_row_for_each_measure_and_arm(gen):
+    rows = list(csv.DictReader(io.StringIO(gen(*COMPARE, "--format", "csv").out)))
+    result = result_of(gen, *COMPARE)
+    surprise = next(measure for measure in result["measures"] if measure["name"] == "surprise")
+    (row,) = (row for row in rows if row["measure"] == "surprise" and row["arm"] == "hot")
+    assert float(row["mean"]) == surprise["arms"][1]["mean"]
+    assert float(row["difference"]) == surprise["differences"][0]["mean"]
+    assert row["shown"] == str(surprise["differences"][0]["shown"])
+    assert {row["measure"] for row in rows} >= {"total_variation", "kl", "same_top", "dropped_mass"}
+
+
+@pytest.mark.parametrize("along", ["greedy", "texts", "file"])
+def test_distances_along_texts(gen, home, along):
+    if along == "file":
+        (home / "work" / "file").write_text("The sea was calm. " * 20)
+    fields = result_of(gen, *COMPARE, "--along", along)["distributions"]
+    first, second = fields["arms"]
+    assert first["tokens"] == second["tokens"] > 0
+    assert 0 < second["total_variation"]["mean"] < 1
+    assert len(second["worst"]) == 5
+    if along == "texts":
+        assert second["tokens"] == sum(text["tokens"] for text in result_of(gen, *COMPARE)["texts"])
+
+
+def test_no_distances(gen):
+    assert result_of(gen, *COMPARE, "--along", "none")["distributions"] is None
+
+
+def test_two_models(gen, pruned_model):
+    result = result_of(
+        gen,
+        "compare",
+        "The sea",
+        "--arm",
+        "a=default",
+        "--arm",
+        f"b=default@{pruned_model}",
+        "--seeds",
+        "2",
+        "-n",
+        "4",
+    )
+    models = result["distributions"]["arms"][1].get("models")
+    # The command's model is the pruned one, too, but loaded under another name.
+    assert models["kl"]["mean"] == 0
+    assert models["same_top"] == 1
+    assert models["perplexity"] == models["other_perplexity"]
+
+
+def test_stored_texts_are_continued(gen, home):
+    path = home / "work" / "texts.jsonl"
+    short = ["compare", "The sea was", *ARMS, "-n", "8", "--along", "none", "--results", path]
+    first = result_of(gen, *short, "--seeds", "2")
+    assert len(path.read_text().splitlines()) == 4
+    assert "already exists" in gen(*short, "--seeds", "3", code=1).err
+    more = gen(*short, "--seeds", "3", "--arm", "temp0.5", "--resume", "--format", "json")
+    assert "5 answered, 0 failed, 4 already existed" in more.err
+    texts = json.loads(more.out)["texts"]
+    assert [text for text in texts if text["seed"] < 2 and text["arm"] != "temp0.5"] == first["texts"]
+    assert (
+        texts
+        == result_of(
+            gen, "compare", "The sea was", *ARMS, "-n", "8", "--along", "none", "--seeds", "3", "--arm", "temp0.5"
+        )["texts"]
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [["--arm", "hot=temp1.4"], ["-n", "9"], ["--stop", "x"]], ids=["chain", "length", "stop"]
+)
+def test_texts_of_other_settings_are_not_mixed(gen, home, change):
+    path = home / "work" / "texts.jsonl"
+    arms = ["--arm", "default", "--arm", "hot=temp1.5"] if "--arm" not in change else ["--arm", "default"]
+    base = ["compare", "The sea was", "--seeds", "2", "--along", "none", "--results", path]
+    gen(*base, "--arm", "default", "--arm", "hot=temp1.5", "-n", "8")
+    length = [] if "-n" in change else ["-n", "8"]
+    run = gen(*base, *arms, *change, *length, "--resume", code=1)
+    assert "choose another file with --results" in run.err
+
+
+def test_the_report_has_the_result(gen, home):
+    gen(*COMPARE, "-o", "report.html")
+    page = (home / "work" / "report.html").read_text()
+    assert "default-src 'none'" in page
+    assert 'id="result"' in page
+    assert (home / "work" / "report.jsonl").exists()
+
+
+def test_the_default_length(gen):
+    texts = result_of(
+        gen, "compare", "The sea was", *ARMS, "--seeds", "1", "--set", "ignore_eos=true", "--along", "none"
+    )
+    assert {text["tokens"] for text in texts["texts"]} == {128}
+
+
+WRONG = {
+    "one arm": (["compare", "x", "--arm", "default"], "two arms or more"),
+    "two prompts": (["compare", "x", "-f", "prompts.jsonl", *ARMS], "given twice"),
+    "resume": ([*COMPARE, "--resume"], "--resume needs a file of results"),
+    "report": ([*COMPARE, "-o", "report.txt"], "not a name of an HTML file"),
+    "along": ([*COMPARE, "--along", "nothing.txt"], "is not greedy, texts, none, or a file"),
+    "setting": (["compare", "x", "--grid", "min_p=0.1,2"], "arm min_p=2"),
+    "format": ([*COMPARE, "--format", "xml"], "--format"),
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(gen, prompts, words, sentence):
+    assert sentence in gen(*words, code=2).err
+
+
+def test_a_wrong_line_of_prompts_is_said(gen, home):
+    path = home / "work" / "wrong.jsonl"
+    for line, sentence in {
+        '{"prompt": "a", "seed": 3}': "line 1: seed is not a field of a prompt",
+        '{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}': "line 2: the id 'x' is already used",
+        "nonsense": "line 1: it is not JSON",
+        "": "the file has no prompts",
+    }.items():
+        path.write_text(line)
+        assert sentence in gen("compare", "-f", path, *ARMS, code=2).err
+
+
+def test_a_failed_text_is_said_and_left_out(gen, home):
+    path = home / "work" / "prompts.jsonl"
+    long_prompt = {"id": "long", "prompt": "word " * 400}
+    path.write_text(json.dumps({"id": "short", "prompt": "The sea"}) + "\n" + json.dumps(long_prompt))
+    run = gen(
+        "compare",
+        "-f",
+        path,
+        *ARMS,
+        "--seeds",
+        "2",
+        "-n",
+        "4",
+        "-c",
+        "64",
+        "--format",
+        "json",
+        "--along",
+        "none",
+        code=1,
+    )
+    assert "4 texts failed, such as long/default/0" in run.err
+    result = json.loads(run.out)
+    assert {text["prompt"] for text in result["texts"]} == {"short"}
+    assert len(result["failures"]) == 4
+
+
+def test_ctrl_c_keeps_all_texts_and_measures_them(gen, home, environment):
+    path = home / "work" / "texts.jsonl"
+    words = [
+        "compare",
+        "The sea was",
+        *ARMS,
+        "--seeds",
+        "500",
+        "-n",
+        "8",
+        "--results",
+        str(path),
+        "--format",
+        "json",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "logitsmith.cli", *words],
+        cwd=home / "work",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_bytes().count(b"\n") > 8):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert b"--resume continues from here" in err
+    texts = json.loads(out)["texts"]
+    stored = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(text["text"] for text in texts) == sorted(line["text"] for line in stored)
+    assert 8 < len(texts) < 1000
+    assert json.loads(out)["distributions"] is None
