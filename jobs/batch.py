@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..common.strict_json import encode_json
@@ -15,6 +16,7 @@ from ..logprobs.openai import (
     batch_error,
     batch_id,
     chat_completion,
+    merge_choices,
     openai_failure_line,
     openai_result_line,
     text_completion,
@@ -27,6 +29,7 @@ from .errors import InvalidLineError, JournalError
 from .journal import ResultSink
 from .lines import BackgroundReader, InputLine, iterate_available
 from .resolve import RequestResolver
+from .samples import sample_requests
 
 if TYPE_CHECKING:
     from ..engine.model import Model
@@ -77,6 +80,28 @@ class AcceptedLine(NamedTuple):
     is_chat: bool
 
 
+@dataclass
+class _ChoiceAnswer:
+    """The answer of a line that asks for several texts, while they are generated.
+
+    Attributes:
+        id: id of the line's request.
+        lines: the result of each text, as if it were the only one; None until it is complete.
+        has_failed: whether a text failed. Then the line's result is this failure.
+    """
+
+    id: object
+    lines: list[str | None]
+    has_failed: bool = False
+
+
+class _Choice(NamedTuple):
+    """One of several texts of an answer; ``number``: its place among them, counted from 0."""
+
+    answer: _ChoiceAnswer
+    number: int
+
+
 class BatchRun:
     """A run of a batch: selects the lines that have no result yet, and writes a result for each.
 
@@ -111,6 +136,7 @@ class BatchRun:
         self._describe_error = describe_error
         self._line_number_of_id: dict[str, int] = {}
         self._pending_lines: dict[object, AcceptedLine] = {}
+        self._choices: dict[object, _Choice] = {}
 
     def run(
         self,
@@ -161,10 +187,25 @@ class BatchRun:
         """
         for line in iterate_available(lines, is_idle=lambda: not self._pending_lines):
             accepted = None if line is None else self._accept_line(line)
-            if accepted is not None:
-                self._pending_lines[accepted[0].id] = accepted[1]
-            if line is None or accepted is not None:
-                yield accepted
+            if line is None:
+                yield None
+            elif accepted is not None:
+                request, accepted_line, choice_count = accepted
+                for choice in self._choices_of(request, choice_count):
+                    self._pending_lines[choice.id] = accepted_line
+                    yield choice, accepted_line
+
+    def _choices_of(self, request: GenerationRequest, count: int) -> list[GenerationRequest]:
+        """Return the requests of the texts that a line asks for. Several have ids of their own."""
+        if count == 1:
+            return [request]
+        answer = _ChoiceAnswer(request.id, [None] * count)
+        choices = []
+        for index, choice in enumerate(sample_requests(request, count)):
+            choice_id = f"\0{index}\0{request.id}"
+            self._choices[choice_id] = _Choice(answer, index)
+            choices.append(replace(choice, id=choice_id))
+        return choices
 
     def write_answer(self, request_id: object, line: str, exactness: str) -> None:
         """Write the result of an answered request.
@@ -174,10 +215,17 @@ class BatchRun:
             line: the result, as `answer_line` returns it.
             exactness: description of the answer's exactness.
         """
-        del self._pending_lines[request_id]
+        accepted_line = self._pending_lines.pop(request_id)
+        self._counts.exactness.add(exactness)
+        choice = self._choices.pop(request_id, None)
+        if choice is not None:
+            answer = choice.answer
+            answer.lines[choice.number] = line
+            if answer.has_failed or None in answer.lines:
+                return
+            line = _merge_choice_lines(answer, accepted_line)
         self._results.add(line)
         self._counts.answered_count += 1
-        self._counts.exactness.add(exactness)
 
     def write_failure(self, request_id: object, code: str, message: str) -> None:
         """Write the result of a request without an answer.
@@ -188,6 +236,12 @@ class BatchRun:
             message: message of the error.
         """
         line = self._pending_lines.pop(request_id)
+        choice = self._choices.pop(request_id, None)
+        if choice is not None:
+            if choice.answer.has_failed:
+                return
+            choice.answer.has_failed = True
+            request_id = choice.answer.id
         self._write_failure(str(request_id), line.number, line.digest, code, message)
 
     def check_results(self, lines: Iterable[InputLine]) -> None:
@@ -214,8 +268,11 @@ class BatchRun:
         result_id = self._results.existing_results.get(request_id)
         return result_id is not None and result_id != batch_id(request_id, line.digest, self._settings_digest)
 
-    def _accept_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
-        """Return the request of a line; None if the line has a result. An invalid line gets its failure here."""
+    def _accept_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine, int] | None:
+        """Return the request of a line, and the number of texts that it asks for; None if it has a result.
+
+        An invalid line gets its failure here.
+        """
         request_id = _request_id_of(line)
         if (line.number, line.digest) in self._results.existing_results:
             self._line_number_of_id.setdefault(request_id, line.number)
@@ -233,8 +290,8 @@ class BatchRun:
             )
             return None
 
-    def _accept_valid_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine] | None:
-        """Return the request of a line; None if the line has a result. Raises what `_accept_line` catches."""
+    def _accept_valid_line(self, line: InputLine) -> tuple[GenerationRequest, AcceptedLine, int] | None:
+        """Return the same as `_accept_line`. Raises what it catches."""
         if isinstance(line.content, InvalidLineError):
             raise line.content
         parsed = parse_request(line.content, line.number)
@@ -250,9 +307,11 @@ class BatchRun:
             return None
         if self._is_openai:
             _check_openai(parsed)
+        elif parsed.choice_count > 1:
+            raise InvalidLineError("body.n: a result of --format jsonl has one text; use --format openai")
         result_id = batch_id(parsed.id, line.digest, self._settings_digest)
         accepted = AcceptedLine(line.number, line.digest, result_id, parsed.messages is not None)
-        return self._resolver.resolve(parsed), accepted
+        return self._resolver.resolve(parsed), accepted, parsed.choice_count
 
     def _write_failure(self, request_id: str, number: int, digest: str, code: str, message: str) -> None:
         error = batch_error(code, message, number, digest)
@@ -286,6 +345,12 @@ def answer_line(
     if worker is not None:
         body["worker"] = worker
     return encode_json(openai_result_line(request_id, line.result_id, body))
+
+
+def _merge_choice_lines(answer: _ChoiceAnswer, line: AcceptedLine) -> str:
+    """Return the result of a line that asks for several texts, as JSON on one line."""
+    bodies = [json.loads(text)["response"]["body"] for text in answer.lines if text is not None]
+    return encode_json(openai_result_line(str(answer.id), line.result_id, merge_choices(bodies, len(bodies))))
 
 
 def failure_code(failure: BatchFailure) -> str:

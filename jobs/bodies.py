@@ -16,6 +16,9 @@ from .errors import InvalidLineError
 
 Json = dict[str, Any]
 
+MAX_CHOICES = 128
+"""The maximum of ``n``, as in OpenAI's API."""
+
 
 @dataclass(frozen=True)
 class ParsedRequest:
@@ -37,6 +40,7 @@ class ParsedRequest:
         chat_template: name, file or source of a chat template; None uses the flags' template.
         chat_template_kwargs: variables of the chat template; None if the line sets none.
         rearrangements: changes of the order of the steps and of the selecting step.
+        choice_count: number of texts of the answer. Their seeds count up.
     """
 
     id: str
@@ -53,6 +57,7 @@ class ParsedRequest:
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
+    choice_count: int = 1
 
 
 def parse_request(record: Json, line_number: int) -> ParsedRequest:
@@ -234,7 +239,7 @@ class OpenAIBody(StrictModel):
     parallel_tool_calls: bool | None = None
     tools: list[Json] | None = Field(default=None, max_length=0)
     stream: Literal[False] | None = None
-    n: Literal[1] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -341,7 +346,13 @@ def _parse_openai_line(line: OpenAILine, line_number: int) -> ParsedRequest:
             body = CompletionBody.model_validate(line.body)
             overrides = tuple(body.overrides())
             return ParsedRequest(
-                line.custom_id, line_number, body.prompt, None, overrides, top_logprob_count=body.logprobs
+                line.custom_id,
+                line_number,
+                body.prompt,
+                None,
+                overrides,
+                top_logprob_count=body.logprobs,
+                choice_count=body.n or 1,
             )
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
@@ -365,6 +376,7 @@ def _parse_openai_line(line: OpenAILine, line_number: int) -> ParsedRequest:
         top_logprob_count=top_logprob_count,
         chat_template=body.chat_template,
         chat_template_kwargs=body.chat_template_kwargs,
+        choice_count=body.n or 1,
     )
 
 

@@ -1,10 +1,12 @@
-"""Several continuations of one prompt, generated side by side."""
+"""Several continuations of one prompt, generated side by side, and the answer that most of them give."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..common.machine import SEED_MAX
 from ..engine.batch import BatchEngine, BatchFailure
@@ -57,3 +59,72 @@ def generate_samples(
                 progress(token_count)
             while unfinished and events[unfinished[0]] and isinstance(events[unfinished[0]][-1], Done):
                 yield events[unfinished.popleft()]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that several texts give.
+
+    Attributes:
+        text: the answer.
+        samples: the numbers of the texts that give it, counted from 0.
+    """
+
+    text: str
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The answers of several texts (self-consistency, Wang et al. 2022).
+
+    Attributes:
+        answers: the answers, the most frequent first; of equally frequent ones, the one that was given first.
+        sample_count: number of texts, also of those without an answer.
+    """
+
+    answers: tuple[Answer, ...]
+    sample_count: int
+
+    def share(self, answer: Answer) -> float:
+        """Return the share of the texts that give an answer."""
+        return len(answer.samples) / self.sample_count
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON fields ``answer, share, texts, answers[], without_answer``."""
+        first = self.answers[0] if self.answers else None
+        answered = sum(len(answer.samples) for answer in self.answers)
+        return {
+            "answer": None if first is None else first.text,
+            "share": 0.0 if first is None else self.share(first),
+            "texts": self.sample_count,
+            "answers": [
+                {"answer": answer.text, "share": self.share(answer), "samples": list(answer.samples)}
+                for answer in self.answers
+            ],
+            "without_answer": self.sample_count - answered,
+        }
+
+
+def count_votes(texts: Sequence[str], extract: re.Pattern[str] | None) -> Vote:
+    """Return how often each answer is given. Spaces around an answer do not count.
+
+    Args:
+        texts: the texts.
+        extract: finds the answer in a text: the last match, or its first group if the pattern has one. None: the
+            answer is the whole text.
+    """
+    samples_of_answer: dict[str, list[int]] = {}
+    for number, text in enumerate(texts):
+        answer = text if extract is None else _last_match(extract, text)
+        if answer is not None:
+            samples_of_answer.setdefault(answer.strip(), []).append(number)
+    answers = [Answer(answer, tuple(samples)) for answer, samples in samples_of_answer.items()]
+    answers.sort(key=lambda answer: -len(answer.samples))
+    return Vote(tuple(answers), len(texts))
+
+
+def _last_match(extract: re.Pattern[str], text: str) -> str | None:
+    """Return the last match, or its first group; None if there is no match, or no such group in it."""
+    matches = list(extract.finditer(text))
+    return matches[-1][1 if extract.groups else 0] if matches else None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..common.text import nearest_name, short_repr
-from ..jobs.bodies import ChatMessage, ResponseFormat, StrictModel, first_problem
+from ..jobs.bodies import MAX_CHOICES, ChatMessage, ResponseFormat, StrictModel, first_problem
 from ..presets.overrides import Override
 from .errors import InvalidRequestError
 from .sampler_fields import Json, SamplerFields, banned_texts, first_given
@@ -133,9 +133,9 @@ class GenerationFields(SamplerFields):
     loop_guard: str | Json | bool | None = None
     phases: list[Json] | None = None
     heal: bool | None = None
-    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     cache_prompt: bool | None = None
-    n_cmpl: Annotated[int, Field(ge=1, le=128)] | None = None
+    n_cmpl: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

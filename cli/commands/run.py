@@ -7,6 +7,7 @@ functions.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from ...common.text import count_noun
 from ..command_options import TypedFlags, takes_options
 from ..flags import Limit, Options, flag, options_class
 from ..interrupt import Interrupt, interruptible
-from ..messages import end_open_line, print_note
+from ..messages import FAILED, end_open_line, print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
@@ -71,6 +72,14 @@ class CompatibilityOptions(Options):
     )
 
 
+def _parse_regex(text: str) -> re.Pattern[str]:
+    """Return a compiled regular expression of Python. Raises ``ValueError``."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+
+
 @options_class
 class RunOptions(Options):
     """The options of `gen run`."""
@@ -93,6 +102,17 @@ class RunOptions(Options):
         default=1,
         limit=Limit("1 to 1,000", 1, 1000),
     )
+    vote: bool = length_flag(
+        "--vote",
+        help="With --samples and a grammar or --extract: write the answer that most texts give.",
+        default=False,
+    )
+    extract: re.Pattern[str] | None = length_flag(
+        "--extract",
+        metavar="REGEX",
+        help="With --vote: the answer is the last match in a text, or its first group.",
+        parse=_parse_regex,
+    )
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
@@ -100,6 +120,10 @@ class RunOptions(Options):
 
     def check(self) -> None:
         """Raise ``UsageError`` for flags that cannot be combined."""
+        if self.vote:
+            self._check_vote()
+        elif self.extract is not None:
+            raise UsageError("--extract finds the answers that --vote counts; add --vote")
         if self.samples > 1 and self.output.stream:
             raise UsageError("--stream writes one text while it is generated; leave --samples out")
         if self.samples > 1 and self.context.context_shift:
@@ -111,6 +135,13 @@ class RunOptions(Options):
                 "--format openai-chat": self.output.format is Format.openai_chat,
             }
         )
+
+    def _check_vote(self) -> None:
+        """Raise ``UsageError`` if ``--vote`` has nothing to count, or a format without a place for the vote."""
+        if self.samples == 1:
+            raise UsageError("--vote counts the answers of several texts; add --samples N")
+        if self.output.format not in (Format.text, Format.jsonl):
+            raise UsageError(f"--vote: not supported by --format {self.output.format.value}; use text or jsonl")
 
     @property
     def kept_tokens_on_shift(self) -> int | None:
@@ -189,7 +220,10 @@ def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _
     from ..inputs.settings import grammar_spec, resolve_run_settings
 
     settings = resolve_run_settings(options, options.sampling, metadata)
-    return _Setup(options, settings, grammar_spec(options.grammar, settings))
+    grammar = grammar_spec(options.grammar, settings)
+    if options.vote and grammar is None and options.extract is None:
+        raise UsageError("--vote needs a grammar, or --extract REGEX that finds the answer in a text")
+    return _Setup(options, settings, grammar)
 
 
 def _show_config(setup: _Setup) -> None:
@@ -268,12 +302,13 @@ def _generate_samples(
     from ..render.samples import SampleWriter
 
     output = setup.options.output
+    counts_votes, extract = setup.options.vote, setup.options.extract
     requests = sample_requests(request, setup.options.samples)
     command = replay_command(request.seed if setup.settings.seed.value is None else None, piped)
     token_limit = sum(request.max_tokens or 0 for request in requests)
     with (
         sample_bar() as bar,
-        SampleWriter(output, prompt, command, requests) as writer,
+        SampleWriter(output, prompt, command, requests, shows_texts=not counts_votes) as writer,
         interrupt.graceful_shutdown(),
     ):
         progress = None if bar is None else lambda token_count: bar(token_count, token_limit)
@@ -284,8 +319,11 @@ def _generate_samples(
             end_note = _note_on_end(done, setup, model)
             if end_note is not None:
                 print_note(f"text {writer.count} of {len(requests)}: {end_note}")
+    is_without_answer = counts_votes and not writer.write_vote(extract)
     if output.stats:
         writer.show_stats(model.name)
+    if is_without_answer:
+        raise typer.Exit(FAILED)
     if interrupt.requested:
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)

@@ -169,10 +169,8 @@ def _distributions(fields: Mapping[str, Any]) -> Iterator[str]:
 def _chance_note(arms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     names = [arm["name"] for arm in arms if arm["has_chance_steps"]]
     if names:
-        yield from wrap(
-            f"{', '.join(names)}: a step depends on random numbers, so the distances are those of the first seed only.",
-            _WIDTH,
-        )
+        reason = "a step depends on random numbers, so the distances are those of the first seed only"
+        yield from wrap(f"{', '.join(names)}: {reason}.", _WIDTH)
 
 
 def _divergence(summary: Mapping[str, Any]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-from ...common.text import count_noun
+from ...common.text import count_noun, short_repr
 from ..options.output import Format, OutputOptions
 from .run import render_text, speed_line, terminal_safe
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ...engine.request import GenerationRequest
     from ...logprobs.events import Done, Event
     from ..inputs.prompt import PreparedPrompt
+
+
+_SHOWN_ANSWERS = 5
 
 
 class SampleWriter:
@@ -25,8 +29,15 @@ class SampleWriter:
     """
 
     def __init__(
-        self, output: OutputOptions, prompt: PreparedPrompt, command: str, requests: Sequence[GenerationRequest]
+        self,
+        output: OutputOptions,
+        prompt: PreparedPrompt,
+        command: str,
+        requests: Sequence[GenerationRequest],
+        *,
+        shows_texts: bool = True,
     ) -> None:
+        self._shows_texts = shows_texts
         self.count = 0
         self._output, self._prompt, self._command, self._requests = output, prompt, command, requests
         self._runs: list[list[Event]] = []
@@ -45,6 +56,8 @@ class SampleWriter:
             raise TypeError("the run ended without a Done event")
         self._dones.append(done)
         match self._output.format:
+            case Format.text if not self._shows_texts:
+                pass
             case Format.text:
                 seed = self._requests[index].seed
                 out.write(f"--- {self.count} of {len(self._requests)}, seed {seed} ---\n")
@@ -90,6 +103,32 @@ class SampleWriter:
                 return
         sys.stdout.write(encode_json(openai.merge_choices(bodies, len(bodies))) + "\n")
         sys.stdout.flush()
+
+    def write_vote(self, extract: re.Pattern[str] | None) -> bool:
+        """Write the answer that most texts give; return False if no text gives one.
+
+        Args:
+            extract: finds the answer in a text; None: the answer is the whole text.
+        """
+        from ...common.strict_json import encode_json
+        from ...jobs.samples import count_votes
+        from ..messages import print_message
+
+        vote = count_votes([done.text for done in self._dones], extract)
+        if self._output.format is Format.jsonl:
+            sys.stdout.write(encode_json({"event": "vote", **vote.as_json()}) + "\n")
+        elif vote.answers:
+            print(terminal_safe(vote.answers[0].text, sys.stdout))
+            shares = (
+                f"{short_repr(answer.text)} {len(answer.samples)} ({vote.share(answer):.0%})"
+                for answer in vote.answers[:_SHOWN_ANSWERS]
+            )
+            more = f" … {len(vote.answers):,} answers" if len(vote.answers) > _SHOWN_ANSWERS else ""
+            print_message(f"gen: {count_noun(vote.sample_count, 'text')}: {', '.join(shares)}{more}")
+        sys.stdout.flush()
+        if not vote.answers:
+            print_message(f"gen: none of {count_noun(vote.sample_count, 'text')} has an answer")
+        return bool(vote.answers)
 
     def show_stats(self, model_name: str) -> None:
         """Print the model's name and the speed of all texts together to stderr."""

@@ -219,7 +219,7 @@ BAD = {
         "set min_p: the chain ends in greedy, which ignores min_p; choose another preset or give a chain",
     ),
     "no token of that id": ({"prompt": [10**9]}, "1000000000"),
-    "n": (completion("c1", prompt="a", n=2), "body.n"),
+    "n": (completion("c1", prompt="a", n=0), "body.n"),
     "stream": (completion("c2", prompt="a", stream=True), "body.stream"),
     "tools": (chat("c3", tools=[{"type": "function"}]), "body.tools"),
     "a picture": (
@@ -533,3 +533,46 @@ def test_an_answer_does_not_wait_for_the_next_line(work, environment):
     assert process.wait(60) == 130
     process.stdin.close()
     process.stdout.close()
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize("make", [completion, chat], ids=["completion", "chat"])
+def test_several_choices_are_the_texts_of_the_next_seeds(gen, work, make, parallel):
+    body = {"prompt": "The sea"} if make is completion else {"max_tokens": 5}
+    asked = [make("three", **body, n=3, seed=7), make("one", **body, seed=9)]
+    singles = [make(str(seed), **body, seed=seed) for seed in (7, 8, 9)]
+    write(work / "in.jsonl", *asked, *singles)
+    gen("batch", "in.jsonl", "-o", "out.jsonl", "-np", str(parallel), *CHEAP)
+    bodies = {line["custom_id"]: line["response"]["body"] for line in read(work / "out.jsonl")}
+    choices = [bodies[str(seed)]["choices"][0] | {"index": index} for index, seed in enumerate((7, 8, 9))]
+    assert bodies["three"]["choices"] == choices
+    assert bodies["one"]["choices"] == [choices[2] | {"index": 0}]
+    usages = [bodies[str(seed)]["usage"] for seed in (7, 8, 9)]
+    assert bodies["three"]["usage"]["prompt_tokens"] == usages[0]["prompt_tokens"]
+    assert bodies["three"]["usage"]["completion_tokens"] == sum(usage["completion_tokens"] for usage in usages)
+
+
+def test_choices_without_a_seed_begin_with_the_seed_of_the_id(gen, work):
+    write(work / "in.jsonl", completion("a", prompt="The sea", n=2))
+    several = gen("batch", "in.jsonl", *CHEAP).lines[0]["response"]["body"]["choices"]
+    write(work / "in.jsonl", completion("a", prompt="The sea"))
+    assert gen("batch", "in.jsonl", *CHEAP).lines[0]["response"]["body"]["choices"] == several[:1]
+    assert len(several) == 2
+
+
+def test_a_failed_choice_is_one_failure(gen, work):
+    write(work / "in.jsonl", completion("long", prompt="word " * 400, n=3), completion("good", prompt="a", n=2))
+    run = gen("batch", "in.jsonl", "-o", "out.jsonl", "-c", "64", code=1)
+    assert "1 answered, 1 failed" in run.err
+    lines = {line["custom_id"]: line for line in read(work / "out.jsonl")}
+    assert len(read(work / "out.jsonl")) == 2
+    assert lines["long"]["error"]["code"] == "invalid_request"
+    assert len(lines["good"]["response"]["body"]["choices"]) == 2
+    again = gen("batch", "in.jsonl", "-o", "out.jsonl", "-c", "64", "--resume", code=1)
+    assert "0 answered, 0 failed, 2 already existed" in again.err
+
+
+def test_a_short_result_has_one_text(gen, work):
+    write(work / "in.jsonl", completion("two", prompt="a", n=2))
+    result = gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP, code=1)
+    assert "body.n: a result of --format jsonl has one text" in result.lines[0]["error"]["message"]

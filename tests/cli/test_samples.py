@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -114,3 +115,55 @@ def test_the_lines_can_be_inspected(gen, home):
     out = gen("inspect", str(path)).out
     assert "text 1" in out
     assert "text 2" in out
+
+
+def test_a_vote_counts_the_answers_of_all_texts(gen):
+    words = [*RUN, "--seed", "3", "--samples", "12", "--regex", " ?[0-3]"]
+    lines = gen(*words, "--vote", "--format", "jsonl").lines
+    texts = [line["text"].strip() for line in lines if line["event"] == "done"]
+    (vote,) = (line for line in lines if line["event"] == "vote")
+    counts = Counter(texts)
+    assert vote["texts"] == 12
+    assert vote["without_answer"] == 0
+    assert {each["answer"]: len(each["samples"]) for each in vote["answers"]} == counts
+    for each in vote["answers"]:
+        assert [texts[number] for number in each["samples"]] == [each["answer"]] * len(each["samples"])
+        assert each["share"] == pytest.approx(counts[each["answer"]] / 12)
+    highest = max(counts.values())
+    assert vote["answer"] == next(text for text in texts if counts[text] == highest)
+    shown = gen(*words, "--vote")
+    assert shown.out == vote["answer"] + "\n"
+    assert f"12 texts: '{vote['answer']}' {highest} ({highest / 12:.0%})" in shown.err
+
+
+def test_the_last_match_is_the_answer(gen):
+    words = [*RUN, "--seed", "3", "--samples", "5", "--vote", "--format", "jsonl"]
+    texts = [line["text"] for line in gen(*words, "--extract", ".").lines if line["event"] == "done"]
+    for pattern, find in {
+        r"\w+": lambda text: (re.findall(r"\w+", text) or [None])[-1],
+        r"(\w)\w*": lambda text: (re.findall(r"\b(\w)\w*", text) or [None])[-1],
+    }.items():
+        vote = gen(*words, "--extract", pattern).lines[-1]
+        expected = Counter(answer for text in texts if (answer := find(text)) is not None)
+        assert {each["answer"]: len(each["samples"]) for each in vote["answers"]} == expected
+        assert vote["without_answer"] == 5 - expected.total()
+
+
+def test_texts_without_an_answer_are_a_failure(gen):
+    run = gen(*RUN, "--samples", "3", "--vote", "--extract", "qqq", code=1)
+    assert run.out == ""
+    assert "none of 3 texts has an answer" in run.err
+
+
+NO_VOTE = {
+    "one text": (["--vote", "--extract", "x"], "add --samples N"),
+    "no answer": (["--vote", "--samples", "2"], "--vote needs a grammar, or --extract REGEX"),
+    "no vote": (["--extract", "x", "--samples", "2"], "add --vote"),
+    "regex": (["--vote", "--extract", "(", "--samples", "2"], "is not a regular expression"),
+    "format": (["--vote", "--extract", "x", "--samples", "2", "--format", "openai"], "--vote: not supported by"),
+}
+
+
+@pytest.mark.parametrize(("flags", "sentence"), NO_VOTE.values(), ids=NO_VOTE)
+def test_a_vote_that_cannot_be_counted(gen, flags, sentence):
+    assert sentence in gen(*RUN, *flags, code=2).err
