@@ -1,0 +1,78 @@
+"""The model's own texts, compared with further texts of the same chain: how often is a difference shown?"""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from logitsmith.compare.arms import make_arms
+from logitsmith.compare.intervals import LEVEL, POWER, Bootstrap
+from logitsmith.compare.plan import Plan, TextTable, make_run, text_prompt
+from logitsmith.compare.text_measures import MEASURES
+from logitsmith.engine import Model, locate
+from logitsmith.jobs.batch import BatchCounts
+from logitsmith.jobs.resolve import BatchDefaults
+from logitsmith.presets.overrides import Override
+
+pytestmark = pytest.mark.slow
+
+PROMPTS = [
+    "The sea was", "My dog likes to", "In the city of glass,", "The old king said:", "To bake bread, you",
+    "When the rain stopped,", "The recipe calls for", "Nobody in the village", "At the end of the war,",
+    "She opened the letter and", "The experiment showed that", "A good teacher",
+]  # fmt: skip
+SEEDS, PAIRS, REPETITIONS = 60, 6, 200
+
+
+@pytest.fixture(scope="module")
+def values():
+    """The values of each measure, float64 (prompts, seeds), of texts of the preset ``default``."""
+    defaults = BatchDefaults("default", None, (Override("-n", "max_tokens", 24),), 0, None, None)
+    prompts = [text_prompt(text) for text in PROMPTS]
+    prompts = [type(prompt)(**{**vars(prompt), "id": str(number)}) for number, prompt in enumerate(prompts)]
+    plan = Plan(make_arms(["default", "temp1"], None, [])[:1], prompts, 0, SEEDS, defaults)
+    table = TextTable()
+    with Model.load(locate()[0]) as model:
+        make_run(plan, plan.arms, model, table, BatchCounts()).run(model, plan.lines(plan.arms), 8)
+    return {measure: table.values(plan, plan.arms[0], measure) for measure in MEASURES}
+
+
+def halves(random):
+    """Return the seeds of two arms, which share none."""
+    chosen = random.permutation(SEEDS)
+    return chosen[:PAIRS], chosen[PAIRS : 2 * PAIRS]
+
+
+def test_texts_of_one_chain_differ_at_the_nominal_rate(values):
+    """Each repetition draws pairs of texts with different seeds, and asks whether zero is in the interval."""
+    random, bootstrap = np.random.default_rng(0), Bootstrap(resamples=1000)
+    hits = dict.fromkeys(values, 0)
+    for _ in range(REPETITIONS):
+        first, second = halves(random)
+        for measure, rows in values.items():
+            difference = rows[:, second] - rows[:, first]
+            estimate = bootstrap.estimate(difference, is_share=measure.is_share)
+            hits[measure] += estimate.interval.contains_zero
+    for measure, count in hits.items():
+        print(f"{measure.title}: zero in {count / REPETITIONS:.1%} of {REPETITIONS} intervals")
+    for measure, count in hits.items():
+        # Repetitions share texts, so the rate varies more than that of independent ones. Shares of rare events,
+        # such as loops, have wider intervals than necessary.
+        low = binomtest(count, REPETITIONS).proportion_ci(0.9999).low
+        high = binomtest(count, REPETITIONS).proportion_ci(0.9999).high
+        assert low <= LEVEL, measure.name
+        assert high >= LEVEL or measure.is_share, measure.name
+
+
+def test_a_planted_difference_is_found_at_the_stated_power(values):
+    """The surprise of one arm's texts is raised by the difference that the estimate calls detectable."""
+    (rows,) = (rows for measure, rows in values.items() if measure.name == "surprise")
+    random, bootstrap = np.random.default_rng(1), Bootstrap(resamples=1000)
+
+    def difference():
+        first, second = halves(random)
+        return rows[:, second] - rows[:, first]
+
+    detectable = np.mean([bootstrap.estimate(difference()).detectable for _ in range(REPETITIONS)])
+    found = sum(bootstrap.estimate(difference() + detectable).is_shown for _ in range(REPETITIONS)) / REPETITIONS
+    print(f"a difference of {detectable:.3f} nats is found in {found:.1%} of {REPETITIONS} comparisons")
+    assert abs(found - POWER) < 0.1
