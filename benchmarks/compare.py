@@ -71,14 +71,16 @@ def samples_ratio(model: Model, count: int, tokens: int, repeats: int) -> tuple[
 def made_up_page(text_count: int) -> str:
     """Return a report with this many texts of 128 words."""
     seeds = text_count // 20
-    prompts = [replace(text_prompt(f"Prompt {number}"), id=str(number)) for number in range(10)]
+    prompts = [
+        replace(text_prompt(f"Prompt {number}"), id=str(number), line_number=number + 1) for number in range(10)
+    ]
     arms = make_arms(["default", "temp1.5"], None, [])
     plan = Plan(arms, prompts, 0, seeds, BatchDefaults("default", None, (), 0, None, None))
     table = TextTable()
     words = Path(__file__).read_text(encoding="utf-8").split()
     for number, prompt in enumerate(prompts):
         for arm in arms:
-            for seed in plan.seeds:
+            for seed in plan.seeds(prompt):
                 first = (number * 31 + seed * 7 + len(arm.name)) % len(words)
                 text = " ".join((words * 2)[first : first + 128])
                 values = {"logprob": -1.0 - seed % 3, "entropy": 2.0}
@@ -186,9 +188,8 @@ def main() -> None:
         path.write_text(made_up_page(options.texts), encoding="utf-8")
         opened, changed = page_times(path)
         size = path.stat().st_size
-    print(
-        f"report with {options.texts:,} texts: {size:,} bytes, shown in {opened:.0f} ms, another pair in {changed:.0f} ms"
-    )
+    times = f"shown in {opened:.0f} ms, another pair in {changed:.0f} ms"
+    print(f"report with {options.texts:,} texts: {size:,} bytes, {times}")
     if not check_models(options.windows):
         raise SystemExit("the figures differ by more than the errors of llama-perplexity")
 

@@ -52,7 +52,7 @@ def arm_paths(
     for prompt, request in zip(plan.prompts, requests, strict=True):
         prompt_ids = _prompt_ids(model, request)
         for arm in plan.arms:
-            for seed, text in zip(plan.seeds, table.texts(plan, arm, prompt), strict=True):
+            for seed, text in zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True):
                 if text is not None and text.tokens:
                     label = f"prompt {prompt.id}, {arm.name}, seed {seed}"
                     paths.append(TokenPath(label, (*prompt_ids, *text.tokens), len(prompt_ids)))

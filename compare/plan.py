@@ -1,4 +1,4 @@
-"""The texts of a comparison: each arm continues each prompt with the same seeds. Results can be resumed."""
+"""The texts of a comparison: all arms continue the same prompts with the same seeds. Results can be resumed."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ..engine.model import Model
     from ..presets.settings import Settings
 
+MAX_SEEDS = 10_000
+"""The maximum number of texts of one prompt and arm, and the distance of the seeds of two prompts."""
 _PROMPT_FIELDS = frozenset({"id", "prompt", "messages"})
 
 
@@ -81,7 +83,7 @@ class Plan:
     Attributes:
         arms: the arms. Differences are those from the first one.
         prompts: the prompts.
-        seed: seed of the first text of each prompt and arm; the seeds of the others count up.
+        seed: seed of the first text of the first prompt.
         seed_count: number of texts of each prompt and arm.
         defaults: the settings of all arms, which an arm may override.
     """
@@ -97,10 +99,14 @@ class Plan:
         """Number of all texts."""
         return len(self.arms) * len(self.prompts) * self.seed_count
 
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds of the texts of each prompt and arm."""
-        return [(self.seed + number) & SEED_MAX for number in range(self.seed_count)]
+    def seeds(self, prompt: ParsedRequest) -> list[int]:
+        """Return the seeds of a prompt's texts, the same for each arm. They count up.
+
+        Prompts share no seeds. Texts with the same random numbers resemble each other, so means over prompts would
+        vary more than the intervals say.
+        """
+        first = self.seed + (prompt.line_number - 1) * MAX_SEEDS
+        return [(first + number) & SEED_MAX for number in range(self.seed_count)]
 
     def resolver(self, metadata: Mapping[str, str], note: Note = _ignore) -> RequestResolver:
         """Return the resolver of requests.
@@ -121,7 +127,8 @@ class Plan:
 
     def lines(self, arms: Sequence[Arm]) -> Iterator[InputLine]:
         """Yield the requests of some arms as lines of a batch, the arms of one prompt and seed side by side."""
-        for (number, prompt), seed, arm in product(enumerate(self.prompts, 1), self.seeds, arms):
+        texts = ((prompt, seed) for prompt in self.prompts for seed in self.seeds(prompt))
+        for (prompt, seed), arm in product(texts, arms):
             content = {
                 "id": self.request_id(arm, prompt, seed),
                 **({"messages": prompt.messages} if prompt.messages is not None else {"prompt": prompt.prompt}),
@@ -131,7 +138,7 @@ class Plan:
                 **{key: value for key in ("preset", "chain") if (value := getattr(arm, key)) is not None},
                 **({"set": list(arm.sets)} if arm.sets else {}),
             }
-            yield InputLine(number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
+            yield InputLine(prompt.line_number, content, line_digest(json.dumps(content, sort_keys=True).encode()))
 
 
 class TextTable:
@@ -186,7 +193,7 @@ class TextTable:
 
     def texts(self, plan: Plan, arm: Arm, prompt: ParsedRequest) -> list[MeasuredText | None]:
         """Return the texts of an arm and a prompt, one for each seed."""
-        return [self.text(plan.request_id(arm, prompt, seed)) for seed in plan.seeds]
+        return [self.text(plan.request_id(arm, prompt, seed)) for seed in plan.seeds(prompt)]
 
 
 def make_run(plan: Plan, arms: Sequence[Arm], model: Model, table: TextTable, counts: BatchCounts) -> BatchRun:

@@ -34,7 +34,7 @@ def make_result(
 ) -> Json:
     """Return the result of a comparison as JSON.
 
-    Its fields are ``arms, prompts, seeds, level, difference_level, adjustment, holds_for, measures, distributions,
+    Its fields are ``arms, prompts, pairs, level, difference_level, adjustment, holds_for, measures, distributions,
     texts, failures``.
 
     Args:
@@ -47,8 +47,11 @@ def make_result(
     level, bootstrap = adjusted_level(comparison_count), Bootstrap()
     fields = {
         "arms": [_arm_fields(plan, index, facts[index]) for index in range(len(plan.arms))],
-        "prompts": [{"id": prompt.id, "text": _shown_prompt(prompt)} for prompt in plan.prompts],
-        "seeds": plan.seeds,
+        "prompts": [
+            {"id": prompt.id, "text": _shown_prompt(prompt), "seeds": plan.seeds(prompt)}
+            for prompt in plan.prompts
+        ],
+        "pairs": len(plan.prompts) * plan.seed_count,
         "level": LEVEL,
         "difference_level": level,
         "adjustment": None
@@ -181,7 +184,7 @@ def _text_fields(plan: Plan, table: TextTable) -> list[Json]:
         }
         for prompt in plan.prompts
         for arm in plan.arms
-        for seed, text in zip(plan.seeds, table.texts(plan, arm, prompt), strict=True)
+        for seed, text in zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True)
         if text is not None
     ]
 

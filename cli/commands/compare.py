@@ -84,7 +84,7 @@ class CompareOptions(Options):
     seed: int = _compare(
         "-s",
         "--seed",
-        help="Seed of the first text; the seeds of the others count up. [0]",
+        help="Seed of the first text; the seeds count up, and each prompt has others. [0]",
         default=0,
         limit=within(0, SEED_MAX),
     )

@@ -52,7 +52,11 @@ def _table(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _heading(result: Mapping[str, Any]) -> Iterator[str]:
     arms = result["arms"]
-    counts = [count_noun(len(result[name]), name[:-1]) for name in ("arms", "prompts", "seeds")]
+    counts = [
+        count_noun(len(arms), "arm"),
+        count_noun(len(result["prompts"]), "prompt"),
+        count_noun(len(result["prompts"][0]["seeds"]), "seed"),
+    ]
     yield f"{', '.join(counts)}: {count_noun(len(result['texts']), 'text')}"
     has_models = len({arm["model"] for arm in arms}) > 1
     for number, arm in enumerate(arms, 1):

@@ -13,7 +13,7 @@ export function measuresPage(result) {
       element("dt", {}, visible(arm.name)),
       element("dd", {}, `${visible(arm.summary)}${arm.has_chance_steps ? " (a step depends on random numbers; distances are those of the first seed)" : ""} · ${visible(arm.model)}`),
     ])),
-    element("p", {}, `${countText(result.prompts.length)} prompts with ${countText(result.seeds.length)} seeds each. Texts of one prompt and seed are pairs.`),
+    element("p", {}, `${countText(result.prompts.length)} prompts with ${countText(result.prompts[0].seeds.length)} seeds each. Texts of one prompt and seed are pairs.`),
     element("p", {}, element("code", {}, visible(result.command ?? ""))),
     element("h2", {}, "Measures of the texts"),
     element("p", {}, intervalNote(result)),

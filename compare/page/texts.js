@@ -74,13 +74,20 @@ export class TextsPage {
     this.panel = panel;
     this.arms = [result.arms[0].name, result.arms[1].name];
     this.prompt = result.prompts[0].id;
-    this.seed = result.seeds[0];
+    this.seed = result.prompts[0].seeds[0];
   }
 
   show() {
     const { result } = this;
-    const change = (field) => (value) => {
-      this[field] = field === "seed" ? Number(value) : value;
+    const { seeds } = result.prompts.find((prompt) => prompt.id === this.prompt);
+    const changeSeed = (value) => {
+      this.seed = Number(value);
+      this.show();
+    };
+    const changePrompt = (value) => {
+      const number = seeds.indexOf(this.seed);
+      this.prompt = value;
+      this.seed = result.prompts.find((prompt) => prompt.id === value).seeds[number];
       this.show();
     };
     const changeArm = (side) => (value) => {
@@ -95,8 +102,8 @@ export class TextsPage {
     this.panel.replaceChildren(
       element("h2", {}, "Texts of one prompt and seed"),
       element("div", { class: "choices" },
-        choice("Prompt", prompts, this.prompt, change("prompt")),
-        choice("Seed", result.seeds.map((seed) => [String(seed), String(seed)]), String(this.seed), change("seed")),
+        choice("Prompt", prompts, this.prompt, changePrompt),
+        choice("Seed", seeds.map((seed) => [String(seed), String(seed)]), String(this.seed), changeSeed),
         choice("Left", armChoices(result), this.arms[0], changeArm(0)),
         choice("Right", armChoices(result), this.arms[1], changeArm(1))),
       element("p", { class: "given" }, visible(result.prompts.find((prompt) => prompt.id === this.prompt).text)),

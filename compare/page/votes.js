@@ -84,7 +84,7 @@ export class VotesPage {
 
   start() {
     const done = new Set(this.ownVotes.map((vote) => `${vote.prompt}\n${vote.seed}`));
-    const pairs = this.result.prompts.flatMap(({ id }) => this.result.seeds.map((seed) => ({ prompt: id, seed })));
+    const pairs = this.result.prompts.flatMap(({ id, seeds }) => seeds.map((seed) => ({ prompt: id, seed })));
     this.queue = shuffled(pairs.filter(({ prompt, seed }) => !done.has(`${prompt}\n${seed}`) && this.arms.every((arm) => findText(this.result, prompt, arm, seed))));
     this.next();
   }

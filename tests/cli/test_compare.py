@@ -36,7 +36,7 @@ def test_each_text_is_that_of_a_run(gen):
         chain = [] if text["arm"] == "default" else ["--chain", "temp1.5 > min-p0.05"]
         run = gen("run", "The sea was", "--no-chat", "-n", "8", *chain, "--seed", str(text["seed"]))
         assert run.out.rstrip("\n") == text["text"].rstrip("\n")
-    assert result["seeds"] == [5, 6, 7]
+    assert result["prompts"][0]["seeds"] == [5, 6, 7]
 
 
 def test_the_measures_are_those_of_the_texts(gen):
@@ -87,6 +87,7 @@ def test_prompts_of_a_file(gen, prompts):
     result = result_of(gen, "compare", "-f", prompts, *ARMS, "--seeds", "2", "-n", "4")
     assert [prompt["id"] for prompt in result["prompts"]] == ["sea", "2"]
     assert {text["prompt"] for text in result["texts"]} == {"sea", "2"}
+    assert [prompt["seeds"] for prompt in result["prompts"]] == [[0, 1], [10_000, 10_001]]
     assert "user: Hello" in result["prompts"][1]["text"]
 
 

@@ -17,7 +17,7 @@ from ..serve.page_driver import require_axe
 HOSTILE = '<img src=x onerror="document.title=1"></script><b>bold</b>'
 PLAN = Plan(
     make_arms(["calm=temp0.5", "hot=temp1.5", "odd one=xtc(probability=0.5)"], None, []),
-    [text_prompt("The sea was"), replace(text_prompt(HOSTILE), id="2")],
+    [text_prompt("The sea was"), replace(text_prompt(HOSTILE), id="2", line_number=2)],
     0,
     4,
     BatchDefaults("default", None, (), 0, None, None),
@@ -36,8 +36,8 @@ def result():
     table = TextTable()
     for prompt in PLAN.prompts:
         for number, arm in enumerate(PLAN.arms):
-            for seed in PLAN.seeds:
-                surprise = 1 + 0.1 * seed + (number == 1)
+            for seed in PLAN.seeds(prompt):
+                surprise = 1 + 0.1 * (seed % 10) + (number == 1)
                 text = (
                     f" calm and wide and grey, seed {seed}"
                     if number != 1

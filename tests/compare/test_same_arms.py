@@ -1,9 +1,9 @@
 """The model's own texts, compared with further texts of the same chain: how often is a difference shown?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy.stats import binomtest
-
 from logitsmith.compare.arms import make_arms
 from logitsmith.compare.intervals import LEVEL, POWER, Bootstrap
 from logitsmith.compare.plan import Plan, TextTable, make_run, text_prompt
@@ -12,6 +12,7 @@ from logitsmith.engine import Model, locate
 from logitsmith.jobs.batch import BatchCounts
 from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.presets.overrides import Override
+from scipy.stats import binomtest
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ PROMPTS = [
     "When the rain stopped,", "The recipe calls for", "Nobody in the village", "At the end of the war,",
     "She opened the letter and", "The experiment showed that", "A good teacher",
 ]  # fmt: skip
-SEEDS, PAIRS, REPETITIONS = 60, 6, 200
+SEEDS, PAIRS, REPETITIONS = 60, 20, 200
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def values():
     """The values of each measure, float64 (prompts, seeds), of texts of the preset ``default``."""
     defaults = BatchDefaults("default", None, (Override("-n", "max_tokens", 24),), 0, None, None)
     prompts = [text_prompt(text) for text in PROMPTS]
-    prompts = [type(prompt)(**{**vars(prompt), "id": str(number)}) for number, prompt in enumerate(prompts)]
+    prompts = [replace(prompt, id=str(number), line_number=number) for number, prompt in enumerate(prompts, 1)]
     plan = Plan(make_arms(["default", "temp1"], None, [])[:1], prompts, 0, SEEDS, defaults)
     table = TextTable()
     with Model.load(locate()[0]) as model:
@@ -36,10 +37,11 @@ def values():
     return {measure: table.values(plan, plan.arms[0], measure) for measure in MEASURES}
 
 
-def halves(random):
-    """Return the seeds of two arms, which share none."""
-    chosen = random.permutation(SEEDS)
-    return chosen[:PAIRS], chosen[PAIRS : 2 * PAIRS]
+def differences(rows, random):
+    """Return the differences of pairs of texts, float64 (prompts, PAIRS). No text is in two pairs."""
+    order = random.permuted(np.tile(np.arange(SEEDS), (len(rows), 1)), axis=1)
+    chosen = np.take_along_axis(rows, order, axis=1)
+    return chosen[:, PAIRS : 2 * PAIRS] - chosen[:, :PAIRS]
 
 
 def test_texts_of_one_chain_differ_at_the_nominal_rate(values):
@@ -47,10 +49,8 @@ def test_texts_of_one_chain_differ_at_the_nominal_rate(values):
     random, bootstrap = np.random.default_rng(0), Bootstrap(resamples=1000)
     hits = dict.fromkeys(values, 0)
     for _ in range(REPETITIONS):
-        first, second = halves(random)
         for measure, rows in values.items():
-            difference = rows[:, second] - rows[:, first]
-            estimate = bootstrap.estimate(difference, is_share=measure.is_share)
+            estimate = bootstrap.estimate(differences(rows, random), is_share=measure.is_share)
             hits[measure] += estimate.interval.contains_zero
     for measure, count in hits.items():
         print(f"{measure.title}: zero in {count / REPETITIONS:.1%} of {REPETITIONS} intervals")
@@ -68,11 +68,10 @@ def test_a_planted_difference_is_found_at_the_stated_power(values):
     (rows,) = (rows for measure, rows in values.items() if measure.name == "surprise")
     random, bootstrap = np.random.default_rng(1), Bootstrap(resamples=1000)
 
-    def difference():
-        first, second = halves(random)
-        return rows[:, second] - rows[:, first]
-
-    detectable = np.mean([bootstrap.estimate(difference()).detectable for _ in range(REPETITIONS)])
-    found = sum(bootstrap.estimate(difference() + detectable).is_shown for _ in range(REPETITIONS)) / REPETITIONS
+    detectable = np.mean([bootstrap.estimate(differences(rows, random)).detectable for _ in range(REPETITIONS)])
+    found = (
+        sum(bootstrap.estimate(differences(rows, random) + detectable).is_shown for _ in range(REPETITIONS))
+        / REPETITIONS
+    )
     print(f"a difference of {detectable:.3f} nats is found in {found:.1%} of {REPETITIONS} comparisons")
     assert abs(found - POWER) < 0.1
