@@ -6,7 +6,7 @@ python -m benchmarks.compare [--repeats 5] [--samples 8] [--tokens 64] [--texts 
 - The report of a comparison with this many texts: its size, and the time until Chromium shows the plots, and until
   it shows another pair of texts.
 - The bundled model against the model that llama-quantize makes of it (Q4_0), along the text of the manual: the
-  mean KL divergence, the share of equal likeliest tokens and the perplexities, by `gen compare` and by
+  mean KL divergence, the share of equal most likely tokens and the perplexities, by `gen compare` and by
   llama-perplexity with ``--kl-divergence``. The tool's own errors are printed with its figures. The differences
   must be smaller than these errors; otherwise the program ends with an error.
 
@@ -28,8 +28,7 @@ from typing import Any
 
 from logitsmith.compare.arms import make_arms
 from logitsmith.compare.plan import Plan, TextTable, text_prompt
-from logitsmith.compare.report import comparison_page
-from logitsmith.compare.result import ArmFacts, make_result
+from logitsmith.compare.result import ArmFacts, comparison_page, make_result
 from logitsmith.engine import Model, generate_request, locate
 from logitsmith.engine.request import GenerationRequest
 from logitsmith.jobs.resolve import BatchDefaults

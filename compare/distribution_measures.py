@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.errors import UsageError
+from ..engine.batch import BatchAnswer, generate_many
 from ..engine.next_token import Probabilities, distance, probabilities
 from ..logprobs.records import display_text
 from ..samplers.building import build
@@ -23,8 +24,10 @@ from ..samplers.kernels import Floats
 
 if TYPE_CHECKING:
     from ..engine.model import Model
+    from ..engine.request import GenerationRequest
     from ..engine.vocabulary import Vocabulary
     from ..samplers.chain import Chain, StepSpec
+    from .plan import Plan, TextTable
 
 CHANCE_STEPS = frozenset({"xtc", "mirostat", "mirostat_v2", "adaptive_p"})
 """Steps whose effect on the distribution depends on random numbers, which have the first seed."""
@@ -77,7 +80,7 @@ class Place(NamedTuple):
         label: where the text is from.
         position: index of the token in its text, without the prompt.
         before: the end of the text before it.
-        tokens: the likeliest tokens of both arms.
+        tokens: the most likely tokens of both arms.
     """
 
     total_variation: float
@@ -103,9 +106,9 @@ class PathValues:
         jensen_shannon: Jensen-Shannon divergence, nats, 0 to ln 2.
         kl: KL(first || arm), nats; inf if the arm drops a token of the first one.
         reverse_kl: KL(arm || first), nats.
-        same_top: whether the likeliest token is the same.
+        same_top: whether the most likely token is the same.
         model_kl: KL of the model's own distributions, without chains, nats; empty if both arms have one model.
-        model_same_top: whether the likeliest token of the models is the same.
+        model_same_top: whether the most likely token of the models is the same.
         model_token_change: difference of the probability of the text's next token, other minus first model.
         model_surprises: surprise of the text's next token, nats: of the first and of the other model.
         worst: the places with the largest total variation, the largest first.
@@ -268,8 +271,8 @@ def _keep_worst(
         return
     path, index = token.path, token.position
     before = b"".join(map(vocabulary.piece, path.tokens[max(index - _SHOWN_CONTEXT_TOKENS, 0) : index]))
-    likeliest = [row.argpartition(-_SHOWN_TOKENS)[-_SHOWN_TOKENS:] for row in rows]
-    ids = sorted(set(np.concatenate(likeliest).tolist()), key=lambda each: -max(row[each] for row in rows))
+    top_ids = [row.argpartition(-_SHOWN_TOKENS)[-_SHOWN_TOKENS:] for row in rows]
+    ids = sorted(set(np.concatenate(top_ids).tolist()), key=lambda each: -max(row[each] for row in rows))
     tokens = tuple(
         TokenShare(display_text(vocabulary.piece(each)), float(rows[0][each]), float(rows[1][each]))
         for each in ids[:_SHOWN_TOKENS]
@@ -364,3 +367,71 @@ def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[Toke
             tokens[0] = bos
         first = window // 2 + 1 if len(tokens) == window else max(len(tokens) // 2, 1)
         yield TokenPath(f"window {number}", tokens, first)
+
+
+def greedy_paths(
+    model: Model,
+    requests: Sequence[GenerationRequest],
+    should_stop: Callable[[], bool] | None = None,
+) -> list[TokenPath]:
+    """Return the text of each request that greedy decoding writes, without a grammar or bans.
+
+    Args:
+        model: the model.
+        requests: one request of each prompt.
+        should_stop: once it returns True, no more texts are generated.
+
+    Raises the error of a request.
+    """
+    plain = [_plain_request(request) for request in requests]
+    paths: dict[object, TokenPath] = {}
+    for outcome in generate_many(model, plain, model.default_parallel, should_stop=should_stop):
+        if not isinstance(outcome, BatchAnswer):
+            raise outcome.error
+        tokens = (*outcome.start.prompt_ids, *(token.id for token in outcome.tokens))
+        if len(tokens) > len(outcome.start.prompt_ids):
+            paths[outcome.id] = TokenPath(f"prompt {outcome.id}", tokens, len(outcome.start.prompt_ids))
+    return [paths[request.id] for request in requests if request.id in paths]
+
+
+def arm_paths(
+    model: Model, requests: Sequence[GenerationRequest], plan: Plan, table: TextTable
+) -> list[TokenPath]:
+    """Return the texts of all arms.
+
+    Args:
+        model: the model.
+        requests: one request of each prompt of the plan.
+        plan: the design of the comparison.
+        table: the texts.
+    """
+    paths = []
+    for prompt, request in zip(plan.prompts, requests, strict=True):
+        prompt_ids = _prompt_ids(model, request)
+        for arm in plan.arms:
+            for seed, text in zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True):
+                if text is not None and text.tokens:
+                    label = f"prompt {prompt.id}, {arm.name}, seed {seed}"
+                    paths.append(TokenPath(label, (*prompt_ids, *text.tokens), len(prompt_ids)))
+    return paths
+
+
+def _plain_request(request: GenerationRequest) -> GenerationRequest:
+    """Return a greedy request without rules."""
+    return replace(
+        request,
+        chain="greedy",
+        constraint=None,
+        complete_sentence=False,
+        bans=(),
+        loop_guard=None,
+        phases=(),
+        heal=False,
+    )
+
+
+def _prompt_ids(model: Model, request: GenerationRequest) -> Sequence[int]:
+    (outcome,) = generate_many(model, [replace(_plain_request(request), max_tokens=0)], 1)
+    if not isinstance(outcome, BatchAnswer):
+        raise outcome.error
+    return outcome.start.prompt_ids

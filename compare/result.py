@@ -1,12 +1,18 @@
-"""The result of a comparison as JSON: every measure of every arm, the differences, and the texts."""
+"""The result of a comparison as JSON: every measure of every arm, the differences, and the texts; as CSV and HTML.
+
+The folder page/ has the template, style and scripts of the HTML report. Parts that other pages have, too, are in
+`logprobs.web`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ..logprobs.records import finite_or_none
+from ..logprobs.web import pack, single_file
 from ..samplers.building import chain_notation
 from ..samplers.chain import StepSpec
 from .distribution_measures import CHANCE_STEPS, PathValues, summarize
@@ -222,3 +228,16 @@ def csv_rows(result: Mapping[str, Any]) -> list[list[Any]]:
             if mean is not None:
                 rows.append([name, arm["arm"], mean, *[None] * 7])
     return rows
+
+
+def comparison_page(result: Mapping[str, Any]) -> str:
+    """Return the HTML of a report. Votes of a reader are added by the page, which can save itself.
+
+    Args:
+        result: the result, as `make_result` returns it.
+    """
+    return single_file(_page_file, "compare", {"result": pack(result), "votes": pack([])})
+
+
+def _page_file(name: str) -> str:
+    return (files(__package__) / "page" / name).read_text(encoding="utf-8")

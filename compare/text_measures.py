@@ -1,4 +1,4 @@
-"""Measures of a text, and of the texts of one prompt.
+"""The measures of a text, by itself or together with the other texts of its prompt.
 
 Words are the runs of letters and digits, and single other characters except spaces; letters' case is ignored.
 """

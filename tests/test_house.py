@@ -19,7 +19,6 @@ EXCEPTIONS = {
     "common.lazy": "every face imports it, and nothing else of common/",
     "engine.decoder": "a generator that asks for logits: nothing in it knows what computes them",
     "jobs.errors": "as below",
-    "jobs.samples": "what is generated; how it is written belongs to the commands",
     "models.errors": "the errors of a room are imported by all of its modules",
     "presets.errors": "as above",
     "recover.errors": "as above",

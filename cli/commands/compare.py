@@ -267,7 +267,7 @@ class _Comparison:
             distributions = self._measure_distributions(table, model_of_arm, interrupt)
         result = self._result(table, model_of_arm, distributions)
         if options.output is not None:
-            from ...compare.report import comparison_page
+            from ...compare.result import comparison_page
 
             page = comparison_page(result)
             write_file_atomically(options.output, lambda file: file.write(page.encode()))
@@ -358,8 +358,7 @@ class _Comparison:
     ) -> tuple[str, list[TokenPath]]:
         """Return the texts along which distributions are compared: their description, and the texts."""
         from ...common.files import read_input
-        from ...compare.distribution_measures import text_windows
-        from ...compare.paths import arm_paths, greedy_paths
+        from ...compare.distribution_measures import arm_paths, greedy_paths, text_windows
 
         plan, model, along = self._plan, model_of_arm[0], self._options.along
         resolver = plan.resolver(model.metadata)
@@ -367,7 +366,7 @@ class _Comparison:
             resolver.resolve(plan.arms[0].apply_to(prompt, prompt.id, plan.seed)) for prompt in plan.prompts
         ]
         if along == "greedy":
-            return "the model's likeliest texts", greedy_paths(model, requests, lambda: interrupt.requested)
+            return "the model's greedy texts", greedy_paths(model, requests, lambda: interrupt.requested)
         if along == "texts":
             return "the texts of all arms", arm_paths(model, requests, plan, table)
         ids = model.vocabulary.tokenize_prompt(read_input(Path(along)))

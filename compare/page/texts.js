@@ -6,7 +6,7 @@ import { countText, visible } from "./web/format.js";
 const MAX_WORDS = 3000;
 const MIN_COMMON_SHARE = 0.3; // below, nearly all words would be marked
 
-/** Return the words of a text with the blanks before them. */
+/** Return the words of a text with the spaces before them. */
 function wordsOf(text) {
   return text.match(/\s*\S+|\s+$/g) ?? [];
 }
@@ -40,8 +40,8 @@ export function wordDifferences(first, second) {
 /** Return the paragraph of a text. Words that the other text does not have are marked. */
 export function passage(words) {
   return element("p", { class: "passage" }, words.map(({ word, isCommon }) => {
-    const blank = word.match(/^\s*/)[0];
-    return isCommon || !word.trim() ? visible(word) : [blank, element("mark", { class: "only" }, visible(word.slice(blank.length)))];
+    const space = word.match(/^\s*/)[0];
+    return isCommon || !word.trim() ? visible(word) : [space, element("mark", { class: "only" }, visible(word.slice(space.length)))];
   }));
 }
 

@@ -254,7 +254,7 @@ def test_a_failed_text_is_said_and_left_out(gen, home):
         "none",
         code=1,
     )
-    assert "4 texts failed, such as long/default/0" in run.err
+    assert "4 texts failed, such as long/default/10000" in run.err
     result = json.loads(run.out)
     assert {text["prompt"] for text in result["texts"]} == {"short"}
     assert len(result["failures"]) == 4

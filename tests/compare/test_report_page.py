@@ -7,8 +7,7 @@ import pytest
 from logitsmith.compare.arms import make_arms
 from logitsmith.compare.distribution_measures import PathValues, Place, TokenShare
 from logitsmith.compare.plan import Plan, TextTable, text_prompt
-from logitsmith.compare.report import comparison_page
-from logitsmith.compare.result import ArmFacts, distribution_fields, make_result
+from logitsmith.compare.result import ArmFacts, comparison_page, distribution_fields, make_result
 from logitsmith.jobs.resolve import BatchDefaults
 
 from ..browser import expect
