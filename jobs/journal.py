@@ -71,6 +71,7 @@ class ResultJournal:
         should_resume: whether an existing file is continued. Otherwise it is an error. An incomplete last line,
             which a crash left, is removed.
         is_openai: whether results have OpenAI's batch format; otherwise they have logitsmith's.
+        flag: the flag that names the file, for messages.
 
     Attributes:
         existing_results: the results that existed before the run.
@@ -80,8 +81,8 @@ class ResultJournal:
     contains other lines than results, and if it cannot be written.
     """
 
-    def __init__(self, path: Path, should_resume: bool, is_openai: bool) -> None:
-        self._path, self._is_openai = path, is_openai
+    def __init__(self, path: Path, should_resume: bool, is_openai: bool, flag: str = "-o") -> None:
+        self._path, self._is_openai, self._flag = path, is_openai, flag
         self.existing_results: ExistingResults = {}
         try:
             self._file = AppendOnlyFile(path)
@@ -102,7 +103,7 @@ class ResultJournal:
             raise JournalError(f"{self._path}: another run is writing to it")
         if self._file.size and not should_resume:
             raise JournalError(
-                f"{self._path} already exists; continue it with --resume, or choose another file with -o"
+                f"{self._path} already exists; continue it with --resume, or choose another file with {self._flag}"
             )
         try:
             end_offset = self._read_results()
@@ -124,7 +125,7 @@ class ResultJournal:
             except ValueError as error:
                 raise JournalError(
                     f"{self._path}: line {number} is not a result: {_line_problem(error)}; "
-                    f"remove this line, or choose another file with -o"
+                    f"remove this line, or choose another file with {self._flag}"
                 ) from None
             if is_complete:  # a result without its newline is removed, and its request is answered again
                 self.existing_results[answered.key] = answered.request_id

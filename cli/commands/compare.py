@@ -121,7 +121,7 @@ class CompareOptions(Options):
     results: Path | None = _compare(
         "--results",
         metavar="FILE.jsonl",
-        help="Store each text as soon as it is complete. [next to -o, otherwise nowhere]",
+        help="Store each text as soon as it is complete. [FILE.texts.jsonl of -o, otherwise none]",
     )
     resume: bool = _compare(
         "--resume",
@@ -139,7 +139,7 @@ class CompareOptions(Options):
     @property
     def results_path(self) -> Path | None:
         """The file of results; None if texts are not stored."""
-        return self.results or (None if self.output is None else self.output.with_suffix(".jsonl"))
+        return self.results or (None if self.output is None else self.output.with_suffix(".texts.jsonl"))
 
     def check(self) -> None:
         """Raise ``UsageError`` for flags that cannot be combined."""
@@ -224,8 +224,8 @@ def _open_table(options: CompareOptions) -> TextTable:
     from ...compare.plan import TextTable
     from ...jobs.journal import ResultJournal
 
-    path = options.results_path
-    return TextTable() if path is None else TextTable(ResultJournal(path, options.resume, is_openai=False), path)
+    path, flag = options.results_path, "-o" if options.results is None else "--results"
+    return TextTable() if path is None else TextTable(ResultJournal(path, options.resume, is_openai=False, flag=flag), path)
 
 
 class _Comparison:

@@ -195,7 +195,7 @@ def test_the_report_has_the_result(gen, home):
     page = (home / "work" / "report.html").read_text()
     assert "default-src 'none'" in page
     assert 'id="result"' in page
-    assert (home / "work" / "report.jsonl").exists()
+    assert (home / "work" / "report.texts.jsonl").exists()
 
 
 def test_the_default_length(gen):
