@@ -24,7 +24,7 @@ from ..inputs.settings import ChatTemplateFlags, flag_overrides
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, print_message, print_note
 from ..options.model import LogOptions, ModelOptions
-from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions, PromptOptions
+from ..options.prompt import ChatOptions, ComparedLengthOptions, EscapeOptions, PromptOptions
 from ..options.sampling import GrammarOptions
 from ..options.text_rules import TextRuleOptions
 
@@ -128,7 +128,7 @@ class CompareOptions(Options):
         help="Continue with the stored texts; more arms, prompts and seeds may be added.",
         default=False,
     )
-    length: LengthOptions
+    length: ComparedLengthOptions
     grammar: GrammarOptions
     rules: TextRuleOptions
     escapes: EscapeOptions
@@ -155,9 +155,11 @@ class CompareOptions(Options):
 def compare(options: CompareOptions) -> None:
     """Compare presets, chains or models on the same prompts and seeds, and say what the difference is.
 
-    gen compare "The sea was" --arm default --arm 'hot=temp1.5 > min-p0.05' --seeds 20 -n 128
-    gen compare -f prompts.jsonl --grid min_p.p=0.02,0.05,0.1 -o report.html
-    gen compare -f prompts.jsonl --arm q8=@big.gguf --arm q4=@small.gguf
+    Texts of one prompt and seed are a pair. Differences have intervals, and are shown if zero is not inside.
+
+      gen compare "The sea was" --arm default --arm 'hot=temp1.5 > min-p0.05' --seeds 20
+      gen compare -f prompts.jsonl --grid min_p.p=0.02,0.05,0.1 -o report.html
+      gen compare -f prompts.jsonl --arm q8=@big.gguf --arm q4=@small.gguf
     """
     from ...compare.arms import make_arms
     from ...compare.plan import Plan
@@ -225,7 +227,11 @@ def _open_table(options: CompareOptions) -> TextTable:
     from ...jobs.journal import ResultJournal
 
     path, flag = options.results_path, "-o" if options.results is None else "--results"
-    return TextTable() if path is None else TextTable(ResultJournal(path, options.resume, is_openai=False, flag=flag), path)
+    return (
+        TextTable()
+        if path is None
+        else TextTable(ResultJournal(path, options.resume, is_openai=False, flag=flag), path)
+    )
 
 
 class _Comparison:

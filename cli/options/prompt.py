@@ -193,6 +193,14 @@ class AnswerLengthOptions(Options):
 
 
 @options_class
+class ComparedLengthOptions(Options):
+    """The flags that limit the length of the texts of a comparison."""
+
+    max_tokens: int | None = _max_tokens_flag("Maximum number of tokens in a text; -1 = no limit. [128]")
+    stop: list[str] | None = _stop_flag()
+
+
+@options_class
 class ContextShiftOptions(Options):
     """The flags for a full context."""
 

@@ -105,6 +105,7 @@ function checkedSettings(settings) {
     fileName: (value) => typeof value === "string",
     seed: Number.isInteger,
     length: Number.isInteger,
+    samples: Number.isInteger,
     grammar: (value) => typeof value === "string",
     grammarKind: (value) => typeof value === "string",
     stop: (value) => typeof value === "string",

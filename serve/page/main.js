@@ -165,7 +165,7 @@ class Page {
   /** Return the settings of requests. Raises an error if the seed or the length is wrong. */
   settings() {
     const { seed, length } = this.numbers();
-    const wrong = [byId("seed"), byId("length")].find((field) => field.validationMessage);
+    const wrong = [byId("seed"), byId("length"), byId("samples")].find((field) => field.validationMessage);
     if (wrong) throw new Error(wrong.validationMessage);
     return {
       chain: this.chain.notation || "dist",
@@ -178,9 +178,13 @@ class Page {
     };
   }
 
-  /** Return the seed and the length; null, and a marked field, for one that is wrong. */
+  /** Return the seed, the length and the number of texts; null, and a marked field, for one that is wrong. */
   numbers() {
-    return { seed: readInteger(byId("seed"), "The seed"), length: readInteger(byId("length"), "The number of tokens") };
+    return {
+      seed: readInteger(byId("seed"), "The seed"),
+      length: readInteger(byId("length"), "The number of tokens"),
+      samples: readInteger(byId("samples"), "The number of texts"),
+    };
   }
 
   applyPreset(steps, settings) {
@@ -327,7 +331,9 @@ class Page {
     await this.writer.tokenize();
     const tokens = this.tokensBeforeCursor;
     this.closeWhy();
-    await this.write(() => this.writer.generate(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens));
+    const { samples } = this.numbers();
+    await this.write(() => this.writer.generate(tokens.length === this.writer.tokens.length ? this.writer.tokens : tokens, { count: samples }));
+    if (samples > 1) this.announce(`${countText(samples)} texts; the others are in Branches`);
   }
 
   /** Let the model write; say how it ended. */
@@ -560,6 +566,7 @@ class Page {
     if (state.otherSteps) this.otherChain.show(state.otherSteps);
     if (Number.isInteger(state.seed)) byId("seed").value = String(state.seed);
     if (Number.isInteger(state.length)) byId("length").value = String(state.length);
+    if (Number.isInteger(state.samples)) byId("samples").value = String(state.samples);
     this.changedSettings = new Set(state.changed);
     if (state.stop !== undefined) byId("stop-strings").value = state.stop;
     if (state.bans !== undefined) byId("bans").value = state.bans;
@@ -674,6 +681,7 @@ class Page {
     });
     byId("seed").addEventListener("input", () => this.settingChanged("seed"));
     byId("length").addEventListener("input", () => this.settingChanged("max_tokens"));
+    byId("samples").addEventListener("input", () => this.settingChanged("samples"));
     byId("stop-strings").addEventListener("input", () => this.settingChanged("stop"));
     byId("bans").addEventListener("input", () => this.settingChanged("bans"));
     this.editor.area.addEventListener("beforeinput", (event) => {

@@ -175,9 +175,21 @@ export class TextTree {
     this.current = this.redone.pop();
   }
 
+  /** Return all texts, each after its parent, and those of one parent in their order. */
+  inOrder() {
+    const waiting = Array.from(this.nodes.values()).filter((node) => node.parent === null);
+    const ordered = [];
+    while (waiting.length) {
+      const node = waiting.pop();
+      ordered.push(node);
+      waiting.push(...node.children.toReversed());
+    }
+    return ordered;
+  }
+
   /** Return the tree as plain objects for a file or a store. Tokens are named by their numbers. */
   asRecords() {
-    return Array.from(this.nodes.values(), (node) => ({
+    return this.inOrder().map((node) => ({
       id: node.id,
       parent: node.parent?.id ?? null,
       kind: node.kind,

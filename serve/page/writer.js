@@ -4,6 +4,7 @@ import { alignTokens, makeToken, pendingToken, textOf, TextTree } from "./texts.
 
 const BURST_MILLISECONDS = 1000;
 const TRACE_COUNT = 20;
+const SEED_COUNT = 2 ** 32;
 
 /**
  * The text of the tab. `hooks`: `settings()` returns the settings of requests, `shown()` is called when another text is
@@ -105,41 +106,53 @@ export class Writer {
   }
 
   /**
-   * Continue tokens. The new text is a node of the tree, which grows. Raises the errors of the server; the tokens that
-   * have come stay.
+   * Continue tokens. The new text is a node of the tree, which grows. With a `count`, further texts grow beside it, with
+   * the next seeds. Raises the errors of the server; the tokens that have come stay. Return the run of the new text.
    */
-  async generate(tokens, kind = "generated", parent = this.tree.current) {
+  async generate(tokens, { kind = "generated", parent = this.tree.current, count = 1 } = {}) {
     const { grammar } = this.hooks.settings();
     const key = grammar === null ? null : JSON.stringify(grammar);
     const controller = new AbortController();
     this.controller = controller;
     this.endBurst();
-    const run = { start: null, done: null };
-    let returns = []; // of tokens that have not come yet
-    let node = null;
-    if (kind === "branch") node = this.tree.add(kind, tokens, run, parent);
+    const fields = { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true };
+    const first = { run: newRun(), node: null, add: (run) => this.tree.add(kind, tokens, run, parent), grown: () => this.hooks.grown() };
+    const others = Array.from({ length: count - 1 }, () => ({ run: newRun(), node: null, add: (run) => this.tree.insert(parent, kind, tokens, run), grown: () => {} }));
+    const texts = [first, ...others];
+    if (kind === "branch") first.node = first.add(first.run);
     try {
       this.hooks.shown();
-      for await (const line of this.server.lines("/gen/generate", { ...this.fields(tokens), trace: TRACE_COUNT, logprobs: true }, controller.signal)) {
-        if (line.event === "start") run.start = line;
-        else if (line.event === "done") run.done = line;
-        else if (line.event === "rewind") {
-          returns = [...returns.filter((other) => other.index <= line.index), line]; // later places begin again
-        } else if (line.event === "token") {
-          node ??= this.tree.add(kind, tokens, run, parent);
-          const own = returns.filter((other) => other.index === line.index);
-          node.tokens = [...node.tokens, makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) })];
-          this.hooks.grown();
-        }
-      }
+      await Promise.all(texts.map((text, number) => this.receive(text, { ...fields, seed: (fields.seed + number) % SEED_COUNT }, key, controller.signal)));
     } catch (error) {
-      if (!controller.signal.aborted) throw error;
+      if (!controller.signal.aborted) {
+        controller.abort(); // the other texts
+        throw error;
+      }
     } finally {
-      run.done ??= { event: "done", finish_reason: "interrupted", text: "" };
+      for (const { run } of texts) run.done ??= { event: "done", finish_reason: "interrupted", text: "" };
       this.controller = null;
+      const made = texts.map(({ node }) => node).filter(Boolean);
+      parent.children = [...parent.children.filter((node) => !made.includes(node)), ...made.filter((node) => node.parent === parent)];
       this.hooks.shown();
     }
-    return run;
+    return first.run;
+  }
+
+  /** Let a text grow by the lines of a request, until it ends. */
+  async receive(text, fields, key, signal) {
+    let returns = []; // of tokens that have not come yet
+    for await (const line of this.server.lines("/gen/generate", fields, signal)) {
+      if (line.event === "start") text.run.start = line;
+      else if (line.event === "done") text.run.done = line;
+      else if (line.event === "rewind") {
+        returns = [...returns.filter((other) => other.index <= line.index), line]; // later places begin again
+      } else if (line.event === "token") {
+        text.node ??= text.add(text.run);
+        const own = returns.filter((other) => other.index === line.index);
+        text.node.tokens = [...text.node.tokens, makeToken({ ...line, ...(own.length ? { returns: own } : {}), ...(key === null ? {} : { grammar: key }) })];
+        text.grown();
+      }
+    }
   }
 
   stop() {
@@ -152,8 +165,13 @@ export class Writer {
     const candidate = replaced.trace.candidates.find((other) => other.id === candidateId);
     const token = takenToken(candidate, replaced.trace, replaced);
     const parent = this.tree.parentOfBranch(index);
-    return this.generate([...this.tokens.slice(0, index), token], "branch", parent);
+    return this.generate([...this.tokens.slice(0, index), token], { kind: "branch", parent });
   }
+}
+
+/** Return the first and the last line of a generation, which have not come yet. */
+function newRun() {
+  return { start: null, done: null };
 }
 
 /** Return the token of a candidate that a person has chosen. Its trace is that of the place, without a draw. */

@@ -540,6 +540,49 @@ def test_messages_become_the_text_of_the_template(page):
     expect(page.get_by_role("textbox", name="Message 2")).to_have_value(answer)
 
 
+def test_several_texts_are_branches_with_the_next_seeds(page, pruned_model):
+    prompt = "The sea was"
+    page.set("Texts", 3)
+    page.write(prompt, tokens=6, seed=7)
+    texts = []
+    generated = [index for index, text in enumerate(page.branches.all_inner_texts()) if "generated" in text]
+    assert len(generated) == 3
+    for index in generated:
+        page.branches.nth(index).click()
+        texts.append(page.value())
+    expected = [
+        "".join(
+            line["text"]
+            for line in jsonl(pruned_model, prompt, "-n", "6", "--seed", seed)
+            if line["event"] == "token"
+        )
+        for seed in ("7", "8", "9")
+    ]
+    assert texts == [prompt + text for text in expected]
+    page.reload()
+    page.wait_until_ready()
+    expect(page.get_by_role("spinbutton", name="Texts", exact=True)).to_have_value("3")
+    assert sum("generated" in text for text in page.branches.all_inner_texts()) == 3
+    page.branches.nth(generated[1]).click()
+    assert page.value() == texts[1]
+    page.set("Texts", 1)
+    page.generate()
+    assert page.value().startswith(texts[1])
+
+
+def test_stop_ends_all_texts(page):
+    page.set("Texts", 4)
+    page.set("Tokens", 3000)
+    page.text.fill("The sea was")
+    page.press("Generate")
+    page.items.nth(6).wait_for()
+    page.press("Stop")
+    page.wait_for_end()
+    counts = [text for text in page.branches.all_inner_texts() if "generated" in text]
+    assert 1 <= len(counts) <= 4
+    assert not any(f" {3000:,} tokens" in text for text in counts)
+
+
 def test_stop_strings_end_the_text(page):
     text = page.write("The sea was", tokens=12)
     end = text.split()[-3]
