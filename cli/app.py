@@ -23,7 +23,7 @@ COMMANDS = {
         "Generate",
         "Serve a model to other programs over HTTP: OpenAI's API and others, several requests at a time.",
     ),
-    "compare": ("Generate", "Compare presets, chains or models on the same prompts and seeds, with intervals."),
+    "compare": ("Generate", "Compare presets, chains or models on the same prompts."),
     "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
     "score": ("Generate", "Score a text, or several continuations of a prompt, by the model's logprobs."),
     "inspect": (

@@ -153,9 +153,10 @@ class CompareOptions(Options):
 
 @takes_options(CompareOptions)
 def compare(options: CompareOptions) -> None:
-    """Compare presets, chains or models on the same prompts and seeds, and say what the difference is.
+    """Compare presets, chains or models on the same prompts.
 
-    Texts of one prompt and seed are a pair. Differences have intervals, and are shown if zero is not inside.
+    Each arm continues each prompt with the same seeds. Differences of pairs of texts have intervals, and are shown
+    if zero is not inside.
 
       gen compare "The sea was" --arm default --arm 'hot=temp1.5 > min-p0.05' --seeds 20
       gen compare -f prompts.jsonl --grid min_p.p=0.02,0.05,0.1 -o report.html

@@ -3,7 +3,6 @@
 import { armChoices, choice, findText, passage, unmarked } from "./texts.js";
 import { byId, element } from "./web/elements.js";
 import { countText, visible } from "./web/format.js";
-import { packed } from "./web/packed.js";
 
 const Z = 1.959964; // the quantile of the normal distribution for an interval of 95 %
 
@@ -15,6 +14,13 @@ export function shareInterval(hits, count) {
   const half = Z * Math.sqrt((share * (1 - share)) / count + (Z * Z) / (4 * count * count));
   const scale = 1 + (Z * Z) / count;
   return [Math.max((center - half) / scale, 0), Math.min((center + half) / scale, 1)];
+}
+
+/** Return a value as the text of the element that holds data, as `unpacked` reads it. */
+async function packedText(value) {
+  const stream = new Blob([JSON.stringify(value)]).stream().pipeThrough(new CompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
 /** Return items in random order. */
@@ -133,7 +139,7 @@ export class VotesPage {
 
   /** Save a copy of the page's file with all votes. */
   async save() {
-    const data = await packed(this.votes);
+    const data = await packedText(this.votes);
     const html = this.source.replace(/(<script type="application\/octet-stream" id="votes">)[^<]*/, (_, start) => start + data);
     const link = element("a", { href: URL.createObjectURL(new Blob([html], { type: "text/html" })), download: decodeURIComponent(location.pathname.split("/").pop()) || "report.html" });
     link.click();
