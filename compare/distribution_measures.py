@@ -358,7 +358,11 @@ def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[Toke
         model: the model.
         ids: the tokens of the text.
         window: number of tokens of a window.
+
+    Raises ``UsageError`` for a text without two tokens.
     """
+    if len(ids) < 2:
+        raise UsageError("--along: the file has less than two tokens, so that there is nothing to compare")
     adds_bos, bos = model.vocabulary.adds_bos, model.vocabulary.bos
     starts = range(0, max(len(ids) - window, 0) + 1, window)
     for number, start in enumerate(starts, 1):

@@ -23,6 +23,10 @@ LEVEL = 0.95
 POWER = 0.8
 """The probability with which a difference of the size `Estimate.detectable` is found."""
 RESAMPLES = 10_000
+_MAX_WEIGHTS, _MIN_RESAMPLES = 20_000_000, 400
+"""The maximum number of weights of all resamples together. More than 2,000 values get fewer resamples."""
+_MAX_DESIGNS = 4
+"""The maximum number of designs whose weights are kept. Measures that lack a value for some texts have others."""
 MIN_SAMPLED_PROMPTS = 5
 """The minimum number of prompts from which a statement about other prompts is possible."""
 _ROUNDING = 1e-9
@@ -91,7 +95,7 @@ class Bootstrap:
 
     Args:
         seed: seed of the resamples, so that the same results have the same intervals.
-        resamples: number of resamples.
+        resamples: maximum number of resamples.
     """
 
     def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
@@ -141,6 +145,8 @@ class Bootstrap:
         """Return the mean of each resample, float64 (resamples,)."""
         key = (present.shape, present.tobytes(), samples_prompts)
         if key not in self._weights:
+            while len(self._weights) >= _MAX_DESIGNS:
+                del self._weights[next(iter(self._weights))]
             self._weights[key] = self._draw_weights(present, samples_prompts)
         return (self._weights[key] @ values[present].astype(np.float32)).astype(np.float64)
 
@@ -148,9 +154,10 @@ class Bootstrap:
         """Return the weight of each value in each resample, float32 (resamples, values)."""
         random = np.random.default_rng(self._seed)
         prompt_count = present.shape[0]
-        times = np.ones((self._resamples, prompt_count), dtype=np.int64)
+        resamples = min(self._resamples, max(_MAX_WEIGHTS // int(present.sum()), _MIN_RESAMPLES))
+        times = np.ones((resamples, prompt_count), dtype=np.int64)
         if samples_prompts:
-            times = random.multinomial(prompt_count, np.full(prompt_count, 1 / prompt_count), self._resamples)
+            times = random.multinomial(prompt_count, np.full(prompt_count, 1 / prompt_count), resamples)
         columns = []
         for prompt, seed_count in enumerate(present.sum(axis=1)):
             equal_shares = np.full(seed_count, 1 / seed_count)

@@ -16,7 +16,7 @@ from ..common.machine import SEED_MAX
 from ..common.strict_json import parse_strict_json
 from ..jobs.batch import BatchCounts, BatchRun
 from ..jobs.bodies import ParsedRequest, parse_request
-from ..jobs.errors import InvalidLineError
+from ..jobs.errors import InvalidLineError, JournalError
 from ..jobs.journal import ExistingResults, ResultJournal, settings_digest
 from ..jobs.lines import InputLine, line_digest, read_json_lines
 from ..jobs.resolve import BatchDefaults, RequestResolver, batch_settings, describe_model
@@ -162,8 +162,17 @@ class TextTable:
         self._texts: dict[str, MeasuredText] = {}
         if self.existing_results and path is not None:
             with path.open("rb") as file:
-                for line in file:
-                    self._keep(parse_strict_json(line))
+                for number, line in enumerate(file, 1):
+                    self._keep_stored(parse_strict_json(line), f"{path}: line {number}")
+
+    def _keep_stored(self, result: Mapping[str, Any], place: str) -> None:
+        """Keep a result of an earlier run. Raises ``JournalError`` for a result of another command."""
+        try:
+            self._keep(result)
+        except (KeyError, TypeError):
+            raise JournalError(
+                f"{place} is not a text of gen compare, with logprobs of model and chain; choose another file"
+            ) from None
 
     def _keep(self, result: Mapping[str, Any]) -> None:
         if result["error"] is None:

@@ -6,6 +6,7 @@ The folder page/ has the template, style and scripts of the HTML report. Parts t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -15,8 +16,9 @@ from ..logprobs.records import finite_or_none
 from ..logprobs.web import pack, single_file
 from ..samplers.building import chain_notation
 from ..samplers.chain import StepSpec
+from .arms import Arm
 from .distribution_measures import CHANCE_STEPS, PathValues, summarize
-from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, Interval, adjusted_level
+from .intervals import LEVEL, MIN_SAMPLED_PROMPTS, Bootstrap, Estimate, Interval, Values, adjusted_level
 from .plan import Plan, TextTable
 from .text_measures import MEASURES, Measure
 
@@ -51,8 +53,10 @@ def make_result(
     """
     comparison_count = len(plan.arms) - 1
     level, bootstrap = adjusted_level(comparison_count), Bootstrap()
+    values = {measure: [table.values(plan, arm, measure) for arm in plan.arms] for measure in MEASURES}
+    measures = [_measure(measure, plan, values[measure], bootstrap, level) for measure in MEASURES]
     fields = {
-        "arms": [_arm_fields(plan, index, facts[index]) for index in range(len(plan.arms))],
+        "arms": [_arm_fields(plan, arm, each, table) for arm, each in zip(plan.arms, facts, strict=True)],
         "prompts": [
             {"id": prompt.id, "text": _shown_prompt(prompt), "seeds": plan.seeds(prompt)}
             for prompt in plan.prompts
@@ -64,11 +68,9 @@ def make_result(
         if comparison_count == 1
         else f"Bonferroni, {comparison_count} differences of each measure",
         "holds_for": _holds_for(plan),
-        "measures": [
-            fields for measure in MEASURES if (fields := _measure(measure, plan, table, bootstrap, level))
-        ],
+        "measures": [fields for fields in measures if any(fields["arms"])],
         "distributions": distributions,
-        "texts": list(_text_fields(plan, table)),
+        "texts": _text_fields(plan, table, values),
         "failures": [{"id": name, "message": message} for name, message in table.failures.items()],
     }
     return {name: _finite(value) for name, value in fields.items()}
@@ -83,15 +85,17 @@ def _finite(value: Any) -> Any:
     return finite_or_none(value) if isinstance(value, float) else value
 
 
-def _arm_fields(plan: Plan, index: int, facts: ArmFacts) -> Json:
+def _arm_fields(plan: Plan, arm: Arm, facts: ArmFacts, table: TextTable) -> Json:
     config = [{step.name: step.sampler.model_dump(mode="json")} for step in facts.steps if not step.is_off]
+    texts = [text for prompt in plan.prompts for text in table.texts(plan, arm, prompt) if text is not None]
     return {
-        "name": plan.arms[index].name,
+        "name": arm.name,
         "model": facts.model,
         "chain": config,
         "notation": chain_notation(config),
         "summary": _summary(facts.steps),
         "has_chance_steps": any(step.name in CHANCE_STEPS for step in facts.steps if not step.is_off),
+        "finish_reasons": dict(Counter(text.finish_reason for text in texts).most_common()),
     }
 
 
@@ -119,22 +123,20 @@ def _holds_for(plan: Plan) -> str:
     return f"{these} only; {MIN_SAMPLED_PROMPTS} prompts or more allow conclusions about others like them"
 
 
-def _measure(measure: Measure, plan: Plan, table: TextTable, bootstrap: Bootstrap, level: float) -> Json | None:
-    """Return the fields of a measure; None if no text has a value of it."""
-    values = [table.values(plan, arm, measure) for arm in plan.arms]
+def _measure(measure: Measure, plan: Plan, values: Sequence[Values], bootstrap: Bootstrap, level: float) -> Json:
+    """Return the fields of a measure; ``values``: those of each arm."""
     arms, differences = [], []
     for arm, arm_values in zip(plan.arms, values, strict=True):
         estimate = bootstrap.estimate(arm_values, is_share=measure.is_share)
-        arms.append(
-            None if estimate is None else {"arm": arm.name, **_within(estimate, 0, measure.maximum).as_json()}
-        )
+        if estimate is not None:
+            arms.append({"arm": arm.name, **_within(estimate, 0, measure.maximum).as_json()})
+        else:
+            arms.append(None)
         if arm is not plan.arms[0]:
             difference = bootstrap.estimate(arm_values - values[0], level=level, is_share=measure.is_share)
             if difference is not None:
                 difference = _within(difference, -measure.maximum, measure.maximum)
                 differences.append({"arm": arm.name, **difference_fields(difference)})
-    if not any(arms):
-        return None
     return {
         "name": measure.name,
         "title": measure.title,
@@ -178,7 +180,8 @@ def distribution_fields(names: Sequence[str], along: str, values: Sequence[PathV
     return {"along": along, "first": names[0], "arms": arms}
 
 
-def _text_fields(plan: Plan, table: TextTable) -> list[Json]:
+def _text_fields(plan: Plan, table: TextTable, values: Mapping[Measure, Sequence[Values]]) -> list[Json]:
+    """Return the fields of each text, with its value of each measure."""
     return [
         {
             "prompt": prompt.id,
@@ -187,10 +190,15 @@ def _text_fields(plan: Plan, table: TextTable) -> list[Json]:
             "text": text.text,
             "finish_reason": text.finish_reason,
             "tokens": len(text.tokens),
+            "measures": {
+                measure.name: float(rows[arm_index][prompt_index, seed_index]) for measure, rows in values.items()
+            },
         }
-        for prompt in plan.prompts
-        for arm in plan.arms
-        for seed, text in zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True)
+        for prompt_index, prompt in enumerate(plan.prompts)
+        for arm_index, arm in enumerate(plan.arms)
+        for seed_index, (seed, text) in enumerate(
+            zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True)
+        )
         if text is not None
     ]
 
@@ -236,7 +244,8 @@ def comparison_page(result: Mapping[str, Any]) -> str:
     Args:
         result: the result, as `make_result` returns it.
     """
-    return single_file(_page_file, "compare", {"result": pack(result), "votes": pack([])})
+    texts = [{name: value for name, value in text.items() if name != "measures"} for text in result["texts"]]
+    return single_file(_page_file, "compare", {"result": pack({**result, "texts": texts}), "votes": pack([])})
 
 
 def _page_file(name: str) -> str:

@@ -30,7 +30,7 @@ from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
     from ...compare.arms import Arm
-    from ...compare.distribution_measures import TokenPath
+    from ...compare.distribution_measures import MeasuredArm, TokenPath
     from ...compare.plan import Plan, TextTable
     from ...engine.model import Model
     from ...jobs.bodies import ParsedRequest
@@ -145,6 +145,8 @@ class CompareOptions(Options):
         """Raise ``UsageError`` for flags that cannot be combined."""
         if self.output is not None and self.output.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"-o: {self.output} is not a name of an HTML file, such as report.html")
+        if self.output is not None and not self.output.parent.is_dir():
+            raise UsageError(f"-o: there is no folder {self.output.parent}")
         if self.resume and self.results_path is None:
             raise UsageError("--resume needs a file of results: --results FILE.jsonl, or -o FILE.html")
         if self.along not in ("greedy", "texts", "none") and not Path(self.along).is_file():
@@ -170,10 +172,11 @@ def compare(options: CompareOptions) -> None:
     show_llama_cpp_messages(options.log)
     arms = make_arms(options.arm or (), options.base, options.grid or ())
     try:
-        plan = Plan(arms, _read_prompts(options), options.seed, options.seeds, _defaults(options))
+        prompts, piped = _read_prompts(options)
     except InvalidLineError as error:
         raise UsageError(str(error)) from None
-    job = _Comparison(options, plan)
+    plan = Plan(arms, prompts, options.seed, options.seeds, _defaults(options))
+    job = _Comparison(options, plan, piped)
     if all(arm.preset != "model" for arm in arms):
         job.check({})
     table = _open_table(options)
@@ -188,17 +191,21 @@ def compare(options: CompareOptions) -> None:
         raise typer.Exit(FAILED)
 
 
-def _read_prompts(options: CompareOptions) -> Sequence[ParsedRequest]:
-    """Return the prompts: those of a JSONL file, or a single one. Raises ``InvalidLineError``."""
+def _read_prompts(options: CompareOptions) -> tuple[Sequence[ParsedRequest], str]:
+    """Return the prompts, those of a JSONL file or a single one, and the text that was read from stdin.
+
+    Raises ``InvalidLineError``.
+    """
     from ...compare.plan import read_prompts, text_prompt
-    from ..inputs.prompt import read_prompt
+    from ..inputs.prompt import read_prompt_text
 
     file = options.prompt.file
     if file is not None and file.suffix.lower() in (".jsonl", ".ndjson"):
         if options.prompt.prompt is not None or options.prompt.prompt_option is not None:
             raise UsageError("the prompt is given twice, by -f and on the command line")
-        return read_prompts(file)
-    return [text_prompt(read_prompt(options.prompt))]
+        return read_prompts(file), ""
+    prompt = read_prompt_text(options.prompt)
+    return [text_prompt(prompt.text)], prompt.piped
 
 
 def _defaults(options: CompareOptions) -> BatchDefaults:
@@ -241,10 +248,11 @@ class _Comparison:
     Args:
         options: the options of the command.
         plan: the design.
+        piped: the text that was read from stdin.
     """
 
-    def __init__(self, options: CompareOptions, plan: Plan) -> None:
-        self._options, self._plan = options, plan
+    def __init__(self, options: CompareOptions, plan: Plan, piped: str) -> None:
+        self._options, self._plan, self._piped = options, plan, piped
 
     def check(self, metadata: Mapping[str, str]) -> None:
         """Check the settings of each arm, and note what is ignored. Raises ``UsageError``, ``PresetError``."""
@@ -264,10 +272,13 @@ class _Comparison:
             interrupt: whether a signal such as Ctrl-C has arrived. The texts so far are then measured.
             stack: closes the models.
         """
+        from ...compare.distribution_measures import check_vocabularies
         from ..render.comparison import write_result
 
         options = self._options
         model_of_arm = self._load_models(interrupt, stack)
+        if options.along != "none":
+            check_vocabularies(self._measured_arms(model_of_arm))  # before the work of generating texts
         self._generate(table, model_of_arm, interrupt)
         distributions = None
         if options.along != "none" and not interrupt.requested:
@@ -339,22 +350,36 @@ class _Comparison:
             for arm, model in zip(self._plan.arms, model_of_arm, strict=True)
         ]
 
+    def _measured_arms(self, model_of_arm: Sequence[Model]) -> list[MeasuredArm]:
+        from ...compare.distribution_measures import MeasuredArm
+
+        return [
+            MeasuredArm(arm.name, model, settings.steps)
+            for arm, model, settings in zip(
+                self._plan.arms, model_of_arm, self._settings(model_of_arm), strict=True
+            )
+        ]
+
     def _measure_distributions(
         self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt
-    ) -> dict[str, Any]:
-        from ...compare.distribution_measures import MeasuredArm, measure_paths
+    ) -> dict[str, Any] | None:
+        """Return the distances between distributions; None if there is no text along which to measure them."""
+        from ...compare.distribution_measures import measure_paths
         from ...compare.result import distribution_fields
         from ..render.progress import scoring_bar
 
         plan, settings = self._plan, self._settings(model_of_arm)
-        arms = [
-            MeasuredArm(arm.name, model, each.steps)
-            for arm, model, each in zip(plan.arms, model_of_arm, settings, strict=True)
-        ]
         along, paths = self._paths(table, model_of_arm, interrupt)
+        if not paths:
+            print_note("distributions are not compared: there is no text along which to measure them")
+            return None
         with scoring_bar() as progress, interrupt.graceful_shutdown():
             values = measure_paths(
-                arms, paths, seed=plan.seed, progress=progress, is_interrupted=lambda: interrupt.requested
+                self._measured_arms(model_of_arm),
+                paths,
+                seed=plan.seed,
+                progress=progress,
+                is_interrupted=lambda: interrupt.requested,
             )
         if any(each.grammar.value is not None for each in settings):
             print_note("distributions are compared without the grammar")
@@ -389,5 +414,5 @@ class _Comparison:
             ArmFacts(model.name, settings.steps)
             for model, settings in zip(model_of_arm, self._settings(model_of_arm), strict=True)
         ]
-        command = replay_command(None, "")
+        command = replay_command(None, self._piped)
         return {"command": command, **make_result(self._plan, facts, table, distributions)}

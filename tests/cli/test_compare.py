@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 
@@ -295,3 +296,46 @@ def test_ctrl_c_keeps_all_texts_and_measures_them(gen, home, environment):
     assert sorted(text["text"] for text in texts) == sorted(line["text"] for line in stored)
     assert 8 < len(texts) < 1000
     assert json.loads(out)["distributions"] is None
+
+
+def test_json_has_the_value_of_each_text_and_how_texts_ended(gen):
+    result = result_of(gen, *COMPARE)
+    for measure in result["measures"]:
+        for arm in measure["arms"]:
+            values = [text["measures"][measure["name"]] for text in result["texts"] if text["arm"] == arm["arm"]]
+            assert arm["mean"] == pytest.approx(sum(values) / len(values))
+    for arm in result["arms"]:
+        reasons = Counter(text["finish_reason"] for text in result["texts"] if text["arm"] == arm["name"])
+        assert arm["finish_reasons"] == reasons
+
+
+def test_results_of_another_command_are_not_taken(gen, home):
+    path = home / "work" / "batch.jsonl"
+    (home / "work" / "in.jsonl").write_text(json.dumps({"id": "1/default/0", "prompt": "a", "max_tokens": 1}))
+    gen("batch", "in.jsonl", "--format", "jsonl", "-o", path)
+    run = gen(*COMPARE, "--results", path, "--resume", code=1)
+    assert "line 1 is not a text of gen compare" in run.err
+
+
+def test_without_tokens_nothing_is_compared(gen):
+    run = gen(*COMPARE[:-1], "0", "--format", "json")
+    result = json.loads(run.out)
+    assert result["distributions"] is None
+    assert "there is no text along which to measure them" in run.err
+    assert {measure["name"] for measure in result["measures"]} == {"self_bleu", "loops", "length", "ended"}
+    assert "0.0" in gen(*COMPARE[:-1], "0").out
+
+
+def test_a_piped_prompt_is_part_of_the_command(gen):
+    result = result_of(gen, "compare", *ARMS, "--seeds", "1", "-n", "2", stdin="The sea")
+    assert result["command"].startswith("printf %s 'The sea' | gen compare")
+    assert result["prompts"][0]["text"] == "The sea"
+
+
+def test_an_empty_file_to_measure_along(gen, home):
+    (home / "work" / "empty.txt").write_text("")
+    assert "less than two tokens" in gen(*COMPARE, "--along", "empty.txt", code=2).err
+
+
+def test_a_missing_folder_is_told_before_the_work(gen):
+    assert "there is no folder nowhere" in gen(*COMPARE, "-o", "nowhere/report.html", code=2).err

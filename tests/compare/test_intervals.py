@@ -95,6 +95,15 @@ def test_more_seeds_than_a_byte_holds():
     assert Bootstrap(resamples=100).estimate(np.random.default_rng(0).normal(size=(1, 300))).count == 300
 
 
+def test_many_values_get_fewer_resamples():
+    bootstrap = Bootstrap()
+    values = np.random.default_rng(0).normal(size=(100, 400))
+    estimate = bootstrap.estimate(values)
+    expected = stats.ttest_1samp(values.mean(axis=1), 0).confidence_interval(0.95)
+    assert estimate.interval == pytest.approx((expected.low, expected.high), abs=0.002)
+    assert all(weights.size <= 20_000_000 for weights in bootstrap._weights.values())
+
+
 def test_the_same_values_have_the_same_interval():
     values = np.random.default_rng(1).normal(size=(6, 8))
     assert Bootstrap().estimate(values) == Bootstrap().estimate(values)
