@@ -169,7 +169,13 @@ def test_stored_texts_are_continued(gen, home):
     more = gen(*short, "--seeds", "3", "--arm", "temp0.5", "--resume", "--format", "json")
     assert "5 answered, 0 failed, 4 already existed" in more.err
     texts = json.loads(more.out)["texts"]
-    assert [text for text in texts if text["seed"] < 2 and text["arm"] != "temp0.5"] == first["texts"]
+    old = [text for text in texts if text["seed"] < 2 and text["arm"] != "temp0.5"]
+    # The likeness to the other texts of a prompt depends on how many there are.
+    old, before = (
+        [{**text, "measures": {**text["measures"], "self_bleu": 0}} for text in each]
+        for each in (old, first["texts"])
+    )
+    assert old == before
     assert (
         texts
         == result_of(
@@ -328,7 +334,7 @@ def test_without_tokens_nothing_is_compared(gen):
 
 def test_a_piped_prompt_is_part_of_the_command(gen):
     result = result_of(gen, "compare", *ARMS, "--seeds", "1", "-n", "2", stdin="The sea")
-    assert result["command"].startswith("printf %s 'The sea' | gen compare")
+    assert re.match(r"printf %s 'The sea' \| (GEN_MODEL=\S+ )?gen compare", result["command"])
     assert result["prompts"][0]["text"] == "The sea"
 
 
