@@ -362,7 +362,7 @@ def text_windows(model: Model, ids: Sequence[int], window: int) -> Iterator[Toke
     Raises ``UsageError`` for a text without two tokens.
     """
     if len(ids) < 2:
-        raise UsageError("--along: the file has less than two tokens, so that there is nothing to compare")
+        raise UsageError("--along: the file has fewer than two tokens, so that there is nothing to compare")
     adds_bos, bos = model.vocabulary.adds_bos, model.vocabulary.bos
     starts = range(0, max(len(ids) - window, 0) + 1, window)
     for number, start in enumerate(starts, 1):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _compare = partial(flag, panel="Comparison")
 _DEFAULT_TOKENS = 128
+_ALONG = ("greedy", "texts", "none")
+"""The values of --along that are not a file."""
 _WINDOW = 512
 """Number of tokens of a window of --along FILE, as in llama.cpp's perplexity tool."""
 
@@ -149,7 +151,7 @@ class CompareOptions(Options):
             raise UsageError(f"-o: there is no folder {self.output.parent}")
         if self.resume and self.results_path is None:
             raise UsageError("--resume needs a file of results: --results FILE.jsonl, or -o FILE.html")
-        if self.along not in ("greedy", "texts", "none") and not Path(self.along).is_file():
+        if self.along not in _ALONG and not Path(self.along).is_file():
             raise UsageError(f"--along: {self.along!r} is not greedy, texts, none, or a file")
 
 
@@ -253,6 +255,7 @@ class _Comparison:
 
     def __init__(self, options: CompareOptions, plan: Plan, piped: str) -> None:
         self._options, self._plan, self._piped = options, plan, piped
+        self._file_paths: list[TokenPath] = []
 
     def check(self, metadata: Mapping[str, str]) -> None:
         """Check the settings of each arm, and note what is ignored. Raises ``UsageError``, ``PresetError``."""
@@ -278,7 +281,9 @@ class _Comparison:
         options = self._options
         model_of_arm = self._load_models(interrupt, stack)
         if options.along != "none":
-            check_vocabularies(self._measured_arms(model_of_arm))  # before the work of generating texts
+            # What is wrong is said before the work of generating texts.
+            check_vocabularies(self._measured_arms(model_of_arm))
+            self._read_along(model_of_arm[0])
         self._generate(table, model_of_arm, interrupt)
         distributions = None
         if options.along != "none" and not interrupt.requested:
@@ -385,12 +390,21 @@ class _Comparison:
             print_note("distributions are compared without the grammar")
         return distribution_fields([arm.name for arm in plan.arms], along, values)
 
+    def _read_along(self, model: Model) -> None:
+        """Read the file of --along if there is one. Raises ``UsageError`` for a text that is too short."""
+        from ...common.files import read_input
+        from ...compare.distribution_measures import text_windows
+
+        along = self._options.along
+        if along not in _ALONG:
+            ids = model.vocabulary.tokenize_prompt(read_input(Path(along)))
+            self._file_paths = list(text_windows(model, ids, min(_WINDOW, model.context.length)))
+
     def _paths(
         self, table: TextTable, model_of_arm: Sequence[Model], interrupt: Interrupt
     ) -> tuple[str, list[TokenPath]]:
         """Return the texts along which distributions are compared: their description, and the texts."""
-        from ...common.files import read_input
-        from ...compare.distribution_measures import arm_paths, greedy_paths, text_windows
+        from ...compare.distribution_measures import arm_paths, greedy_paths
 
         plan, model, along = self._plan, model_of_arm[0], self._options.along
         resolver = plan.resolver(model.metadata)
@@ -401,8 +415,7 @@ class _Comparison:
             return "the model's greedy texts", greedy_paths(model, requests, lambda: interrupt.requested)
         if along == "texts":
             return "the texts of all arms", arm_paths(model, requests, plan, table)
-        ids = model.vocabulary.tokenize_prompt(read_input(Path(along)))
-        return along, list(text_windows(model, ids, min(_WINDOW, model.context.length)))
+        return along, self._file_paths
 
     def _result(
         self, table: TextTable, model_of_arm: Sequence[Model], distributions: Mapping[str, Any] | None

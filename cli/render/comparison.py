@@ -44,6 +44,8 @@ def _table(result: Mapping[str, Any]) -> Iterator[str]:
         yield from _measures(result)
         yield ""
         yield from _notes(result)
+    else:
+        yield "One pair of texts has no interval, so nothing is measured: use --seeds 2 or more."
     if result["distributions"] is not None:
         yield ""
         yield from _distributions(result["distributions"])

@@ -320,7 +320,7 @@ def test_results_of_another_command_are_not_taken(gen, home):
     (home / "work" / "in.jsonl").write_text(json.dumps({"id": "1/default/0", "prompt": "a", "max_tokens": 1}))
     gen("batch", "in.jsonl", "--format", "jsonl", "-o", path)
     run = gen(*COMPARE, "--results", path, "--resume", code=1)
-    assert "line 1 is not a text of gen compare" in run.err
+    assert "line 1 was not written by gen compare" in run.err
 
 
 def test_without_tokens_nothing_is_compared(gen):
@@ -340,8 +340,13 @@ def test_a_piped_prompt_is_part_of_the_command(gen):
 
 def test_an_empty_file_to_measure_along(gen, home):
     (home / "work" / "empty.txt").write_text("")
-    assert "less than two tokens" in gen(*COMPARE, "--along", "empty.txt", code=2).err
+    assert "fewer than two tokens" in gen(*COMPARE, "--along", "empty.txt", code=2).err
 
 
 def test_a_missing_folder_is_told_before_the_work(gen):
     assert "there is no folder nowhere" in gen(*COMPARE, "-o", "nowhere/report.html", code=2).err
+
+
+def test_one_pair_says_that_more_are_needed(gen):
+    out = gen("compare", "The sea", *ARMS, "--seeds", "1", "-n", "4", "--along", "none").out
+    assert "One pair of texts has no interval" in out
