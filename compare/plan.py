@@ -171,7 +171,7 @@ class TextTable:
             self._keep(result)
         except (KeyError, TypeError):
             raise JournalError(
-                f"{place} was not written by gen compare: it lacks logprobs of model and chain; choose another file"
+                f"{place} was not written by gen compare: it lacks logprobs of both; choose another file"
             ) from None
 
     def _keep(self, result: Mapping[str, Any]) -> None:

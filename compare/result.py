@@ -125,7 +125,8 @@ def _holds_for(plan: Plan) -> str:
 
 def _measure(measure: Measure, plan: Plan, values: Sequence[Values], bootstrap: Bootstrap, level: float) -> Json:
     """Return the fields of a measure; ``values``: those of each arm."""
-    arms, differences = [], []
+    arms: list[Json | None] = []
+    differences: list[Json] = []
     for arm, arm_values in zip(plan.arms, values, strict=True):
         estimate = bootstrap.estimate(arm_values, is_share=measure.is_share)
         if estimate is not None:
