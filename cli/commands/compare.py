@@ -185,8 +185,11 @@ def compare(options: CompareOptions) -> None:
     with closing_results(table), interruptible() as interrupt, ExitStack() as models:
         job.run(table, interrupt, models)
     if interrupt.requested:
-        if table.is_file:
-            print_note("--resume continues from here")
+        print_note(
+            "--resume continues from here"
+            if table.is_file
+            else "the texts were not stored; --results FILE.jsonl does"
+        )
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)
     if table.failures:
