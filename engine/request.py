@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
@@ -76,6 +77,7 @@ class GenerationRequest:
         phases: the phases before the last one, which ``chain`` draws.
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
+        guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -102,6 +104,12 @@ class GenerationRequest:
     loop_guard: LoopGuard | None = None
     phases: Sequence[Phase] = ()
     heal: bool = False
+    guidance: Guidance | None = None
+
+    @property
+    def is_guided(self) -> bool:
+        """True if there is guidance, and if it is not off."""
+        return self.guidance is not None and not self.guidance.is_off
 
     @property
     def guard_settings(self) -> GuardSettings | None:
@@ -112,7 +120,7 @@ class GenerationRequest:
 
     @property
     def text_rules(self) -> dict[str, Any]:
-        """The settings of bans, loop guard, phases and healing that are not at their defaults, as JSON."""
+        """The settings of bans, loop guard, phases, healing and guidance that are not at their defaults."""
         rules: dict[str, Any] = {}
         if self.bans:
             rules |= {"bans": [ban.as_setting() for ban in self.bans]}
@@ -124,4 +132,6 @@ class GenerationRequest:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
         if self.heal:
             rules["heal"] = True
+        if self.is_guided and self.guidance is not None:
+            rules["guidance"] = self.guidance.as_setting()
         return rules
