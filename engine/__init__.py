@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..models.listing import list_models
     from ..models.resolve import ModelNotHereError, resolve_model
     from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
+    from .drafts import DraftOptions
     from .generation import generate, generate_request, versions
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
@@ -48,6 +49,7 @@ __all__ = [
     "ComputeOptions",
     "Continuation",
     "Done",
+    "DraftOptions",
     "Event",
     "ExactnessLevel",
     "GenerationRequest",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from .drafts import DraftOptions
 from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
@@ -78,6 +79,7 @@ class GenerationRequest:
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
         guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
+        draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -105,6 +107,7 @@ class GenerationRequest:
     phases: Sequence[Phase] = ()
     heal: bool = False
     guidance: Guidance | None = None
+    draft: DraftOptions | None = None
 
     @property
     def is_guided(self) -> bool:

@@ -16,8 +16,9 @@ from ..flags import CompletionKind, OptionalValue, Options, flag, options_class
 from ..inputs.model import chosen_model
 from ..inputs.settings import MODEL_PRESET, fresh_seed, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
-from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
+from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
@@ -99,7 +100,7 @@ class ConversationOptions(Options):
     grammar: ConstraintOptions
     length: AnswerLengthOptions
     rules: TextRuleOptions
-    lookup: int = lookup_flag()
+    drafts: DraftingOptions
     model: ModelOptions
     log: LogOptions
 
@@ -238,7 +239,7 @@ class ChatSettings:
             make_request(settings, "", grammar, answer_seed),
             complete_sentence=grammar is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
-            lookup=self._options.lookup,
+            lookup=self._options.drafts.lookup,
         )
 
 

@@ -22,6 +22,7 @@ from ..command_options import TypedFlags, takes_options
 from ..flags import Limit, Options, flag, options_class
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, end_open_line, print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
@@ -33,7 +34,6 @@ from ..options.prompt import (
     PromptAffixOptions,
     PromptOptions,
     length_flag,
-    lookup_flag,
 )
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
@@ -94,7 +94,6 @@ class RunOptions(Options):
     length: LengthOptions
     rules: TextRuleOptions
     context: ContextShiftOptions
-    lookup: int = lookup_flag()
     samples: int = length_flag(
         "--samples",
         metavar="N",
@@ -113,6 +112,7 @@ class RunOptions(Options):
         help="With --vote: the answer is the last match in a text, or its first group.",
         parse=_parse_regex,
     )
+    drafts: DraftingOptions
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
@@ -247,6 +247,7 @@ def _generate_text(
     """
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
+    from ..inputs.model import find_draft_model
     from ..inputs.prompt import prepare_prompt
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
@@ -262,7 +263,8 @@ def _generate_text(
         logprobs=logprobs,
         echo=options.output.echo and logprobs.top_count is not None,
         jump=not options.grammar.no_jump,
-        lookup=options.lookup,
+        lookup=options.drafts.lookup,
+        draft=find_draft_model(options.drafts, interrupt),
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),

@@ -181,7 +181,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         speed_line("generation", token_count, times.generation),
         f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
         *_grammar(done),
-        *_lookup(done),
+        *_drafts(done),
         *_context_shifts(done),
         *_discarded(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
@@ -198,11 +198,11 @@ def _grammar(done: Done) -> list[str]:
     return [f"grammar     {grammar_us:6,.0f} µs per token, {forced}, {completeness}"]
 
 
-def _lookup(done: Done) -> list[str]:
+def _drafts(done: Done) -> list[str]:
     if done.drafted_tokens is None or done.accepted_tokens is None:
         return []
     share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
-    return [f"lookup      {_tokens(done.drafted_tokens).rstrip()} guessed, {done.accepted_tokens:,} right{share}"]
+    return [f"drafts      {_tokens(done.drafted_tokens).rstrip()} drafted, {done.accepted_tokens:,} accepted{share}"]
 
 
 def _context_shifts(done: Done) -> list[str]:
