@@ -23,6 +23,7 @@ from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
+    from ...engine.drafts import DraftOptions
     from ...engine.request import GenerationRequest
     from ...presets.settings import Settings, SettingValue
 
@@ -121,7 +122,10 @@ class ChatSettings:
     Attributes:
         settings: all settings, each with its origin.
         grammar: the grammar of the answers; None if there is none.
+        draft: the draft model, and the limits of its drafts; None without a draft model.
     """
+
+    draft: DraftOptions | None = None
 
     def __init__(
         self, options: ConversationOptions, metadata: Mapping[str, str] | None, stored: Mapping[str, Any]
@@ -240,6 +244,7 @@ class ChatSettings:
             complete_sentence=grammar is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.drafts.lookup,
+            draft=self.draft,
         )
 
 

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from ...common.text import count_noun
+from ...common.text import count_noun, short_repr
 
 if TYPE_CHECKING:
+    from ...jobs.draft_verification import DraftVerification
     from ...logprobs.events import Done, Event
 
 
@@ -202,7 +203,34 @@ def _drafts(done: Done) -> list[str]:
     if done.drafted_tokens is None or done.accepted_tokens is None:
         return []
     share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
-    return [f"drafts      {_tokens(done.drafted_tokens).rstrip()} drafted, {done.accepted_tokens:,} accepted{share}"]
+    drafted = _tokens(done.drafted_tokens).rstrip()
+    return [f"drafts      {drafted} drafted, {done.accepted_tokens:,} accepted{share}"]
+
+
+def show_verification(result: DraftVerification) -> None:
+    """Print the result of `--verify-draft` to stderr; at a difference, the top tokens of both rows."""
+    from ...logprobs.records import display_text
+
+    tokens, difference = count_noun(result.equal_token_count, "token"), result.difference
+    if not result.is_complete:
+        lines = [f"gen: the check of the drafts was interrupted; {tokens} were equal"]
+    elif difference is None:
+        lines = [f"gen: {tokens}: all are equal to those of the run without drafts"]
+    else:
+        drafted, plain = (
+            "the end of the text" if token is None else repr(token.chosen.text)
+            for token in (difference.drafted, difference.plain)
+        )
+        lines = [
+            f"gen: token {difference.index} is {drafted} with drafts, and {plain} without; tokens count from 0"
+        ]
+    if difference is not None and difference.top:
+        lines.append(f"{'token':20}  {'with drafts':>12}  {'without':>12}")
+        for token in difference.top:
+            text = short_repr(display_text(token.data))
+            lines.append(f"{text:20}  {token.drafted_logprob:12.6f}  {token.plain_logprob:12.6f}")
+        lines.append(f"largest difference of two logprobs: {difference.max_logprob_difference:.2g} nats")
+    print("\n".join(terminal_safe(line, sys.stderr) for line in lines), file=sys.stderr)
 
 
 def _context_shifts(done: Done) -> list[str]:
