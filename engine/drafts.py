@@ -161,11 +161,6 @@ class DraftOptions:
     n_min: int = 0
     p_min: float = 0.0
 
-    @property
-    def is_off(self) -> bool:
-        """True if no draft is allowed, so that the draft model is not needed."""
-        return self.n_max == 0 or self.n_min > self.n_max
-
     def check(self) -> None:
         """Raise ``ModelError`` for a limit that is not allowed."""
         for name, value in (("n_max", self.n_max), ("n_min", self.n_min)):
@@ -174,12 +169,15 @@ class DraftOptions:
         if not (isfinite(self.p_min) and 0 <= self.p_min <= 1):
             raise ModelError(f"draft: p_min: {self.p_min:g} is not within 0..1")
 
-    def open_for(self, model: Model) -> Model:
-        """Return the draft model, which is loaded once and closed with ``model``.
+    def open_for(self, model: Model) -> Model | None:
+        """Return the draft model, which is loaded once and closed with ``model``; None if no draft is possible.
 
-        Raises ``ModelError`` if one of the models is recurrent, or if their vocabularies differ.
+        Raises ``ModelError`` if a limit is not allowed, if one of the models is recurrent, or if their
+        vocabularies differ.
         """
         self.check()
+        if self.n_max < max(1, self.n_min):
+            return None
         if not model.can_truncate:
             raise ModelError("draft: not supported by recurrent models, which cannot discard wrong guesses")
         draft_model = model.companion(self.model)

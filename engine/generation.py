@@ -305,8 +305,7 @@ class RunningRequest:
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
         _check_lookup(model, request)
-        is_drafting = request.draft is not None and not request.draft.is_off
-        self.draft_model = request.draft.open_for(model) if request.draft is not None and is_drafting else None
+        self.draft_model = None if request.draft is None else request.draft.open_for(model)
         self._read_draft_text: ReadTokens | None = None
 
     def open_negative_text(self) -> NegativeText | None:
