@@ -186,8 +186,13 @@ class Model:
         """
         self.check_open()
         if self._second_context is None:
-            self._second_context = self._make_context(None)
+            self._second_context = self.make_context()
         return self._second_context
+
+    def make_context(self) -> Context:
+        """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
+        self.check_open()
+        return self._make_context(None)
 
     def _make_context(self, handle: object | None) -> Context:
         """Make a context, around llama.cpp's context ``handle`` if there is one."""

@@ -213,7 +213,9 @@ def test_infinite_logits_stay_those_of_the_model():
 
 def test_both_texts_must_fit_into_the_context(small_context):
     long_text = "word " * 600
-    with pytest.raises(ModelError, match=r"guidance, negative prompt: the prompt has .* and the context holds 256"):
+    with pytest.raises(
+        ModelError, match=r"guidance, negative prompt: the prompt has .* and the context holds 256"
+    ):
         run(small_context, Guidance(2.0, long_text), "temp1")
     request = GenerationRequest(PROMPT, "temp1", max_tokens=3, guidance=Guidance(2.0, long_text))
     (failure,) = generate_many(small_context, [request], 2)

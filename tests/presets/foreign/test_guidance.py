@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from logitsmith.presets.foreign.formats import export_preset, import_text
 from logitsmith.presets.preset import Preset
 
