@@ -285,7 +285,7 @@ def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]
     name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
     if scale is not None:
         yield Override(name, "guidance", {"scale": scale})
-    if not fields.negative_prompt:  # clients send an empty one where nobody wrote one
+    if not fields.negative_prompt:  # clients send an empty one if their user wrote none
         return
     if scale == 1:
         unused.append("negative_prompt")

@@ -649,14 +649,15 @@ def test_guidance_is_that_of_the_command_and_is_saved(page, pruned_model, tmp_pa
     page.items.last.click()
     expect(page.why).to_contain_text("guidance")
     assert [stage["name"] for stage in shown["stages"]][1] == "guidance"
-    page.reload()
-    page.wait_until_ready()
-    assert page.locator("#negative-prompt").input_value() == "A dry land of dust"
-    assert page.locator("#guidance-scale").input_value() == "2"
     with page.expect_download() as download:
         page.press("Save preset")
     saved = yaml.safe_load(download.value.path().read_text())
     assert saved["guidance"] == {"scale": 2, "negative_prompt": "A dry land of dust"}
+    page.tab.wait_for_timeout(1500)  # the page stores its text after a pause
+    page.reload()
+    page.wait_until_ready()
+    assert page.locator("#negative-prompt").input_value() == "A dry land of dust"
+    assert page.locator("#guidance-scale").input_value() == "2"
     page.locator("#guidance-scale").fill("")
     page.press("Generate")
     expect(page.locator("#problem")).to_contain_text("The scale of guidance must be a number.")
