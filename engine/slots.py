@@ -449,10 +449,18 @@ class SequenceSlots:
         """
         source = max(self.slots, key=count_tokens)
         if count_tokens(source) > count_tokens(slot):
-            self._native.truncate_sequence(0, slot.number)
-            self._native.copy_sequence(source.number, slot.number)
-            slot.tokens, slot.chunk_ends = source.tokens[:], source.chunk_ends[:]
-            slot.prompt_length, slot.prompt_logits = source.prompt_length, source.prompt_logits
+            self.copy(source, slot)
+
+    def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
+        """Replace the content of a slot by that of another one. Raises ``ModelError`` if llama.cpp rejects it."""
+        self._native.truncate_sequence(0, target.number)
+        if self._can_truncate:
+            self._native.copy_sequence(source.number, target.number)
+        # A recurrent sequence that is copied shares its state with the copy until the next decode.
+        elif not self._native.set_state(bytes(self._native.state(source.number)), target.number):
+            raise ModelError("llama.cpp could not copy the state of a sequence")
+        target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
+        target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot. A recurrent model reads the remaining tokens again."""
