@@ -452,13 +452,12 @@ class SequenceSlots:
             self.copy(source, slot)
 
     def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
-        """Replace the content of a slot by that of another one. Raises ``ModelError`` if llama.cpp rejects it."""
+        """Replace the content of a slot by that of another one.
+
+        A recurrent state is copied by the next decode. Until then, both sequences share it.
+        """
         self._native.truncate_sequence(0, target.number)
-        if self._can_truncate:
-            self._native.copy_sequence(source.number, target.number)
-        # A recurrent sequence that is copied shares its state with the copy until the next decode.
-        elif not self._native.set_state(bytes(self._native.state(source.number)), target.number):
-            raise ModelError("llama.cpp could not copy the state of a sequence")
+        self._native.copy_sequence(source.number, target.number)
         target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
         target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
 

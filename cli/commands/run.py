@@ -144,7 +144,7 @@ class RunOptions(Options):
             self.typed_flags.reject_unavailable(BeamOptions, available=())
             return
         given = {
-            "--samples draws several texts; use --n-best": self.samples > 1,
+            "--samples draws several texts (--n-best writes several)": self.samples > 1,
             "--stream writes one text while it is drawn": self.output.stream,
             "--trace records how tokens are drawn": self.output.trace is not None,
             "--lookup drafts one text that is drawn": self.lookup > 0,
@@ -152,7 +152,7 @@ class RunOptions(Options):
         }
         for reason, is_given in given.items():
             if is_given:
-                raise UsageError(f"--beams draws no token, but {reason}; leave one of them out")
+                raise UsageError(f"--beams draws no token, but {reason}; leave one out")
 
     def _check_vote(self) -> None:
         """Raise ``UsageError`` if ``--vote`` has nothing to count, or a format without a place for the vote."""
@@ -254,9 +254,8 @@ def _reject_rules_of_drawn_text(settings: Settings) -> None:
         ("phases", settings.phases),
     ):
         if setting.value:
-            raise UsageError(
-                f"--beams: {name} ({setting.origin}) needs a text that is drawn; leave one of them out"
-            )
+            place = f"{name} ({setting.origin})"
+            raise UsageError(f"--beams draws no token, but {place} is for a text that is drawn; leave one out")
 
 
 def _show_config(setup: _Setup) -> None:

@@ -238,7 +238,7 @@ class BeamOptions(Options):
     )
     early_stopping: EarlyStopping = _beam_flag(
         "--early-stopping",
-        help="End with N complete texts (true), or when no better one is likely (false) or possible (never). [false]",
+        help="Stop at N ended texts (true), or if a better one is unlikely (false) or impossible (never). [false]",
         default=EarlyStopping.false,
         required_companions="--beams N",
     )
