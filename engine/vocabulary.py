@@ -210,6 +210,14 @@ class TextStream:
         self.text = ""
         self.matched_stop: str | None = None
 
+    def copy(self) -> TextStream:
+        """Return an independent copy, which continues the text in another way."""
+        stream_copy = TextStream(self._stop_strings)
+        stream_copy._decoder.setstate(self._decoder.getstate())
+        stream_copy._held_back, stream_copy.text = self._held_back, self.text
+        stream_copy.matched_stop = self.matched_stop
+        return stream_copy
+
     def push(self, data: bytes) -> str:
         """Decode the bytes of one token; return the text that can be shown now, possibly empty."""
         return self.release(self.decode(data))

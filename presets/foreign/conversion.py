@@ -284,9 +284,7 @@ def report_unsupported_decoding(builder: ImportedChainBuilder) -> None:
     """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
     table = builder.table
     if table.number("num_beams", 1) > 1:
-        builder.report_unsupported(
-            "num_beams", "beam search is not supported; it would have kept the best of several texts"
-        )
+        builder.report_unsupported("num_beams", "beam search is not part of a preset; gen run has it as --beams N")
         for key, neutral_value in _NEUTRAL_BEAM_VALUES.items():
             if table.number(key, neutral_value) != neutral_value:
                 builder.report_unsupported(key, "it would have weighted the texts of the beam search")
