@@ -148,7 +148,8 @@ def parse_notation(text: str) -> list[Any]:
 
     Users of KoboldAI write chains this way. Steps are joined by ``>``. A step is ``name``, or ``name0.8`` or
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
-    ``false``, ``null``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
+    ``false``, ``null``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the
+    step.
     """
     quoted_text = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {quoted_text}")
