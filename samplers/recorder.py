@@ -15,9 +15,11 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
-MODEL_STAGE, GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "model", "grammar", "healing", "bans"
-"""Names of the stages before the first step: all tokens, the tokens that the grammar's mask allows, those that
-spell the end of the prompt, and those that were not dropped at this place."""
+MODEL_STAGE, SUPPRESSED_STAGE = "model", "suppressed"
+"""Names of the stages before any mask: all tokens, and those that the model's file does not suppress."""
+GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "grammar", "healing", "bans"
+"""Names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end
+of the prompt, and those that were not dropped at this place."""
 
 
 class NamedMask(NamedTuple):
@@ -106,6 +108,9 @@ class ChainRecorder:
         self._input_candidates.clear()
         masks = _accumulate_masks(mask)
         token = self._recording_chain.sample(logits, masks[-1].mask if masks else None)
+        allowed_tokens = self._chain.allowed_tokens
+        if allowed_tokens is not None:  # the chain itself drops the other tokens
+            masks = _accumulate_masks([NamedMask(SUPPRESSED_STAGE, allowed_tokens), *masks])
         selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
             snapshots: list[StageCandidates] = []
