@@ -259,7 +259,8 @@ class Decoder:
         if not dropped:
             return False
         mask, _ = self._mask()
-        return mask is not None and not mask.any()
+        allowed_tokens = self.phases.current.chain.allowed_tokens
+        return mask is not None and not (mask if allowed_tokens is None else mask & allowed_tokens).any()
 
     def _make_next_tokens(self, max_count: int) -> _Tokens:
         forced_tokens = self._forced_tokens(max_count)
@@ -592,7 +593,9 @@ class _ConstraintTracker:
     def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
         self._constraint = constraint
         self._forcing = as_forcing(constraint)
-        self._eog_tokens = np.array(sorted(vocabulary.eog) if self._forcing else (), dtype=np.intp)
+        # A token that is never drawn continues no sentence.
+        ending_tokens = vocabulary.eog | vocabulary.suppressed if self._forcing else ()
+        self._ending_tokens = np.array(sorted(ending_tokens), dtype=np.intp)
         self._mask: NDArray[np.bool_] | None = None
         self.token_count = 0
         self.seconds = 0.0
@@ -648,7 +651,7 @@ class _ConstraintTracker:
         if self._forcing is None or not self._forcing.is_complete:
             return False
         mask = self.mask()
-        return bool(mask.sum() == mask[self._eog_tokens].sum())
+        return bool(mask.sum() == mask[self._ending_tokens].sum())
 
     def completion_tokens(self) -> list[int]:
         """Return the tokens that complete the sentence; none if it is complete or cannot be completed."""

@@ -145,7 +145,9 @@ class NegativeText:
 
     def __init__(self, context: Context, prompt_ids: Sequence[int], scale: float) -> None:
         """Take the context. Raises ``ModelError`` if the negative prompt does not fit."""
-        self.context, self.prompt_ids, self._scale = context, prompt_ids, scale
+        self.context = context
+        self.prompt_ids = prompt_ids
+        self._scale = scale
         try:
             context.check(prompt_ids)
         except ModelError as error:

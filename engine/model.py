@@ -188,8 +188,13 @@ class Model:
         """
         self.check_open()
         if self._second_context is None:
-            self._second_context = self._make_context(None)
+            self._second_context = self.make_context()
         return self._second_context
+
+    def make_context(self) -> Context:
+        """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
+        self.check_open()
+        return self._make_context(None)
 
     def _make_context(self, handle: object | None) -> Context:
         """Make a context, around llama.cpp's context ``handle`` if there is one."""
@@ -229,16 +234,20 @@ class Model:
         )
 
     @supports_old_names
-    def make_slots(self, count: int, deterministic: bool = False) -> SequenceSlots:
-        """Make ``count`` sequence slots, each as long as the context. `BatchEngine` explains ``deterministic``.
+    def make_slots(self, count: int, deterministic: bool = False, length: int | None = None) -> SequenceSlots:
+        """Make sequence slots. Close them before the model. Raises ``ModelError``.
 
-        Close the slots before the model. Raises ``ModelError``.
+        Args:
+            count: number of slots.
+            deterministic: see `BatchEngine`.
+            length: maximum number of tokens of each slot; None: the length of the context.
         """
         plan = self._decode_plan(count, deterministic)
         options = self._context_options
         batch = max(options.batch_tokens, count)
-        length = options.context_length + (plan.single_row_copies - 1 if plan is not None else 0)
-        context = replace(options, context_length=length, batch_tokens=batch, sequence_count=count)
+        slot_length = options.context_length if length is None else length
+        slot_length += plan.single_row_copies - 1 if plan is not None else 0
+        context = replace(options, context_length=slot_length, batch_tokens=batch, sequence_count=count)
         native = NativeContext(self._native, context, self._adapters)
         chunks = PromptChunks(
             options.batch_tokens,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..common.machine import MAX_SLOTS
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from ..models.errors import ModelError
 from .drafts import DraftOptions
 from .guidance import Guidance
 from .text_guard import GuardSettings
@@ -35,6 +38,61 @@ class ChatMessages:
     messages: Sequence[dict[str, str]]
     template: str | None = None
     variables: Mapping[str, Any] | None = None
+
+
+EarlyStopping = Literal[False, True, "never"]
+"""When a beam search ends; see `BeamSearch`."""
+
+MAX_LENGTH_PENALTY = 20.0
+"""Greatest absolute length penalty. The power of a long text's length must stay within float64."""
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The settings of a beam search, which keeps the best texts at each step instead of drawing a token.
+
+    The score of a text of n tokens is sum_i ln p_i / n^length_penalty, in nats, where p_i is the probability of
+    token i among the candidates that the chain keeps. The search is that of transformers, see `search_beams`.
+
+    Attributes:
+        beam_count: number of texts that are continued at each step, 1 to 256.
+        length_penalty: exponent of the length, -20 to 20. Above 0 it favors long texts, below 0 short ones.
+        early_stopping: when the search ends. True: as soon as ``beam_count`` texts have ended. False: when in
+            addition the best text that is being continued has no higher score, at its current length, than the
+            worst of these. ``never``: as False, but with a length penalty above 0 the score is computed with the
+            greatest possible length, so that no better text is missed.
+        best_count: number of texts that are returned, the best first; None: ``beam_count``.
+    """
+
+    beam_count: int
+    length_penalty: float = 1.0
+    early_stopping: EarlyStopping = False
+    best_count: int | None = None
+
+    def check(self) -> None:
+        """Raise ``ModelError`` if a value is not allowed."""
+        if not 1 <= self.beam_count <= MAX_SLOTS:
+            raise ModelError(f"beams: {self.beam_count} is not within 1..{MAX_SLOTS}")
+        if not isfinite(self.length_penalty) or abs(self.length_penalty) > MAX_LENGTH_PENALTY:
+            raise ModelError(f"length_penalty: {self.length_penalty} is not within ±{MAX_LENGTH_PENALTY:g}")
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
+            raise ModelError(f"early_stopping: {self.early_stopping!r} is not True, False or 'never'")
+        if self.best_count is not None and not 1 <= self.best_count <= self.beam_count:
+            raise ModelError(f"n_best: {self.best_count} is not within 1..{self.beam_count}, the number of beams")
+
+    @property
+    def returned_count(self) -> int:
+        """The number of texts that are returned."""
+        return self.beam_count if self.best_count is None else self.best_count
+
+    def as_setting(self) -> dict[str, Any]:
+        """Return the settings as JSON."""
+        return {
+            "beams": self.beam_count,
+            "length_penalty": self.length_penalty,
+            "early_stopping": self.early_stopping,
+            "n_best": self.returned_count,
+        }
 
 
 @dataclass(frozen=True)
@@ -78,6 +136,7 @@ class GenerationRequest:
         phases: the phases before the last one, which ``chain`` draws.
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
+        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
         guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
         draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """
@@ -106,6 +165,7 @@ class GenerationRequest:
     loop_guard: LoopGuard | None = None
     phases: Sequence[Phase] = ()
     heal: bool = False
+    beams: BeamSearch | None = None
     guidance: Guidance | None = None
     draft: DraftOptions | None = None
 

@@ -15,8 +15,9 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
-MODEL_STAGE, GUIDANCE_STAGE = "model", "guidance"
-"""Names of the stages with all tokens: the model's logits, and those that guidance makes of them."""
+MODEL_STAGE, GUIDANCE_STAGE, SUPPRESSED_STAGE = "model", "guidance", "suppressed"
+"""Names of the stages before any mask: the model's logits, those that guidance makes of them, and the tokens that
+the model's file does not suppress."""
 GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "grammar", "healing", "bans"
 """Names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end
 of the prompt, and those that were not dropped at this place."""
@@ -129,6 +130,9 @@ class ChainRecorder:
         masks = _accumulate_masks(mask)
         model_logits, logits = logits, logits if change is None else change.logits
         token = self._recording_chain.sample(logits, masks[-1].mask if masks else None)
+        allowed_tokens = self._chain.allowed_tokens
+        if allowed_tokens is not None:  # the chain itself drops the other tokens
+            masks = _accumulate_masks([NamedMask(SUPPRESSED_STAGE, allowed_tokens), *masks])
         selection, drawn_from = self._recording_selector.selection, self._recording_selector.drawn_from
         with np.errstate(over="ignore"):  # as in `Chain`: the difference of two finite logits may exceed float32
             snapshots: list[StageCandidates] = []

@@ -9,7 +9,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from ...models.errors import ModelError
-from .binding import bind_function, lib
+from .binding import bind_exported_function, bind_function, lib
 
 # These functions are called for each new token. A PYFUNCTYPE does not release Python's lock, and is faster.
 _TokenToPiece = ctypes.PYFUNCTYPE(
@@ -33,6 +33,11 @@ _KINDS = {
     lib.LLAMA_VOCAB_TYPE_PLAMO2: "PLAMO2",
 }
 """llama.cpp's names of its types of vocabularies."""
+
+_SuppressedTokens = ctypes.CFUNCTYPE(
+    ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)
+)
+_get_suppressed_tokens = bind_exported_function("llama_vocab_get_suppress_tokens", _SuppressedTokens)
 
 _MAX_USUAL_PIECE_BYTES = 64
 """Memory for the bytes of one token when all tokens are read; the few longer tokens are read again."""
@@ -89,6 +94,12 @@ class NativeVocabulary:
     def texts(self) -> list[bytes]:
         """Return the text of every token by id, as the vocabulary spells it."""
         return list(map(_token_text, repeat(self.handle), range(self.size)))
+
+    def suppressed_tokens(self) -> frozenset[int]:
+        """Return the ids under ``tokenizer.ggml.suppress_tokens`` in the file that the vocabulary has."""
+        count = ctypes.c_int32()
+        tokens = _get_suppressed_tokens(self.handle, ctypes.byref(count))
+        return frozenset(tokens[: count.value])
 
     def is_eog(self, token: int) -> bool:
         """Return whether a token is an end-of-generation token."""

@@ -1,0 +1,394 @@
+"""The texts with the best scores, without a draw: a beam search with a model.
+
+Each text that is being continued has a slot of a context, a constraint, and a state of the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import chain as chain_iterators
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..grammars.constraint import Constraint, CopyableConstraint, as_completable, as_copyable, as_forcing
+from ..grammars.errors import GrammarError
+from ..logprobs.events import Done, Event, PromptToken, Start, Timings, Token
+from ..models.errors import ModelError
+from ..samplers.candidates import Candidates
+from ..samplers.chain_state import ChainState, ChainStates, check_without_draws
+from ..samplers.errors import SamplingError
+from .beam_search import FoundText, NextLogprobs, TokenIds, search_beams
+from .context import check_prompt
+from .generation import RunningRequest
+from .healing import PromptHealer
+from .model import Model
+from .native.context import Logits
+from .request import BeamSearch, GenerationRequest
+from .scoring import scored_tokens
+from .slots import SequenceSlot, SlotAppend
+from .token_records import LogprobReader
+from .vocabulary import TextStream
+
+
+def generate_beams(
+    model: Model,
+    request: GenerationRequest,
+    *,
+    progress: Callable[[int], object] | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
+    note: Callable[[str], object] | None = None,
+) -> list[list[Event]]:
+    """Return the texts of a beam search, the best first, each as the events of a run with a score.
+
+    The probabilities are those of the candidates that the chain keeps. Its last step, which would draw, is not
+    run. The texts are continued together, in the slots of a context that is made for them.
+
+    Args:
+        model: The model.
+        request: The request, with ``beams``.
+        progress: Called after each step with the number of tokens that each text has so far.
+        is_interrupted: Called before each step. Once it returns True, the texts end as they are.
+        note: Called with a sentence if the messages of a chat had to be changed for the template.
+
+    Raises ``ModelError``, ``SamplingError``, ``GrammarError``, also for a feature of the request that a beam
+    search does not support.
+    """
+    settings = request.beams
+    if settings is None:
+        raise ModelError("beams: the request has no settings of a beam search")
+    settings.check()
+    reject_unsupported(request)
+    running = _BeamRequest(model, replace(request, beams=None), show_note=note, compiles_in_background=True)
+    return running.search(settings, progress, is_interrupted)
+
+
+def reject_unsupported(request: GenerationRequest) -> None:
+    """Raise ``ModelError`` for a feature of a request that a beam search does not support."""
+    reasons = {
+        "bans": (bool(request.bans), "bans go back in one text; ban tokens by the sampler ban"),
+        "loop_guard": (request.loop_guard is not None, "the loop guard is for a text that is drawn"),
+        "phases": (bool(request.phases), "a beam search has one chain"),
+        "guidance": (request.is_guided, "each of its texts would be read twice"),
+        "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
+        "draft": (request.draft is not None, "drafts are for a text that is drawn"),
+        "trace": (request.trace is not None, "a beam search draws no token"),
+        "keep_on_shift": (request.keep_on_shift is not None, "the texts share the context's oldest tokens"),
+    }
+    for name, (is_given, reason) in reasons.items():
+        if is_given:
+            raise ModelError(f"{name}: not supported by a beam search: {reason}")
+
+
+@dataclass(slots=True, eq=False)
+class _BeamText:
+    """A text of the search, which may be continued in several ways.
+
+    Attributes:
+        tokens: the token ids after the prompt.
+        parent: the text without its last token; None for the empty text.
+        event: the last token; None for the empty text.
+        stream: the text so far, which finds stop strings.
+        constraint: the constraint after these tokens; None without one.
+        healer: makes the first tokens spell the end of the prompt; None: nothing is spelled.
+        slot: the slot that holds the tokens of the parent, and after `_BeamRequest._read` these tokens.
+        chain_state: the state of the chain after these tokens.
+        row: a copy of the logits after these tokens, if the next token gets logprobs.
+        candidates: the candidates for the next token, if it gets logprobs.
+    """
+
+    tokens: TokenIds
+    parent: _BeamText | None
+    event: Token | None
+    stream: TextStream
+    constraint: CopyableConstraint | None
+    healer: PromptHealer | None
+    slot: SequenceSlot
+    chain_state: ChainState = ()
+    row: Logits | None = None
+    candidates: Candidates | None = None
+
+    def events(self) -> list[Token]:
+        """Return the tokens as events."""
+        found: list[Token] = []
+        text: _BeamText | None = self
+        while text is not None and text.event is not None:
+            found.append(text.event)
+            text = text.parent
+        return found[::-1]
+
+
+class _BeamRequest(RunningRequest):
+    """A request whose texts are searched."""
+
+    def search(
+        self,
+        settings: BeamSearch,
+        progress: Callable[[int], object] | None,
+        is_interrupted: Callable[[], bool] | None,
+    ) -> list[list[Event]]:
+        """Return the events of each text that is found; see `generate_beams`."""
+        model, prompt_ids, request = self.model, self.prompt_ids, self.request
+        try:
+            check_without_draws(self.chain)
+        except SamplingError as error:
+            raise SamplingError(f"beams: {error}") from None
+        check_prompt(prompt_ids, model.context_length, "the context holds")
+        # One token more than the context holds can be made, because the last one is not read.
+        longest = model.context_length - len(prompt_ids) + 1
+        max_tokens = longest if request.max_tokens is None else min(request.max_tokens, longest)
+        is_context_short = request.max_tokens is None or request.max_tokens > longest
+        self._vocabulary, self._progress, self._longest = model.vocabulary, progress, longest
+        self._eog_tokens = np.array(sorted(model.vocabulary.eog), dtype=np.intp)
+        self._reader = LogprobReader(model.vocabulary, request.logprobs)
+        self._states = ChainStates(self.chain)
+        self._chain_seconds = self._grammar_seconds = 0.0
+        length = min(model.context_length, len(prompt_ids) + max_tokens)
+        with closing(model.make_slots(settings.beam_count, length=length)) as self._slots:
+            start_seconds = perf_counter()
+            start_event, echoed_tokens = self._read_prompt(settings)
+            begin_seconds = perf_counter()
+            self._texts: Mapping[TokenIds, _BeamText] = {(): self._empty_text()}
+            self._children: dict[TokenIds, _BeamText] = {}
+            self._ended: dict[TokenIds, _BeamText] = {}
+            length_reason = "context" if is_context_short else "length"
+            found = self._search_texts(settings, max_tokens, length_reason, is_interrupted)
+        found = found[: settings.returned_count]
+        texts = [self._complete(self._find_text(text.tokens), text.finish_reason) for text in found]
+        timings = Timings(
+            begin_seconds - start_seconds,
+            perf_counter() - begin_seconds,
+            self._chain_seconds,
+            self._grammar_seconds,
+        )
+        return [
+            [start_event, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
+            for text, result in zip(texts, found, strict=True)
+        ]
+
+    def _read_prompt(self, settings: BeamSearch) -> tuple[Start, list[PromptToken]]:
+        """Read the prompt into the first slot; return the first events."""
+        slots, slot, prompt_ids, request = self._slots, self._slots.slots[0], self.prompt_ids, self.request
+        echoed_tokens: list[PromptToken] = []
+        if request.echo:
+            rows = slots.read_each(slot, prompt_ids)
+            echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, request.logprobs))
+        exactness = slots.exactness
+        if not request.echo or len(prompt_ids) > slot.max_rows:  # otherwise the texts would depend on the echo
+            exactness = slots.read(slot, prompt_ids).exactness
+        start = self.begin(slot, 0, self.model.context_length, exactness=exactness)
+        return replace(start, text_rules=start.text_rules | settings.as_setting()), echoed_tokens
+
+    def _empty_text(self) -> _BeamText:
+        """Return the text without tokens, from which the search begins."""
+        constraint = None if self.constraint is None else as_copyable(self.constraint)
+        if self.constraint is not None and constraint is None:
+            kind = type(self.constraint).__name__
+            raise ModelError(f"beams: {kind} is a constraint that cannot be copied; give it a method copy()")
+        stream = TextStream(self._stop_strings)
+        return _BeamText((), None, None, stream, constraint, self._healer, self._slots.slots[0])
+
+    def _search_texts(
+        self,
+        settings: BeamSearch,
+        max_tokens: int,
+        length_reason: str,
+        is_interrupted: Callable[[], bool] | None,
+    ) -> list[FoundText]:
+        if self._is_exhausted(self._texts[()].constraint):
+            return [FoundText((), 0.0, 0.0, "grammar")]
+        found = search_beams(
+            self._read_texts,
+            settings,
+            max_tokens,
+            self._find_end,
+            length_reason=length_reason,
+            is_interrupted=is_interrupted,
+        )
+        if not found:
+            raise ModelError("beams: the grammar allows no token after any of the texts")
+        return found
+
+    def _find_text(self, tokens: TokenIds) -> _BeamText:
+        """Return a text by its tokens. An interrupted search ends with texts that had not ended."""
+        for texts in (self._ended, self._children, self._texts):
+            if tokens in texts:
+                return texts[tokens]
+        raise KeyError(tokens)
+
+    def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs]:
+        """Read the last token of each text, and return the log-probabilities of the next one."""
+        if sequences == [()]:
+            (row,) = self._slots.prompt_rows()
+            return [self._apply_chain(self._texts[()], row)]
+        texts = [self._children[tokens] for tokens in sequences]
+        for text in self._texts.values():
+            text.row = text.candidates = None
+        self._texts, self._children = {text.tokens: text for text in texts}, {}
+        self._assign_slots(texts)
+        text_by_slot = {text.slot.number: text for text in texts}
+        logprobs: dict[TokenIds, NextLogprobs] = {}
+        appends = [SlotAppend(text.slot, text.tokens[-1:]) for text in texts]
+        with closing(self._slots.append(appends)) as rows_of_slots:
+            for slot, (row,) in rows_of_slots:
+                text = text_by_slot[slot.number]
+                logprobs[text.tokens] = self._apply_chain(text, row)
+        if self._progress is not None:
+            self._progress(len(sequences[0]))
+        return [logprobs[tokens] for tokens in sequences]
+
+    def _assign_slots(self, texts: Sequence[_BeamText]) -> None:
+        """Give each text a slot with the tokens of its parent: the parent's own slot, or a copy of it."""
+        kept: set[int] = set()
+        moved: list[_BeamText] = []
+        for text in texts:
+            if text.slot.number in kept:
+                moved.append(text)
+            kept.add(text.slot.number)
+        free_slots = [slot for slot in self._slots.slots if slot.number not in kept]
+        for text, slot in zip(moved, free_slots, strict=False):
+            self._slots.copy(text.slot, slot)
+            text.slot = slot
+
+    def _apply_chain(self, text: _BeamText, row: Logits) -> NextLogprobs:
+        """Return the log-probabilities of the candidates that the chain keeps after a text."""
+        mask = self._mask(text)
+        start_seconds = perf_counter()
+        if text.parent is not None:
+            self._states.restore(text.parent.chain_state, self.prompt_ids, text.tokens[:-1])
+            self.chain.accept(text.tokens[-1])
+        if mask is not None and not mask.any():
+            return NextLogprobs(np.zeros(0, dtype=np.intp), np.zeros(0))
+        if self.request.logprobs.top_count is not None:
+            row = row.copy()  # the next decode overwrites the row
+        candidates = self.chain.apply(row, mask)
+        text.chain_state = self._states.save()
+        if self.request.logprobs.top_count is not None:
+            text.row, text.candidates = row, candidates
+        logits = candidates.logits.astype(np.float64) - float(candidates.max)
+        logprobs = logits - np.log(np.exp(logits).sum())
+        self._chain_seconds += perf_counter() - start_seconds
+        return NextLogprobs(candidates.ids, logprobs)
+
+    def _mask(self, text: _BeamText) -> NDArray[np.bool_] | None:
+        """Return the tokens that may follow a text, bool (V,); None: all."""
+        mask = None
+        if text.constraint is not None:
+            start_seconds = perf_counter()
+            mask = text.constraint.mask()
+            self._grammar_seconds += perf_counter() - start_seconds
+        if text.healer is not None and text.healer.remaining:
+            spelling = text.healer.mask()
+            mask = spelling if mask is None else mask & spelling
+        return mask
+
+    def _find_end(self, tokens: TokenIds) -> str | None:
+        """Continue a text by one token; return the reason why it ends there, None if it can be continued."""
+        parent = self._texts[tokens[:-1]]
+        text = self._continue(parent, tokens[-1], parent.row, parent.candidates)
+        self._children[tokens] = text
+        ends_at_eog = self.request.ends_at_eog or text.constraint is not None
+        if (
+            (ends_at_eog and self._vocabulary.token(tokens[-1]).is_eog)
+            or tokens[-1] in self.request.stop_token_ids
+            or text.stream.matched_stop is not None
+        ):
+            reason = "stop"
+        elif self._is_exhausted(text.constraint):
+            reason = "grammar"
+        else:
+            return None
+        self._ended[tokens] = text
+        return reason
+
+    def _continue(
+        self, parent: _BeamText, token: int, row: Logits | None, candidates: Candidates | None
+    ) -> _BeamText:
+        """Return the text with one more token.
+
+        Args:
+            parent: the text.
+            token: the token.
+            row: the logits that the token follows from; None without logprobs.
+            candidates: the candidates of the chain; None without logprobs.
+        """
+        data, is_control, _ = self._vocabulary.token(token)
+        stream, constraint, healer = parent.stream.copy(), parent.constraint, parent.healer
+        if constraint is not None:
+            start_seconds = perf_counter()
+            constraint = constraint.copy()
+            constraint.accept(token)
+            self._grammar_seconds += perf_counter() - start_seconds
+        if healer is not None and not is_control:
+            healer = copy(healer)
+            data = healer.accept(data)
+        shown = "" if is_control else stream.push(data)
+        distributions = () if row is None else self._reader.read(row, token, candidates)
+        event = Token(len(parent.tokens), token, data, shown, is_control, distributions)
+        return _BeamText((*parent.tokens, token), parent, event, stream, constraint, healer, parent.slot)
+
+    def _is_exhausted(self, constraint: Constraint | None) -> bool:
+        """Return whether a text is a complete sentence that only an end-of-generation token may follow."""
+        forcing = as_forcing(constraint)
+        if constraint is None or forcing is None or not forcing.is_complete:
+            return False
+        mask = constraint.mask()
+        return bool(mask.sum() == mask[self._eog_tokens].sum())
+
+    def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
+        """Complete the sentence of a text that ended by its length, if the request says so, and return the text.
+
+        The score does not include these tokens, which no search has chosen.
+        """
+        completable = as_completable(text.constraint)
+        if (
+            completable is None
+            or completable.is_complete
+            or not self.request.complete_sentence
+            or finish_reason not in ("length", "context")
+        ):
+            return text
+        try:
+            tokens = completable.completion_tokens()
+        except GrammarError:
+            return text
+        rows = self._rows_along(text, tokens)
+        for token in tokens[: self._longest - len(text.tokens)]:
+            if rows is not None:
+                self._apply_chain(text, next(rows))
+            parent, text = text, self._continue(text, token, text.row, text.candidates)
+            parent.row = parent.candidates = None
+            if text.stream.matched_stop is not None:
+                break
+        return text
+
+    def _rows_along(self, text: _BeamText, tokens: Sequence[int]) -> Iterator[Logits] | None:
+        """Yield the logits after a text, and after each token but the last; None if they are not needed."""
+        if self.request.logprobs.top_count is None:
+            return None
+        context = self.model.context
+        context.read([*self.prompt_ids, *text.tokens])
+        return chain_iterators((context.logits(),), context.append_in_small_batches(tokens[:-1]))
+
+    def _finish(self, text: _BeamText, result: FoundText, timings: Timings) -> Done:
+        """Release the text that is held back, and return the last event."""
+        stream, forcing = text.stream, as_forcing(text.constraint)
+        rest = stream.finish()
+        return Done(
+            finish_reason=result.finish_reason if stream.matched_stop is None else "stop",
+            complete=None if forcing is None else forcing.is_complete,
+            text=stream.text,
+            rest=rest,
+            stop=stream.matched_stop,
+            prompt_tokens=len(self.prompt_ids),
+            completion_tokens=len(text.tokens),
+            forced_tokens=0,
+            drafted_tokens=None,
+            accepted_tokens=None,
+            timings=timings,
+            score=result.score,
+        )
