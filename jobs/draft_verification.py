@@ -102,7 +102,8 @@ def verify_drafts(
         min(len(plain_ids), len(token_ids)),
     )
     drafted_request = replace(plain_request, lookup=request.lookup, draft=request.draft)
-    drafted, plain = (_token_at(model, each, index) for each in (drafted_request, plain_request))
+    drafted = _token_at(model, drafted_request, index) if index < len(token_ids) else None
+    plain = _token_at(model, plain_request, index)
     if drafted is None or plain is None:
         return DraftVerification(index, DraftDifference(index, drafted, plain))
     drafted_row, plain_row = _row_of(drafted), _row_of(plain)

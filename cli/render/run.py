@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ...common.text import count_noun, short_repr
@@ -182,7 +182,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         speed_line("generation", token_count, times.generation),
         f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
         *_grammar(done),
-        *_drafts(done),
+        *draft_lines([done]),
         *_context_shifts(done),
         *_discarded(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
@@ -199,12 +199,14 @@ def _grammar(done: Done) -> list[str]:
     return [f"grammar     {grammar_us:6,.0f} µs per token, {forced}, {completeness}"]
 
 
-def _drafts(done: Done) -> list[str]:
-    if done.drafted_tokens is None or done.accepted_tokens is None:
+def draft_lines(dones: Sequence[Done]) -> list[str]:
+    """Return a line with the counts of drafts in several texts; none if no text had drafts."""
+    drafted_counts = [done.drafted_tokens for done in dones if done.drafted_tokens is not None]
+    if not drafted_counts:
         return []
-    share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
-    drafted = _tokens(done.drafted_tokens).rstrip()
-    return [f"drafts      {drafted} drafted, {done.accepted_tokens:,} accepted{share}"]
+    drafted, accepted = sum(drafted_counts), sum(done.accepted_tokens or 0 for done in dones)
+    share = f", {accepted / drafted:.0%}" if drafted else ""
+    return [f"drafts      {_tokens(drafted).rstrip()} drafted, {accepted:,} accepted{share}"]
 
 
 def show_verification(result: DraftVerification) -> None:
@@ -221,9 +223,7 @@ def show_verification(result: DraftVerification) -> None:
             "the end of the text" if token is None else repr(token.chosen.text)
             for token in (difference.drafted, difference.plain)
         )
-        lines = [
-            f"gen: token {difference.index} is {drafted} with drafts, and {plain} without; tokens count from 0"
-        ]
+        lines = [f"gen: token {difference.index} (from 0) is {drafted} with drafts, and {plain} without"]
     if difference is not None and difference.top:
         lines.append(f"{'token':20}  {'with drafts':>12}  {'without':>12}")
         for token in difference.top:
