@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .beams import generate_beams
     from .drafts import DraftOptions
     from .generation import generate, generate_request, versions
+    from .guidance import Guidance
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
     from .next_token import ChainComparison, NextToken, trace_next
@@ -56,6 +57,7 @@ __all__ = [
     "ExactnessLevel",
     "GenerationRequest",
     "GpuOptions",
+    "Guidance",
     "LogprobRequest",
     "Message",
     "Model",

@@ -239,10 +239,8 @@ def _decode_tokens(
         tokens, drop_count = running.needed_tokens, running.drop_count
         if drop_count:
             context.truncate(len(context.tokens) - drop_count)
-        rows: Sequence[DecoderRow] = context.append_batch(tokens) if tokens else (context.logits(),)
-        if negative is not None:
-            rows = negative.guide_rows(rows, tokens, drop_count)
-        yield from running.resume(rows)
+        rows = context.append_batch(tokens) if tokens else [context.logits()]
+        yield from running.resume(rows if negative is None else negative.guide_rows(rows, tokens, drop_count))
 
 
 class RunningRequest:
