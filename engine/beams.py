@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..grammars.constraint import Constraint, CopyableConstraint, as_completable, as_copyable, as_forcing
 from ..grammars.errors import GrammarError
-from ..logprobs.events import Done, Event, PromptToken, Start, Timings, Token
-from ..models.errors import ModelError
+from ..logprobs.events import Done, Event, PromptToken, Timings, Token
+from ..models.errors import AbortedError, ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain_state import ChainState, ChainStates, check_without_draws
 from ..samplers.errors import SamplingError
@@ -140,21 +140,24 @@ class _BeamRequest(RunningRequest):
         longest = model.context_length - len(prompt_ids) + 1
         max_tokens = longest if request.max_tokens is None else min(request.max_tokens, longest)
         is_context_short = request.max_tokens is None or request.max_tokens > longest
-        self._vocabulary, self._progress, self._longest = model.vocabulary, progress, longest
+        self._vocabulary, self._longest = model.vocabulary, longest
+        self._progress, self._is_interrupted, self._is_aborted = progress, is_interrupted, False
         self._eog_tokens = np.array(sorted(model.vocabulary.eog), dtype=np.intp)
         self._reader = LogprobReader(model.vocabulary, request.logprobs)
         self._states = ChainStates(self.chain)
         self._chain_seconds = self._grammar_seconds = 0.0
         length = min(model.context_length, len(prompt_ids) + max_tokens)
         with closing(model.make_slots(settings.beam_count, length=length)) as self._slots:
+            start = self.begin(self._slots.slots[0], 0, model.context_length, exactness=self._slots.exactness)
+            start = replace(start, text_rules=start.text_rules | settings.as_setting())
             start_seconds = perf_counter()
-            start_event, echoed_tokens = self._read_prompt(settings)
+            echoed_tokens = self._read_prompt()
             begin_seconds = perf_counter()
             self._texts: Mapping[TokenIds, _BeamText] = {(): self._empty_text()}
             self._children: dict[TokenIds, _BeamText] = {}
             self._ended: dict[TokenIds, _BeamText] = {}
             length_reason = "context" if is_context_short else "length"
-            found = self._search_texts(settings, max_tokens, length_reason, is_interrupted)
+            found = self._search_texts(settings, max_tokens, length_reason)
         found = found[: settings.returned_count]
         texts = [self._complete(self._find_text(text.tokens), text.finish_reason) for text in found]
         timings = Timings(
@@ -164,22 +167,35 @@ class _BeamRequest(RunningRequest):
             self._grammar_seconds,
         )
         return [
-            [start_event, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
+            [start, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
             for text, result in zip(texts, found, strict=True)
         ]
 
-    def _read_prompt(self, settings: BeamSearch) -> tuple[Start, list[PromptToken]]:
-        """Read the prompt into the first slot; return the first events."""
+    def _read_prompt(self) -> Sequence[PromptToken]:
+        """Read the prompt into the first slot; return its tokens if they are requested.
+
+        If the reading is aborted, the search will be interrupted before its first step.
+        """
+        try:
+            return self._read_whole_prompt()
+        except AbortedError:
+            if self._is_interrupted is None:
+                raise
+            self._is_aborted = True
+            return ()
+
+    def _should_stop(self) -> bool:
+        return self._is_aborted or (self._is_interrupted is not None and self._is_interrupted())
+
+    def _read_whole_prompt(self) -> Sequence[PromptToken]:
         slots, slot, prompt_ids, request = self._slots, self._slots.slots[0], self.prompt_ids, self.request
         echoed_tokens: list[PromptToken] = []
         if request.echo:
             rows = slots.read_each(slot, prompt_ids)
             echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, request.logprobs))
-        exactness = slots.exactness
         if not request.echo or len(prompt_ids) > slot.max_rows:  # otherwise the texts would depend on the echo
-            exactness = slots.read(slot, prompt_ids).exactness
-        start = self.begin(slot, 0, self.model.context_length, exactness=exactness)
-        return replace(start, text_rules=start.text_rules | settings.as_setting()), echoed_tokens
+            slots.read(slot, prompt_ids)
+        return echoed_tokens
 
     def _empty_text(self) -> _BeamText:
         """Return the text without tokens, from which the search begins."""
@@ -195,7 +211,6 @@ class _BeamRequest(RunningRequest):
         settings: BeamSearch,
         max_tokens: int,
         length_reason: str,
-        is_interrupted: Callable[[], bool] | None,
     ) -> list[FoundText]:
         if self._is_exhausted(self._texts[()].constraint):
             return [FoundText((), 0.0, 0.0, "grammar")]
@@ -205,7 +220,6 @@ class _BeamRequest(RunningRequest):
             max_tokens,
             self._find_end,
             length_reason=length_reason,
-            is_interrupted=is_interrupted,
         )
         if not found:
             raise ModelError("beams: the grammar allows no token after any of the texts")
@@ -218,8 +232,13 @@ class _BeamRequest(RunningRequest):
                 return texts[tokens]
         raise KeyError(tokens)
 
-    def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs]:
-        """Read the last token of each text, and return the log-probabilities of the next one."""
+    def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs] | None:
+        """Read the last token of each text, and return the log-probabilities of the next one.
+
+        Returns None if the search is interrupted.
+        """
+        if self._should_stop():
+            return None
         if sequences == [()]:
             (row,) = self._slots.prompt_rows()
             return [self._apply_chain(self._texts[()], row)]
@@ -228,6 +247,18 @@ class _BeamRequest(RunningRequest):
             text.row = text.candidates = None
         self._texts, self._children = {text.tokens: text for text in texts}, {}
         self._assign_slots(texts)
+        try:
+            logprobs = self._decode_texts(texts)
+        except AbortedError:
+            if self._is_interrupted is None:
+                raise
+            return None
+        if self._progress is not None:
+            self._progress(len(sequences[0]))
+        return [logprobs[tokens] for tokens in sequences]
+
+    def _decode_texts(self, texts: Sequence[_BeamText]) -> dict[TokenIds, NextLogprobs]:
+        """Read the last token of each text; return the log-probabilities of the next one by the text's tokens."""
         text_by_slot = {text.slot.number: text for text in texts}
         logprobs: dict[TokenIds, NextLogprobs] = {}
         appends = [SlotAppend(text.slot, text.tokens[-1:]) for text in texts]
@@ -235,9 +266,7 @@ class _BeamRequest(RunningRequest):
             for slot, (row,) in rows_of_slots:
                 text = text_by_slot[slot.number]
                 logprobs[text.tokens] = self._apply_chain(text, row)
-        if self._progress is not None:
-            self._progress(len(sequences[0]))
-        return [logprobs[tokens] for tokens in sequences]
+        return logprobs
 
     def _assign_slots(self, texts: Sequence[_BeamText]) -> None:
         """Give each text a slot with the tokens of its parent: the parent's own slot, or a copy of it."""

@@ -11,7 +11,7 @@ from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.bans import parse_bans
 from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.logprobs.events import Done, ExactnessLevel, PromptToken, Start, Token
-from logitsmith.models.errors import ModelError
+from logitsmith.models.errors import AbortedError, ModelError
 from logitsmith.samplers import build
 from logitsmith.samplers.chain import Phase
 from logitsmith.samplers.errors import SamplingError
@@ -294,6 +294,25 @@ def test_an_interruption_keeps_the_texts(pruned):
     assert {(run[-1].completion_tokens, run[-1].finish_reason) for run in runs} == {(5, "interrupted")}
     assert calls == [1, 2, 3, 4]
     assert [ids_of(run) for run in runs] == [ids_of(run) for run in texts_of(pruned, n=5)]
+
+
+def test_an_abort_keeps_the_texts(pruned):
+    """The first Ctrl-C aborts llama.cpp's call, whose texts end with the tokens before it."""
+    request = GenerationRequest(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
+
+    def abort_at_fourth(token_count):
+        if token_count == 4:
+            pruned.abort()
+
+    runs = generate_beams(pruned, request, progress=abort_at_fourth, is_interrupted=lambda: False)
+    assert [ids_of(run) for run in runs] == [ids_of(run) for run in texts_of(pruned, n=5)]
+    assert {run[-1].finish_reason for run in runs} == {"interrupted"}
+    with pytest.raises(AbortedError):
+        generate_beams(pruned, request, progress=abort_at_fourth)
+    pruned.abort()
+    (run,) = generate_beams(pruned, request, is_interrupted=lambda: False)
+    assert (run[-1].text, run[-1].finish_reason) == ("", "interrupted")
+    assert texts_of(pruned, n=2)[0][-1].finish_reason == "length"
 
 
 UNSUPPORTED = {
