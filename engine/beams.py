@@ -122,6 +122,7 @@ class _BeamText:
         return found[::-1]
 
 
+@dataclass(frozen=True)
 class _TextSlots:
     """The slots of the texts, and under guidance those of the same texts after the negative prompt.
 
@@ -130,8 +131,8 @@ class _TextSlots:
         negative: the slots of the texts after the negative prompt, with the same numbers; None without guidance.
     """
 
-    def __init__(self, positive: SequenceSlots, negative: SequenceSlots | None = None) -> None:
-        self.positive, self.negative = positive, negative
+    positive: SequenceSlots
+    negative: SequenceSlots | None = None
 
     def prompt_rows(self) -> tuple[Logits, Logits | None]:
         """Return the logits after the prompt and after the negative prompt, valid until the next step."""
