@@ -26,6 +26,7 @@ from .sources import (
 )
 
 if TYPE_CHECKING:
+    from ..engine.drafts import DraftOptions
     from ..engine.model import Model
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
@@ -126,6 +127,8 @@ class BatchDefaults:
         chat_template_kwargs: variables of the chat template; None if no flag sets any.
         rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
             too.
+        lookup: maximum number of tokens in a draft from the text so far; 0: no such drafts.
+        draft: the draft model, and the limits of its drafts; None without a draft model.
     """
 
     preset: str
@@ -140,6 +143,8 @@ class BatchDefaults:
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
+    lookup: int = 0
+    draft: DraftOptions | None = None
 
 
 class RequestResolver:
@@ -189,6 +194,8 @@ class RequestResolver:
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
+            lookup=defaults.lookup,
+            draft=defaults.draft,
         )
 
     def _note_ignored_schema_paths(self, grammar: GrammarSpec) -> None:
