@@ -141,7 +141,9 @@ class _BeamRequest(RunningRequest):
         max_tokens = longest if request.max_tokens is None else min(request.max_tokens, longest)
         is_context_short = request.max_tokens is None or request.max_tokens > longest
         self._vocabulary, self._progress, self._longest = model.vocabulary, progress, longest
-        self._eog_tokens = np.array(sorted(model.vocabulary.eog), dtype=np.intp)
+        # A token that is never drawn continues no sentence.
+        ending_tokens = model.vocabulary.eog | model.vocabulary.suppressed
+        self._ending_tokens = np.array(sorted(ending_tokens), dtype=np.intp)
         self._reader = LogprobReader(model.vocabulary, request.logprobs)
         self._states = ChainStates(self.chain)
         self._chain_seconds = self._grammar_seconds = 0.0
@@ -282,7 +284,8 @@ class _BeamRequest(RunningRequest):
         if text.healer is not None and text.healer.remaining:
             spelling = text.healer.mask()
             mask = spelling if mask is None else mask & spelling
-        return mask
+        allowed_tokens = self.chain.allowed_tokens
+        return mask if mask is None or allowed_tokens is None else mask & allowed_tokens
 
     def _find_end(self, tokens: TokenIds) -> str | None:
         """Continue a text by one token; return the reason why it ends there, None if it can be continued."""
@@ -335,7 +338,7 @@ class _BeamRequest(RunningRequest):
         if constraint is None or forcing is None or not forcing.is_complete:
             return False
         mask = constraint.mask()
-        return bool(mask.sum() == mask[self._eog_tokens].sum())
+        return bool(mask.sum() == mask[self._ending_tokens].sum())
 
     def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
         """Complete the sentence of a text that ended by its length, if the request says so, and return the text.

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.engine import GenerationRequest, Model, ModelError, Token, generate, generate_many, trace_next
+from logitsmith.engine.beams import generate_beams
+from logitsmith.engine.request import BeamSearch
 from logitsmith.engine.scoring import score
 from logitsmith.grammars import compile_grammar
 from logitsmith.models.facts import read_facts
@@ -263,6 +265,15 @@ def test_a_batch_draws_what_single_runs_draw(model):
         tokens = [event for event in answer.events if isinstance(event, Token)]
         assert not set(ids_of(tokens)) & set(SUPPRESSED)
         assert ids_of(tokens) == ids_of(run(model, seed=seed)[0])
+
+
+def test_beams_leave_them_out(model):
+    grammar = compile_grammar('root ::= ("h" | "i" "}" | "in") [a-z1}]*', model.vocabulary)
+    request = GenerationRequest(PROMPT, parse_chain("temp1"), grammar.start(), max_tokens=6, beams=BeamSearch(4))
+    for events in generate_beams(model, request):
+        tokens = ids_of(event for event in events if isinstance(event, Token))
+        assert tokens
+        assert not set(tokens) & set(SUPPRESSED)
 
 
 def test_bans_that_leave_only_such_tokens_end_the_text(model):
