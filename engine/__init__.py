@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
     from .beams import generate_beams
     from .generation import generate, generate_request, versions
+    from .guidance import Guidance
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
     from .next_token import ChainComparison, NextToken, trace_next
@@ -54,6 +55,7 @@ __all__ = [
     "ExactnessLevel",
     "GenerationRequest",
     "GpuOptions",
+    "Guidance",
     "LogprobRequest",
     "Message",
     "Model",

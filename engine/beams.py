@@ -73,6 +73,7 @@ def reject_unsupported(request: GenerationRequest) -> None:
         "bans": (bool(request.bans), "bans go back in one text; ban tokens by the sampler ban"),
         "loop_guard": (request.loop_guard is not None, "the loop guard is for a text that is drawn"),
         "phases": (bool(request.phases), "a beam search has one chain"),
+        "guidance": (request.is_guided, "each of its texts would be read twice"),
         "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
         "trace": (request.trace is not None, "a beam search draws no token"),
         "keep_on_shift": (request.keep_on_shift is not None, "the texts share the context's oldest tokens"),

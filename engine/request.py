@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..common.machine import MAX_SLOTS
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
 from ..models.errors import ModelError
+from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
@@ -135,6 +136,7 @@ class GenerationRequest:
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
         beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
+        guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -162,6 +164,12 @@ class GenerationRequest:
     phases: Sequence[Phase] = ()
     heal: bool = False
     beams: BeamSearch | None = None
+    guidance: Guidance | None = None
+
+    @property
+    def is_guided(self) -> bool:
+        """True if there is guidance, and if it is not off."""
+        return self.guidance is not None and not self.guidance.is_off
 
     @property
     def guard_settings(self) -> GuardSettings | None:
@@ -172,7 +180,7 @@ class GenerationRequest:
 
     @property
     def text_rules(self) -> dict[str, Any]:
-        """The settings of bans, loop guard, phases and healing that are not at their defaults, as JSON."""
+        """The settings of bans, loop guard, phases, healing and guidance that are not at their defaults."""
         rules: dict[str, Any] = {}
         if self.bans:
             rules |= {"bans": [ban.as_setting() for ban in self.bans]}
@@ -184,4 +192,6 @@ class GenerationRequest:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
         if self.heal:
             rules["heal"] = True
+        if self.is_guided and self.guidance is not None:
+            rules["guidance"] = self.guidance.as_setting()
         return rules

@@ -148,7 +148,8 @@ def parse_notation(text: str) -> list[Any]:
 
     Users of KoboldAI write chains this way. Steps are joined by ``>``. A step is ``name``, or ``name0.8`` or
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
-    ``false``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
+    ``false``, ``null``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the
+    step.
     """
     quoted_text = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {quoted_text}")
@@ -318,9 +319,12 @@ def _parse_or_raise(text: str, origin: str, read: Callable[[str], Any] | None = 
         raise SamplingError(f"{origin}: {_quotable(text)!r} is neither a string nor a list") from None
 
 
+_VALUE_OF_WORD = {"true": True, "false": False, "null": None}
+
+
 def _parse_value(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
+    if text in _VALUE_OF_WORD:
+        return _VALUE_OF_WORD[text]
     if text[0] in '"[':
         return json.loads(text, strict=False)
     try:

@@ -279,7 +279,7 @@ def _generate_text(
     """
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
-    from ..inputs.prompt import prepare_prompt
+    from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
 
@@ -289,6 +289,7 @@ def _generate_text(
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
+    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
     request = replace(
         request,
         logprobs=logprobs,

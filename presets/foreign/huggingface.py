@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...common.text import short_repr
-from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, report_unsupported_decoding
+from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
@@ -96,7 +96,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         builder.set_chain([*first_steps, ForeignStep("greedy", comment=comment, keys=keys)])
     builder.read_max_tokens("max_new_tokens")
     builder.read_strings("stop_strings", "stop")
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     _report_unsupported_keys(builder)
     return builder
 
@@ -203,5 +203,6 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
         for banned_string in banned_strings:
             exporter.report_unsupported(f"ban.tokens {banned_string!r}", "transformers' file holds token ids only")
         values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in banned_strings]
+    values |= exporter.take_guidance("guidance_scale", None)
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
     return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

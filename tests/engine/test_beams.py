@@ -6,6 +6,7 @@ from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate
 from logitsmith.engine.batch import BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
+from logitsmith.engine.guidance import Guidance
 from logitsmith.engine.request import BeamSearch, ChatMessages
 from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.bans import parse_bans
@@ -300,6 +301,7 @@ UNSUPPORTED = {
     "bans": {"bans": parse_bans(["x"])},
     "loop_guard": {"loop_guard": LoopGuard()},
     "phases": {"phases": [Phase(steps="greedy", until="x")]},
+    "guidance": {"guidance": Guidance(2.0)},
     "lookup": {"lookup": 3},
     "trace": {"trace": 3},
     "keep_on_shift": {"keep_on_shift": 0},
