@@ -223,7 +223,7 @@ class ChatSession:
         Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
         """
         from ..engine.generation import generate_request
-        from ..engine.request import GenerationRequest
+        from ..engine.request import GenerationRequest, rules_from_json
         from ..grammars.spec import GrammarSpec
         from ..samplers.building import build
 
@@ -249,9 +249,10 @@ class ChatSession:
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
             trace=trace_top_count,
+            seed=recipe.seed,  # of the chains of earlier phases
             beginning=answer.beginning,
             exact_reuse=True,
-            guidance=_guidance_of_recipe(recipe.options.get("guidance")),
+            **rules_from_json(recipe.options.get("rules", {})),
         )
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         return _check_tokens(events, model, answer)
@@ -291,10 +292,10 @@ class ChatSession:
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
         guidance = self._guidance(request.guidance, fitted_messages.messages, beginning)
-        recipe.options["guidance"] = None if guidance is None else guidance.as_setting()
         request = replace(
             request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True, guidance=guidance
         )
+        recipe.options["rules"] = request.text_rules
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
@@ -333,13 +334,6 @@ class ChatSession:
             if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
                 return record.recipe.dropped
         return 0
-
-
-def _guidance_of_recipe(table: dict[str, Any] | None) -> Guidance | None:
-    """Return the guidance of a stored answer; None without guidance."""
-    from ..engine.guidance import Guidance
-
-    return None if table is None else Guidance(**table)
 
 
 def visible_text(token: Token, template: ChatTemplate) -> str:

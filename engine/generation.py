@@ -283,8 +283,8 @@ class RunningRequest:
         self.chain = build_chain(model, request)
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
-        self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
         self._healer = self._remove_prompt_end() if request.heal else None
+        self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
         self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)

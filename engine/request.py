@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.machine import MAX_SLOTS
-from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
 from ..models.errors import ModelError
 from .guidance import Guidance
 from .text_guard import GuardSettings
@@ -92,6 +92,21 @@ class BeamSearch:
             "early_stopping": self.early_stopping,
             "n_best": self.returned_count,
         }
+
+
+def rules_from_json(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for rules that `GenerationRequest.text_rules` has described."""
+    from ..samplers.building import build_phases  # noqa: PLC0415 - only replays need it
+    from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415
+
+    fields = {name: rules[name] for name in ("ban_retries", "ban_then", "heal") if name in rules}
+    guard, guidance = rules.get("loop_guard"), rules.get("guidance")
+    return fields | {
+        "bans": parse_bans(rules.get("bans", ())),
+        "loop_guard": None if guard is None else parse_loop_guard(guard),
+        "phases": build_phases([*rules.get("phases", ()), {}], ()),
+        "guidance": None if guidance is None else Guidance(**guidance),
+    }
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import yaml
 
 from ..common.renamed import supports_old_names
 from ..samplers.base import Sampler
-from ..samplers.building import parse_chain
+from ..samplers.building import build_phases, parse_chain
 from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from .errors import PresetError
@@ -30,7 +30,7 @@ from .overrides import (
     replace_selector,
 )
 from .preset import Preset
-from .text_rules import RULE_DEFAULTS, build_phases, ends_thinking, last_chain
+from .text_rules import RULE_DEFAULTS, ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 
 _DEFAULT_MAX_TOKENS = 256

@@ -10,7 +10,6 @@ from ..common.text import nearest_name, short_repr
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
 from ..samplers.building import parse_chain
-from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
 
@@ -130,30 +129,3 @@ def ends_thinking(loop_guard: object) -> bool:
     """Return whether a checked loop guard ends the phase of the reasoning."""
     action = loop_guard.get("action") if isinstance(loop_guard, Mapping) else loop_guard
     return action == "end-thinking"
-
-
-def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
-    """Return the phases before the last one.
-
-    Args:
-        phases: the checked phases, as a preset writes them.
-        steps: the chain of the last phase, which phases without a chain use, too.
-    """
-    return tuple(
-        Phase(
-            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
-            until=phase.get("until"),
-            max_tokens=phase.get("max_tokens"),
-            then=phase.get("then", ""),
-            adds_end=phase.get("adds_end", False),
-        )
-        for number, phase in enumerate((phases or ())[:-1])
-    )
-
-
-def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
-    samplers = parse_chain(chain)
-    return tuple(
-        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
-        for index, sampler in enumerate(samplers)
-    )

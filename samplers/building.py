@@ -19,7 +19,7 @@ from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
 from ..common.text import nearest_name, short_repr
 from .base import BuildContext, Sampler, Vocabulary
-from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
+from .chain import MAX_STEPS, Chain, Phase, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
@@ -472,3 +472,30 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     ):
         message = f"{short_repr(first_problem['input'])}: {message}"
     return f"{path}: {'the key ' if is_key else ''}{message}"
+
+
+def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
+    """Return the phases before the last one.
+
+    Args:
+        phases: the checked phases, as a preset writes them.
+        steps: the chain of the last phase, which phases without a chain use, too.
+    """
+    return tuple(
+        Phase(
+            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
+            until=phase.get("until"),
+            max_tokens=phase.get("max_tokens"),
+            then=phase.get("then", ""),
+            adds_end=phase.get("adds_end", False),
+        )
+        for number, phase in enumerate((phases or ())[:-1])
+    )
+
+
+def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
+    samplers = parse_chain(chain)
+    return tuple(
+        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
+        for index, sampler in enumerate(samplers)
+    )

@@ -151,6 +151,17 @@ def test_a_batch_gives_the_texts_of_single_runs(pruned, rules):
         assert (answer.done.text, answer.done.finish_reason) == (events[-1].text, events[-1].finish_reason)
 
 
+def test_the_prompt_that_another_model_reads_is_healed_too(pruned, pruned_model, tmp_path):
+    """The other model is the same one, and reads the same prompt: nothing changes, whatever the scale is."""
+    other = tmp_path / "other.gguf"
+    other.write_bytes(pruned_model.read_bytes())
+    prompt = "The capital of Fran"
+    plain = run(pruned, None, "temp1", prompt=prompt, heal=True)
+    guided = run(pruned, Guidance(4.0, model=str(other)), "temp1", prompt=prompt, heal=True)
+    assert len(plain[0].prompt_ids) < len(pruned.vocabulary.tokenize_prompt(prompt.encode()))
+    assert tokens_of(guided) == tokens_of(plain)
+
+
 def test_drafts_change_no_token(pruned):
     prompt = "one two three one two three one two"
     plain = run(pruned, Guidance(1.5, NEGATIVE), "greedy", prompt=prompt, count=40)
