@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...common.errors import UsageError
 from ...common.machine import MAX_SLOTS
@@ -245,9 +245,12 @@ class BeamSearchOptions(Options):
 
         if self.beams is None:
             return None
-        stopping = self.early_stopping
-        stops_early = "never" if stopping is EarlyStopping.never else stopping is EarlyStopping.true
-        return BeamSearch(self.beams, self.length_penalty, stops_early, best_count)
+        modes: dict[EarlyStopping, Literal[False, True, "never"]] = {
+            EarlyStopping.false: False,
+            EarlyStopping.true: True,
+            EarlyStopping.never: "never",
+        }
+        return BeamSearch(self.beams, self.length_penalty, modes[self.early_stopping], best_count)
 
 
 @options_class
