@@ -1,4 +1,4 @@
-"""The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them; and random bits, drawn as torch does."""
+"""The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them; and random bits, drawn as in torch."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class Synthid(Sampler):
     """Prefer tokens whose n-grams have many random bits of 1, so that a detector recognizes the text.
 
     Formula: for each key k in turn, p_i <- p_i * (1 + g_k(i) - sum_j g_k(j) p_j), where g_k(i) is the random bit,
-    0 or 1, of key k and of the n-gram that the last ``ngram_len`` - 1 tokens and token i form. Weights are float32,
-    probabilities float64 (n,), new logits ln p float32 (n,). A token whose probability becomes 0 is dropped. The
+    0 or 1, of key k and of the n-gram that the last ``ngram_len`` - 1 tokens and token i form. Probabilities are
+    float64 (n,), new logits ln p float32 (n,). A token whose probability becomes 0 is dropped. The
     mean of the probabilities over all keys is the distribution before. The context of the first tokens is filled
     with zeros, because the prompt does not count.
 

@@ -24,8 +24,8 @@ KINDS: dict[str, Any] = {
 }
 UNDERSTOOD = {
     "$defs", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default", "description", "enum",
-    "exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maximum", "minLength", "minimum", "pattern", "properties", "required", "title",
-    "type",
+    "exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maximum", "minLength", "minimum", "pattern",
+    "properties", "required", "title", "type",
 }  # fmt: skip
 
 
