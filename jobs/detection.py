@@ -1,7 +1,7 @@
-"""The detection of SynthID-Text watermarks: how many random bits of a text are 1, and how unlikely that is.
+"""The detection of SynthID-Text watermarks: how many g values of a text are 1, and how unlikely that is.
 
 The p value is the probability that a text without the watermark scores at least as high. Its distribution is the
-one of the table that the sampler uses. The mean of the table's bits is not exactly one half, and with a long text
+one of the table that the sampler uses. The mean of the table is not exactly one half, and with a long text
 the difference would count as a watermark.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..samplers.methods.synthid import Synthid
-from ..samplers.watermark import Hashes, WatermarkBits, ngram_hashes
+from ..samplers.watermark import GValues, Hashes, ngram_hashes
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class WatermarkScore:
     Attributes:
         token_count: number of tokens of the text.
         counted_count: number of tokens that count: those after a complete and new context.
-        mean: mean bit over these tokens and all keys; None if no token counts.
-        weighted_mean: mean bit, in which the first key weighs ten times as much as the last one; None if no token
-            counts.
+        mean: mean g value of these tokens, over all keys; None if no token counts.
+        weighted_mean: mean g value, in which the first key weighs ten times as much as the last one; None if no
+            token counts.
         expected_mean: the value that both means have on average in a text without the watermark.
         z: distance of the weighted mean from the expected one, in standard deviations; None if no token counts.
         p_value: probability that a text without the watermark has at least this weighted mean; None if no token
@@ -47,8 +47,8 @@ class WatermarkScore:
 class WatermarkDetector:
     """A detector of the watermark of one `Synthid` sampler.
 
-    Bits and masks are those of transformers 5.24 (``SynthIDTextWatermarkLogitsProcessor``). An n-gram that occurs
-    several times counts once, also beyond the history of contexts, because a repetition is no further evidence.
+    Its g values and masks are those of transformers 5.24 (``SynthIDTextWatermarkLogitsProcessor``). An n-gram that
+    occurs several times counts once, also beyond the history of contexts, because a repetition adds no evidence.
     The scores are the mean and the weighted mean of Dathathri et al. 2024.
 
     Attributes:
@@ -60,7 +60,7 @@ class WatermarkDetector:
         if not watermark.keys:
             raise ValueError("the watermark has no keys")
         self.watermark = watermark
-        self._bits = WatermarkBits(watermark.keys, watermark.sampling_table_size, watermark.sampling_table_seed)
+        self._g_values = GValues(watermark.keys, watermark.sampling_table_size, watermark.sampling_table_seed)
         self._weights = layer_weights(len(watermark.keys))
 
     def score(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> WatermarkScore:
@@ -70,17 +70,17 @@ class WatermarkDetector:
             tokens: the token ids of the text, without the prompt.
             end_tokens: ids of end-of-generation tokens. The first one in the text and later tokens do not count.
         """
-        expected_mean = float(self._bits.table.mean())
+        expected_mean = float(self._g_values.table.mean())
         hashes = self.counted_hashes(tokens, end_tokens)
         if not hashes.size:
             return WatermarkScore(len(tokens), 0, None, None, expected_mean, None, None)
-        sums = [int(np.add.reduce(bits, dtype=np.int64)) for bits in self._bits.of_hashes(hashes)]
-        weighted_sum = sum(weight * bit_sum for weight, bit_sum in zip(self._weights, sums, strict=True))
+        sums = [int(np.add.reduce(g, dtype=np.int64)) for g in self._g_values.of_hashes(hashes)]
+        weighted_sum = sum(weight * g_sum for weight, g_sum in zip(self._weights, sums, strict=True))
         unmarked = self._unmarked
         return WatermarkScore(
             token_count=len(tokens),
             counted_count=hashes.size,
-            mean=sum(sums) / (hashes.size * self._bits.depth),
+            mean=sum(sums) / (hashes.size * self._g_values.depth),
             weighted_mean=weighted_sum / (hashes.size * sum(self._weights)),
             expected_mean=expected_mean,
             z=unmarked.z(weighted_sum, hashes.size),
@@ -88,9 +88,9 @@ class WatermarkDetector:
         )
 
     def g_values(self, tokens: Sequence[int]) -> NDArray[np.uint8]:
-        """Return the bits of all n-grams of a text, uint8 (T - n + 1, keys). Raises ``ValueError`` if T < n."""
+        """Return the g values of all n-grams of a text, uint8 (T - n + 1, keys), T >= n."""
         hashes = ngram_hashes(np.array(tokens, dtype=np.int64), self.watermark.ngram_len)
-        return np.stack(list(self._bits.of_hashes(hashes)), axis=1)
+        return np.stack(list(self._g_values.of_hashes(hashes)), axis=1)
 
     def counted_hashes(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> Hashes:
         """Return the hashes of the n-grams that count, in their order. The arguments are those of `score`."""
@@ -107,14 +107,14 @@ class WatermarkDetector:
 
     @cached_property
     def _unmarked(self) -> UnmarkedDistribution:
-        sums = np.zeros(self._bits.table.size, dtype=np.int64)
-        for weight, bits in zip(self._weights, self._bits.of_remainders(), strict=True):
-            sums += bits * np.int64(weight)
+        sums = np.zeros(self._g_values.table.size, dtype=np.int64)
+        for weight, g in zip(self._weights, self._g_values.of_remainders(), strict=True):
+            sums += g * np.int64(weight)
         return UnmarkedDistribution(sums, span=gcd(*self._weights))
 
 
 def new_context_mask(context_hashes: Hashes, history_size: int) -> NDArray[np.bool_]:
-    """Return for each context whether it is none of the ``history_size`` contexts before it, bool (n,).
+    """Return for each context whether it differs from the ``history_size`` contexts before it, bool (n,).
 
     As in transformers, the history begins with zeros.
     """
@@ -137,7 +137,7 @@ _MAX_SADDLEPOINT_STEPS = 200
 
 
 class UnmarkedDistribution:
-    """The distribution of the weighted sum of bits of n independent tokens without a watermark."""
+    """The distribution of the weighted sum of g values of n independent tokens without a watermark."""
 
     def __init__(self, sums: NDArray[np.int64], span: int) -> None:
         """Prepare the distribution.
@@ -155,7 +155,7 @@ class UnmarkedDistribution:
 
     def z(self, total: int, count: int) -> float:
         """Return the distance of the sum of ``count`` tokens from its mean, in standard deviations."""
-        if not self._deviation:  # all tokens have the same sum, for example with a table of one bit
+        if not self._deviation:  # all tokens have the same sum, for example with a table of one entry
             return 0.0
         return (total - count * self._mean) / (sqrt(count) * self._deviation)
 

@@ -1,4 +1,4 @@
-"""The random bits of SynthID-Text watermarks: a hash of each n-gram of tokens, and a table of bits.
+"""The g values of SynthID-Text watermarks: a hash of each n-gram of tokens, and a table of random zeros and ones.
 
 Equals transformers 5.24 on a CPU, bit for bit (``SynthIDTextWatermarkLogitsProcessor``). Hashes are integers of 64
 bits with wraparound: signed ones in arrays, because transformers takes signed remainders, and unsigned ones in
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .mersenne_twister import random_bits
 
 Hashes = NDArray[np.int64]
-Bits = NDArray[np.uint8]
+ZerosAndOnes = NDArray[np.uint8]
 
 _MULTIPLIER = 6_364_136_223_846_793_005
 """The factor of the hash's linear congruential generator (Knuth's MMIX, musl). The increment is 1."""
@@ -66,14 +66,14 @@ def _signed(value: int) -> np.int64:
     return np.int64(value - (1 << 64) if value >> 63 else value)
 
 
-class WatermarkBits:
-    """The bits of all n-grams for each key: the g values of SynthID-Text.
+class GValues:
+    """The g values of n-grams: 0 or 1 for each n-gram and each key.
 
     Formula: g_k = table[((h + key_k) * 6364136223846793005 + 1) mod size] for an n-gram with the hash h. The table
-    has random bits, those of torch's ``randint`` on a CPU. On a GPU, torch and so transformers has another table.
+    has the numbers of torch's ``randint`` on a CPU. On a GPU, torch and so transformers has another table.
 
     Attributes:
-        table: the random bits, 0 or 1, uint8 (size,), read-only.
+        table: random zeros and ones, uint8 (size,), read-only.
         depth: number of keys.
     """
 
@@ -82,16 +82,16 @@ class WatermarkBits:
 
         Args:
             keys: the keys, signed 64-bit integers.
-            table_size: number of random bits in the table.
-            table_seed: seed of the random bits. Only its lowest 32 bits count, as in torch.
+            table_size: number of entries of the table.
+            table_seed: seed of the table. Only its lowest 32 bits count, as in torch.
         """
         self.table = _sampling_table(table_size, table_seed)
         self.depth = len(keys)
         # (h + key) * factor + 1 is h * factor plus a constant of the key, which saves a product per key.
         self._key_offsets = [_signed(key * _MULTIPLIER + 1) for key in keys]
 
-    def of_hashes(self, hashes: Hashes) -> Iterator[Bits]:
-        """Yield the bits of n-grams for one key after the other, each uint8 (n,).
+    def of_hashes(self, hashes: Hashes) -> Iterator[ZerosAndOnes]:
+        """Yield the g values of n-grams for one key after the other, each uint8 (n,).
 
         ``hashes``: the hashes of the n-grams, (n,).
         """
@@ -99,8 +99,8 @@ class WatermarkBits:
         for offset in self._key_offsets:
             yield self._look_up(products + offset)
 
-    def of_remainders(self) -> Iterator[Bits]:
-        """Yield the bits for one key after the other, each uint8 (size,), of n-grams with all possible remainders.
+    def of_remainders(self) -> Iterator[ZerosAndOnes]:
+        """Yield the g values, uint8 (size,), for one key after the other, of n-grams with all possible remainders.
 
         Entry i of all arrays together belongs to an n-gram whose product ``h * factor`` has the remainder i. So
         these are the g values of n-grams with uniform hashes, if the size is a power of two. For another size, the
@@ -110,7 +110,7 @@ class WatermarkBits:
         for offset in self._key_offsets:
             yield self._look_up(remainders + int(offset) % self.table.size)
 
-    def _look_up(self, keyed_hashes: Hashes) -> Bits:
+    def _look_up(self, keyed_hashes: Hashes) -> ZerosAndOnes:
         size = self.table.size
         is_power_of_two = size & (size - 1) == 0
         # Both are the remainder that is never negative; the first one takes a fifth of the time.
@@ -119,7 +119,7 @@ class WatermarkBits:
 
 
 @lru_cache(maxsize=4)
-def _sampling_table(size: int, seed: int) -> Bits:
+def _sampling_table(size: int, seed: int) -> ZerosAndOnes:
     table = random_bits(seed, size)
     table.flags.writeable = False
     return table

@@ -87,10 +87,12 @@ class DetectOptions(Options):
         limit=at_least(0),
     )
     sampling_table_size: int | None = _watermark(
-        "--sampling-table-size", help="Number of random bits in the table. [65536]", limit=within(1, 1 << 24)
+        "--sampling-table-size",
+        help="Number of entries of the table of g values. [65536]",
+        limit=within(1, 1 << 24),
     )
     sampling_table_seed: int | None = _watermark(
-        "--sampling-table-seed", help="Seed of the table of random bits. [0]", limit=at_least(0)
+        "--sampling-table-seed", help="Seed of the table of g values. [0]", limit=at_least(0)
     )
     log: LogOptions
 

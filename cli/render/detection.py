@@ -60,7 +60,7 @@ def _print_table(scores: Sequence[tuple[str, WatermarkScore]]) -> None:
         )
         for name, score in scores
     ]
-    print_table(("text", "tokens", "counted", "mean bit", "weighted", "expected", "z", "p value"), rows)
+    print_table(("text", "tokens", "counted", "mean g", "weighted", "expected", "z", "p value"), rows)
 
 
 def _number(value: float | None, digits: str) -> str:

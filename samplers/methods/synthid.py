@@ -13,7 +13,7 @@ from pydantic import Field
 from ..base import BuildContext, ListParameter, Sampler, SamplerInfo
 from ..candidates import Candidates
 from ..stages import short_number
-from ..watermark import WatermarkBits, context_hash, extend_hash
+from ..watermark import GValues, context_hash, extend_hash
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -31,13 +31,13 @@ WatermarkKeys = Annotated[
 
 
 class Synthid(Sampler):
-    """Prefer tokens whose n-grams have many random bits of 1, so that a detector recognizes the text.
+    """Prefer tokens whose n-grams have many g values of 1, so that a detector recognizes the text.
 
-    Formula: for each key k in turn, p_i <- p_i * (1 + g_k(i) - sum_j g_k(j) p_j), where g_k(i) is the random bit,
-    0 or 1, of key k and of the n-gram that the last ``ngram_len`` - 1 tokens and token i form. Probabilities are
-    float64 (n,), new logits ln p float32 (n,). A token whose probability becomes 0 is dropped. The
-    mean of the probabilities over all keys is the distribution before. The context of the first tokens is filled
-    with zeros, because the prompt does not count.
+    Formula: for each key k in turn, p_i <- p_i * (1 + g_k(i) - sum_j g_k(j) p_j). The g value g_k(i), 0 or 1, is
+    that of key k and of the n-gram that the last ``ngram_len`` - 1 tokens and token i form. Probabilities are
+    float64 (n,), new logits ln p float32 (n,). A token whose probability becomes 0 is dropped. The mean of the
+    probabilities over all keys is the distribution before. The context of the first tokens is filled with zeros,
+    because the prompt does not count.
 
     A context of ``ngram_len`` - 1 tokens that is one of the last ``context_history_size`` contexts is not marked
     again. ``skip_first_ngram_calls`` leaves the first ``ngram_len`` - 1 tokens unmarked. The time of a step is
@@ -46,7 +46,7 @@ class Synthid(Sampler):
 
     Range: at most 256 keys of 64 bits with sign, ngram_len 2..1000, context_history_size >= 0, sampling_table_size
     1..2^24; neutral without keys. Source: Dathathri et al. 2024. Equals transformers 5.24's
-    ``SynthIDTextWatermarkLogitsProcessor`` on a CPU: the same bits and the same unmarked tokens, and the same
+    ``SynthIDTextWatermarkLogitsProcessor`` on a CPU: the same g values and the same unmarked tokens, and the same
     probabilities up to the rounding of float32, in which transformers computes. Not in llama.cpp.
     """
 
@@ -75,18 +75,18 @@ class Synthid(Sampler):
         default=1024, ge=0, description="number of past contexts that are not marked again"
     )
     sampling_table_size: int = Field(
-        default=1 << 16, ge=1, le=MAX_TABLE_SIZE, description="number of random bits in the table"
+        default=1 << 16, ge=1, le=MAX_TABLE_SIZE, description="number of entries of the table of g values"
     )
     sampling_table_seed: int = Field(default=0, ge=0, description="seed of the table; its lowest 32 bits count")
     skip_first_ngram_calls: bool = Field(
         default=False, description="leave the tokens before the first complete n-gram unmarked"
     )
 
-    __slots__ = ("_accepted_count", "_bits", "_context", "_context_hash", "_history", "_history_counts")
+    __slots__ = ("_accepted_count", "_context", "_context_hash", "_g_values", "_history", "_history_counts")
 
     def bind(self, context: BuildContext) -> None:
-        """Prepare the table of random bits."""
-        self._bits = WatermarkBits(self.keys, self.sampling_table_size, self.sampling_table_seed)
+        """Prepare the table of g values."""
+        self._g_values = GValues(self.keys, self.sampling_table_size, self.sampling_table_seed)
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with a context of zeros and an empty history, whatever the prompt."""
@@ -114,8 +114,8 @@ class Synthid(Sampler):
         probs = candidates.weights().astype(np.float64)
         probs /= np.add.reduce(probs)
         hashes = extend_hash(self._context_hash, candidates.ids)
-        for bits in self._bits.of_hashes(hashes):
-            factors = bits.astype(np.float64)  # one conversion: NumPy is slow at mixed types
+        for g in self._g_values.of_hashes(hashes):
+            factors = g.astype(np.float64)  # one conversion: NumPy is slow at mixed types
             factors += 1.0 - np.add.reduce(probs * factors)
             probs *= factors
         # Rounding may leave a mass above 1, and then a probability below 0.
@@ -126,12 +126,12 @@ class Synthid(Sampler):
         candidates.set_logits(np.log(probs).astype(np.float32))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
-        """Return the mean bit that a drawn token has before and after the step, or why nothing is marked."""
+        """Return the mean g value of a drawn token before and after the step, or why the token is not marked."""
         reason = self._unmarked_reason()
         if reason is not None:
             return f"not marked: {reason}"
-        means = [short_number(self._mean_bit(stage)) for stage in (before, after)]
-        return f"mean bit {' -> '.join(means)}"
+        means = [short_number(self._mean_g(stage)) for stage in (before, after)]
+        return f"mean g {' -> '.join(means)}"
 
     def _start(self, output: Sequence[int]) -> None:
         """Start after ``output``, with a history of zeros, as transformers does."""
@@ -165,9 +165,9 @@ class Synthid(Sampler):
         self._history.append(context)
         self._history_counts[context] += 1
 
-    def _mean_bit(self, stage: StageCandidates) -> float:
-        """Return the expected value of the mean bit of a token that is drawn from a stage."""
+    def _mean_g(self, stage: StageCandidates) -> float:
+        """Return the expected value of the mean g value of a token that is drawn from a stage."""
         probs: NDArray[np.float64] = stage.probs_of(stage.logits)
         hashes = extend_hash(self._context_hash, stage.ids)
-        masses = [float(np.add.reduce(probs * bits)) for bits in self._bits.of_hashes(hashes)]
-        return sum(masses) / self._bits.depth
+        masses = [float(np.add.reduce(probs * g)) for g in self._g_values.of_hashes(hashes)]
+        return sum(masses) / self._g_values.depth

@@ -88,7 +88,7 @@ def test_the_table(gen, marked):
         "tokens",
         "counted",
         "mean",
-        "bit",
+        "g",
         "weighted",
         "expected",
         "z",

@@ -35,7 +35,7 @@ def detector(keys=KEYS, **params):
     return WatermarkDetector(Synthid(keys=keys, **params))
 
 
-def test_bits_and_masks_of_transformers():
+def test_g_values_and_masks_of_transformers():
     found = detector()
     bits = [[int(bit) for bit in ngram] for ngram in G_VALUES.split()]
     assert found.g_values(TEXT).tolist() == bits

@@ -66,7 +66,7 @@ CASES = {
         [],
         "2 tokens raised by up to 2, 1 token lowered by up to 1.5, 1 token banned",
     ),
-    "synthid": ("synthid(keys=[1, 2])", PS, [], "mean bit 0.75 -> 0.875"),
+    "synthid": ("synthid(keys=[1, 2])", PS, [], "mean g 0.75 -> 0.875"),
     "synthid, first": (
         "synthid(keys=[1, 2], skip_first_ngram_calls=true)",
         PS,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 from logitsmith.samplers.chain_state import ChainStates
 from logitsmith.samplers.mersenne_twister import random_bits
-from logitsmith.samplers.watermark import WatermarkBits, context_hash, extend_hash, ngram_hashes
+from logitsmith.samplers.watermark import GValues, context_hash, extend_hash, ngram_hashes
 
 from .rows import LARGE, NEG, make_row, refuses, row, rows, run, softmax, within
 from .test_mersenne_twister import mt19937
@@ -138,7 +138,7 @@ def test_hashes_and_bits_by_brute_force(keys, length, size, tokens):
     hashes = ngram_hashes(np.array(tokens), length)
     ngrams = [tokens[start : start + length] for start in range(len(tokens) - length + 1)]
     assert hashes.tolist() == [signed(hash_of(ngram)) for ngram in ngrams]
-    bits = WatermarkBits(keys, size, 0)
+    bits = GValues(keys, size, 0)
     assert [each.tolist() for each in bits.of_hashes(hashes)] == [
         [reference.bit(ngram, key) for ngram in ngrams] for key in keys
     ]
@@ -148,7 +148,7 @@ def test_hashes_and_bits_by_brute_force(keys, length, size, tokens):
 @pytest.mark.parametrize("size", [1, 16, 2**16])
 def test_bits_of_all_remainders(size):
     """Uniform hashes give the bits that the remainders give."""
-    bits = WatermarkBits(KEYS, size, 3)
+    bits = GValues(KEYS, size, 3)
     ordered = {
         tuple(column) for column in np.stack(list(bits.of_hashes(np.arange(size, dtype=np.int64)))).T.tolist()
     }
