@@ -45,6 +45,8 @@ _FLAGS_TO_USE = {
     "--tfs-z": "--set tfs.z=N",
     "--sampler-order --sampler-priority --temperature-last --temp-last": "--chain STEPS",
     "--greedy": "--temp 0",
+    "--num-beams --beam-width --beam-size --beam": "--beams N",
+    "--num-return-sequences": "--n-best K with --beams, or --samples N",
     "--json": "--format jsonl, or --grammar json",
     "--schema --guided-json --response-format": "-j SCHEMA, or -jf FILE",
     "--guided-regex": "--regex PATTERN",
@@ -59,7 +61,6 @@ The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transform
 _FLAGS_TO_LEAVE_OUT = {
     "--no-stream": "gen writes the text while it is generated",
     "--do-sample": "gen samples tokens randomly, except with --temp 0",
-    "--num-beams": "gen has no beam search",
 }
 """Flags of other tools that `gen` does not need, and the reason."""
 

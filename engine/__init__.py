@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from ..models.listing import list_models
     from ..models.resolve import ModelNotHereError, resolve_model
     from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
+    from .beams import generate_beams
     from .generation import generate, generate_request, versions
+    from .guidance import Guidance
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
     from .next_token import ChainComparison, NextToken, trace_next
     from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
-    from .request import ChatMessages, GenerationRequest
+    from .request import BeamSearch, ChatMessages, GenerationRequest
     from .scoring import score, score_choices, score_prompt
     from .templates import (
         ChatTemplate,
@@ -42,6 +44,7 @@ __all__ = [
     "BatchExactness",
     "BatchFailure",
     "BatchOutcome",
+    "BeamSearch",
     "ChainComparison",
     "ChatMessages",
     "ChatTemplate",
@@ -52,6 +55,7 @@ __all__ = [
     "ExactnessLevel",
     "GenerationRequest",
     "GpuOptions",
+    "Guidance",
     "LogprobRequest",
     "Message",
     "Model",
@@ -70,6 +74,7 @@ __all__ = [
     "builtin_chat_templates",
     "format_chat",
     "generate",
+    "generate_beams",
     "generate_many",
     "generate_request",
     "list_models",

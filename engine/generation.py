@@ -20,12 +20,12 @@ from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainStates
 from ..samplers.loop_guard import LoopAction, LoopGuard, parse_loop_guard
 from .context import Context, ContextShift, Progress
-from .decoder import Decoder, LogitsRequest, SequenceCapacity
+from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
+from .guidance import Guidance, NegativeText, check_guidance, guidance_model, with_system_message
 from .healing import PromptHealer, removable_token_count
 from .lookup import PromptLookup
 from .model import Model
 from .native.binding import binding_version
-from .native.context import Logits
 from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
@@ -63,6 +63,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
     loop_guard: LoopGuard | LoopAction | None = None,
     phases: Sequence[Phase] = (),
     heal: bool = False,
+    guidance: Guidance | None = None,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -104,6 +105,8 @@ def generate(  # noqa: PLR0913 - the arguments are public
         loop_guard: Finds a text that repeats itself: its settings, or only its action; None: off.
         phases: The phases before the last one, which ``chain`` draws.
         heal: Whether the last tokens of the prompt are spelled again by the first tokens of the text.
+        guidance: A negative prompt or another model, from which the logits of the chain move away; None: no
+            guidance.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -130,6 +133,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
         loop_guard=None if loop_guard is None else parse_loop_guard(loop_guard),
         phases=phases,
         heal=heal,
+        guidance=guidance,
     )
     return generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
 
@@ -156,21 +160,29 @@ def generate_request(
     running = RunningRequest(model, request, show_note=note, compiles_in_background=True)
     prompt_ids = running.prompt_ids
     context.check(prompt_ids)
+    negative = running.open_negative_text()
+    if negative is not None and shift is not None:
+        raise ModelError("guidance: not supported with a context shift, because the two texts differ in length")
     start_seconds = perf_counter()
     cached_tokens = (
         0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     )
     prompt_seconds = perf_counter() - start_seconds
-    yield running.begin(context, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
+    capacity = context if negative is None else CommonCapacity(context, negative.context)
+    yield running.begin(capacity, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
     if request.echo:
         start_seconds = perf_counter()
         yield from _yield_echo(model, prompt_ids, request.logprobs, progress, is_interrupted)
         prompt_seconds = perf_counter() - start_seconds
     start_seconds = perf_counter()
     is_prompt_read = len(context.tokens) == len(prompt_ids)
+    if is_prompt_read and negative is not None:
+        is_prompt_read = negative.read_prompt(progress, is_interrupted, exact=bool(request.exact_reuse))
+        prompt_seconds += perf_counter() - start_seconds
+        start_seconds = perf_counter()
     if is_prompt_read:
         try:
-            yield from _decode_tokens(running, context)
+            yield from _decode_tokens(running, context, negative)
         except AbortedError:
             if is_interrupted is None:
                 raise
@@ -202,14 +214,17 @@ def _yield_echo(
         context.read(prompt_ids, progress, is_interrupted)
 
 
-def _decode_tokens(running: RunningRequest, context: Context) -> Iterator[Token | Rewind]:
+def _decode_tokens(
+    running: RunningRequest, context: Context, negative: NegativeText | None
+) -> Iterator[Token | Rewind]:
     """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
-        if running.drop_count:
-            context.truncate(len(context.tokens) - running.drop_count)
-        tokens = running.needed_tokens
-        yield from running.resume(context.append_batch(tokens) if tokens else (context.logits(),))
+        tokens, drop_count = running.needed_tokens, running.drop_count
+        if drop_count:
+            context.truncate(len(context.tokens) - drop_count)
+        rows = context.append_batch(tokens) if tokens else [context.logits()]
+        yield from running.resume(rows if negative is None else negative.guide_rows(rows, tokens, drop_count))
 
 
 class RunningRequest:
@@ -221,6 +236,7 @@ class RunningRequest:
         prompt_ids: the tokens of the prompt.
         chain: the built chain.
         constraint: the constraint, which has read the beginning of the answer; None: no constraint.
+        negative_ids: the tokens of the negative prompt; None without guidance.
         finish_reason: None until the text ends.
         needed_tokens: the tokens to be read next. `resume` is sent the logits after each of them. If there are
             none, it is sent the logits after the last token that was read.
@@ -252,6 +268,8 @@ class RunningRequest:
             raise ModelError(f"ban_retries: {request.ban_retries} is not ≥ 0")
         if request.ban_then not in BAN_ACTIONS:
             raise ModelError(f"ban_then: {request.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
+        if request.beams is not None:
+            raise ModelError("beams: not supported by a batch and by generate_request; call generate_beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
         self.request = request
@@ -266,9 +284,22 @@ class RunningRequest:
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
         self._healer = self._remove_prompt_end() if request.heal else None
+        self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
         self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)
+
+    def open_negative_text(self) -> NegativeText | None:
+        """Return the text after the negative prompt, for a single run; None without guidance.
+
+        Raises ``ModelError`` if the other model cannot be used, or if the negative prompt does not fit.
+        """
+        guidance = self.request.guidance
+        if guidance is None or self.negative_ids is None:
+            return None
+        model = guidance_model(self.model, guidance)
+        context = model.second_context if model is self.model else model.context
+        return NegativeText(context, self.negative_ids, guidance.scale)
 
     def _remove_prompt_end(self) -> PromptHealer | None:
         """Remove the prompt's last tokens that a longer token can begin with; return what spells them again."""
@@ -349,7 +380,7 @@ class RunningRequest:
             text_rules=request.text_rules,
         )
 
-    def resume(self, logits_rows: Sequence[Logits] | None = None) -> Iterator[Token | Rewind]:
+    def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:
         """Send the needed logits, None at first, and yield the events that result from them."""
         input_rows = logits_rows
         try:
@@ -478,6 +509,31 @@ def _tokenize_prompt_of(
         template = open_chat_template(model, prompt.template, prompt.variables)
         prompt = format_chat(model, prompt.messages, template, show_note) + request.beginning
     return prompt_token_ids(model.vocabulary, prompt)
+
+
+def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:
+    """Return the tokens of the negative prompt of a request; None without guidance.
+
+    Args:
+        model: the model.
+        request: the request.
+        prompt_ids: the tokens of its prompt.
+
+    Raises ``ModelError``.
+    """
+    guidance = request.guidance
+    if guidance is None:
+        return None
+    check_guidance(guidance)
+    if guidance.is_off:
+        return None
+    negative_prompt, prompt = guidance.negative_prompt, request.prompt
+    if not negative_prompt:
+        return list(prompt_ids) if guidance.model is not None else list(prompt_ids[-1:])
+    if isinstance(prompt, ChatMessages) and isinstance(negative_prompt, str):
+        chat = replace(prompt, messages=with_system_message(prompt.messages, negative_prompt))
+        return _tokenize_prompt_of(model, replace(request, prompt=chat), None)
+    return prompt_token_ids(model.vocabulary, negative_prompt)
 
 
 def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:

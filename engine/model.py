@@ -60,6 +60,9 @@ class Model:
         self._context_options = context
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
+        self._second_context: Context | None = None
+        self._companions: dict[Path, Model] = {}
+        """The models that were loaded beside this one, by the path of their files."""
         self._decode_plans: dict[int, DecodePlan] = {}
         """The plan of a batch, by its number of slots."""
         self.path = path
@@ -172,9 +175,48 @@ class Model:
                 if self._background_load is None
                 else self._background_load.wait_for_context(self._context_options)
             )
-            native = NativeContext(self._native, self._context_options, self._adapters, handle)
-            self._context = Context(native, self._context_options.batch_tokens, self._segment_tokens)
+            self._context = self._make_context(handle)
         return self._context
+
+    @property
+    def second_context(self) -> Context:
+        """A second context for single runs, in which guidance reads its negative prompt.
+
+        It is made when it is first used. Raises ``ModelError``.
+        """
+        self.check_open()
+        if self._second_context is None:
+            self._second_context = self.make_context()
+        return self._second_context
+
+    def make_context(self) -> Context:
+        """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
+        self.check_open()
+        return self._make_context(None)
+
+    def _make_context(self, handle: object | None) -> Context:
+        """Make a context, around llama.cpp's context ``handle`` if there is one."""
+        native = NativeContext(self._native, self._context_options, self._adapters, handle)
+        return Context(native, self._context_options.batch_tokens, self._segment_tokens)
+
+    def companion(self, path: str | Path) -> Model:
+        """Return another model with the context, the threads and the GPU of this one, which closes it.
+
+        It is loaded when it is first asked for. Raises ``ModelError``.
+        """
+        self.check_open()
+        key = Path(path).absolute()
+        if key not in self._companions:
+            options = self._context_options
+            self._companions[key] = Model.load(
+                path,
+                n_ctx=options.context_length,
+                threads=self.threads,
+                gpu_layers=self._gpu_layers,
+                batch=options.batch_tokens,
+                compute=options.compute_options,
+            )
+        return self._companions[key]
 
     @property
     def _segment_tokens(self) -> int | None:
@@ -190,16 +232,20 @@ class Model:
         )
 
     @supports_old_names
-    def make_slots(self, count: int, deterministic: bool = False) -> SequenceSlots:
-        """Make ``count`` sequence slots, each as long as the context. `BatchEngine` explains ``deterministic``.
+    def make_slots(self, count: int, deterministic: bool = False, length: int | None = None) -> SequenceSlots:
+        """Make sequence slots. Close them before the model. Raises ``ModelError``.
 
-        Close the slots before the model. Raises ``ModelError``.
+        Args:
+            count: number of slots.
+            deterministic: see `BatchEngine`.
+            length: maximum number of tokens of each slot; None: the length of the context.
         """
         plan = self._decode_plan(count, deterministic)
         options = self._context_options
         batch = max(options.batch_tokens, count)
-        length = options.context_length + (plan.single_row_copies - 1 if plan is not None else 0)
-        context = replace(options, context_length=length, batch_tokens=batch, sequence_count=count)
+        slot_length = options.context_length if length is None else length
+        slot_length += plan.single_row_copies - 1 if plan is not None else 0
+        context = replace(options, context_length=slot_length, batch_tokens=batch, sequence_count=count)
         native = NativeContext(self._native, context, self._adapters)
         chunks = PromptChunks(
             options.batch_tokens,
@@ -299,10 +345,14 @@ class Model:
         self._native.abort_flag.set()
 
     def close(self) -> None:
-        """Free the context and the model."""
-        if self._context is not None:
-            self._context.close()
-            self._context = None
+        """Free the contexts and the model, and the models that were loaded beside it."""
+        for companion in self._companions.values():
+            companion.close()
+        self._companions.clear()
+        for context in (self._context, self._second_context):
+            if context is not None:
+                context.close()
+        self._context = self._second_context = None
         self._native.close()
 
     def check_open(self) -> None:

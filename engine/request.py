@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from ..common.machine import MAX_SLOTS
+from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
+from ..models.errors import ModelError
+from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
@@ -33,6 +37,76 @@ class ChatMessages:
     messages: Sequence[dict[str, str]]
     template: str | None = None
     variables: Mapping[str, Any] | None = None
+
+
+EarlyStopping = Literal[False, True, "never"]
+"""When a beam search ends; see `BeamSearch`."""
+
+MAX_LENGTH_PENALTY = 20.0
+"""Greatest absolute length penalty. The power of a long text's length must stay within float64."""
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The settings of a beam search, which keeps the best texts at each step instead of drawing a token.
+
+    The score of a text of n tokens is sum_i ln p_i / n^length_penalty, in nats, where p_i is the probability of
+    token i among the candidates that the chain keeps. The search is that of transformers, see `search_beams`.
+
+    Attributes:
+        beam_count: number of texts that are continued at each step, 1 to 256.
+        length_penalty: exponent of the length, -20 to 20. Above 0 it favors long texts, below 0 short ones.
+        early_stopping: when the search ends. True: as soon as ``beam_count`` texts have ended. False: when in
+            addition the best text that is being continued has no higher score, at its current length, than the
+            worst of these. ``never``: as False, but with a length penalty above 0 the score is computed with the
+            greatest possible length, so that no better text is missed.
+        best_count: number of texts that are returned, the best first; None: ``beam_count``.
+    """
+
+    beam_count: int
+    length_penalty: float = 1.0
+    early_stopping: EarlyStopping = False
+    best_count: int | None = None
+
+    def check(self) -> None:
+        """Raise ``ModelError`` if a value is not allowed."""
+        if not 1 <= self.beam_count <= MAX_SLOTS:
+            raise ModelError(f"beams: {self.beam_count} is not within 1..{MAX_SLOTS}")
+        if not isfinite(self.length_penalty) or abs(self.length_penalty) > MAX_LENGTH_PENALTY:
+            raise ModelError(f"length_penalty: {self.length_penalty} is not within ±{MAX_LENGTH_PENALTY:g}")
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
+            raise ModelError(f"early_stopping: {self.early_stopping!r} is not True, False or 'never'")
+        if self.best_count is not None and not 1 <= self.best_count <= self.beam_count:
+            raise ModelError(f"n_best: {self.best_count} is not within 1..{self.beam_count}, the number of beams")
+
+    @property
+    def returned_count(self) -> int:
+        """The number of texts that are returned."""
+        return self.beam_count if self.best_count is None else self.best_count
+
+    def as_setting(self) -> dict[str, Any]:
+        """Return the settings as JSON."""
+        return {
+            "beams": self.beam_count,
+            "length_penalty": self.length_penalty,
+            "early_stopping": self.early_stopping,
+            "n_best": self.returned_count,
+        }
+
+
+def rules_from_json(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for rules that `GenerationRequest.text_rules` has described."""
+    from ..samplers.building import build_phases  # noqa: PLC0415 - only replays need it
+    from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415
+
+    fields = {name: rules[name] for name in ("ban_retries", "ban_then", "heal") if name in rules}
+    guard, guidance = rules.get("loop_guard"), rules.get("guidance")
+    return fields | {
+        "bans": parse_bans(rules.get("bans", ())),
+        "loop_guard": None if guard is None else parse_loop_guard(guard),
+        "phases": build_phases([*rules.get("phases", ()), {}], ()),
+        "guidance": None if guidance is None else Guidance(**guidance),
+    }
 
 
 @dataclass(frozen=True)
@@ -76,6 +150,8 @@ class GenerationRequest:
         phases: the phases before the last one, which ``chain`` draws.
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
+        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
+        guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -102,6 +178,13 @@ class GenerationRequest:
     loop_guard: LoopGuard | None = None
     phases: Sequence[Phase] = ()
     heal: bool = False
+    beams: BeamSearch | None = None
+    guidance: Guidance | None = None
+
+    @property
+    def is_guided(self) -> bool:
+        """True if there is guidance, and if it is not off."""
+        return self.guidance is not None and not self.guidance.is_off
 
     @property
     def guard_settings(self) -> GuardSettings | None:
@@ -112,7 +195,7 @@ class GenerationRequest:
 
     @property
     def text_rules(self) -> dict[str, Any]:
-        """The settings of bans, loop guard, phases and healing that are not at their defaults, as JSON."""
+        """The settings of bans, loop guard, phases, healing and guidance that are not at their defaults."""
         rules: dict[str, Any] = {}
         if self.bans:
             rules |= {"bans": [ban.as_setting() for ban in self.bans]}
@@ -124,4 +207,6 @@ class GenerationRequest:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
         if self.heal:
             rules["heal"] = True
+        if self.is_guided and self.guidance is not None:
+            rules["guidance"] = self.guidance.as_setting()
         return rules

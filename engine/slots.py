@@ -449,10 +449,17 @@ class SequenceSlots:
         """
         source = max(self.slots, key=count_tokens)
         if count_tokens(source) > count_tokens(slot):
-            self._native.truncate_sequence(0, slot.number)
-            self._native.copy_sequence(source.number, slot.number)
-            slot.tokens, slot.chunk_ends = source.tokens[:], source.chunk_ends[:]
-            slot.prompt_length, slot.prompt_logits = source.prompt_length, source.prompt_logits
+            self.copy(source, slot)
+
+    def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
+        """Replace the content of a slot by that of another one.
+
+        A recurrent state is copied by the next decode. Until then, both sequences share it.
+        """
+        self._native.truncate_sequence(0, target.number)
+        self._native.copy_sequence(source.number, target.number)
+        target.tokens, target.chunk_ends = source.tokens[:], source.chunk_ends[:]
+        target.prompt_length, target.prompt_logits = source.prompt_length, source.prompt_logits
 
     def discard_last(self, slot: SequenceSlot, count: int) -> None:
         """Remove the last ``count`` tokens of a slot. A recurrent model reads the remaining tokens again."""

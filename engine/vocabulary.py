@@ -36,6 +36,8 @@ class Vocabulary:
         adds_bos: whether every prompt begins with ``bos``.
         newline: id of the newline token; None if there is none.
         end: id of the token that ends a turn, or else of the token that ends a text; None if there is none.
+        suppressed: ids of the tokens that the model's file forbids to draw, with the metadata key
+            ``tokenizer.ggml.suppress_tokens``; usually none.
     """
 
     def __init__(self, native: NativeVocabulary) -> None:
@@ -47,6 +49,7 @@ class Vocabulary:
         self.adds_bos = native.adds_bos()
         self.newline = native.special("nl")
         self.end = native.special("eot") if native.special("eot") is not None else native.special("eos")
+        self.suppressed = native.suppressed_tokens()
 
     @cached_property
     def eog(self) -> frozenset[int]:
@@ -209,6 +212,14 @@ class TextStream:
         self._held_back = ""
         self.text = ""
         self.matched_stop: str | None = None
+
+    def copy(self) -> TextStream:
+        """Return an independent copy, which continues the text in another way."""
+        stream_copy = TextStream(self._stop_strings)
+        stream_copy._decoder.setstate(self._decoder.getstate())
+        stream_copy._held_back, stream_copy.text = self._held_back, self.text
+        stream_copy.matched_stop = self.matched_stop
+        return stream_copy
 
     def push(self, data: bytes) -> str:
         """Decode the bytes of one token; return the text that can be shown now, possibly empty."""

@@ -1,20 +1,23 @@
 """A search for a short text that completes a sentence.
 
-The search extends candidate texts byte by byte, using only the masks of the grammar.
+The search extends candidate texts byte by byte, using only the masks of the grammar. `spell` writes a completion
+with the tokens that the model does not suppress. The tokenizer's own spelling may contain suppressed ones.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import GrammarError
+from .tokenizer import Vocabulary
 
 # These limits bound the time of a search. tests/grammars/test_completion.py has grammars for which they suffice.
 
@@ -61,6 +64,33 @@ class SearchableState(Protocol):
     def roll_back(self, count: int) -> None:
         """Remove the last ``count`` bytes of the text."""
         ...
+
+
+class _LimitedState:
+    """A state that does not allow some bytes, which no token of a vocabulary can write."""
+
+    def __init__(self, state: SearchableState, excluded_bytes: frozenset[int]) -> None:
+        self._state, self._excluded_bytes = state, excluded_bytes
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state.is_complete
+
+    @property
+    def forced_text(self) -> bytes:
+        return self._state.forced_text
+
+    def mask(self) -> NDArray[np.bool_]:
+        mask = self._state.mask().copy()
+        mask[list(self._excluded_bytes)] = False
+        return mask
+
+    def accept_prefix(self, tokens: list[int]) -> int:
+        allowed_count = next((i for i, byte in enumerate(tokens) if byte in self._excluded_bytes), len(tokens))
+        return self._state.accept_prefix(tokens[:allowed_count])
+
+    def roll_back(self, count: int) -> None:
+        self._state.roll_back(count)
 
 
 class _Cursor:
@@ -118,13 +148,17 @@ class _Candidate:
 _Cost = Callable[[_Candidate], tuple[int, int]]
 
 
-def search_completion(state: SearchableState) -> bytes:
+def search_completion(state: SearchableState, excluded_bytes: frozenset[int] = frozenset()) -> bytes:
     """Return a text that makes the state's text a complete sentence; not always the shortest one.
 
     Short texts are tried first. If none of them completes the sentence, texts that lead to new masks are tried
     first, and the completion is then shortened. Raises ``GrammarError`` if no completion is found.
+
+    Args:
+        state: the state of the text.
+        excluded_bytes: bytes that the completion must not contain.
     """
-    cursor = _Cursor(state)
+    cursor = _Cursor(_LimitedState(state, excluded_bytes) if excluded_bytes else state)
     completion = _search_by_cost(cursor, _MAX_TRIES_BY_LENGTH, _by_length)
     if completion is not None:
         return completion
@@ -231,3 +265,45 @@ def _shorten(cursor: _Cursor, text: bytes) -> bytes:
                 removed_start += 1
         removed_length -= 1
     return text
+
+
+def suppressed_tokens(vocabulary: Vocabulary) -> frozenset[int]:
+    """Return the ids of the tokens that are never drawn; none if the vocabulary does not name any."""
+    return frozenset(getattr(vocabulary, "suppressed", ()))
+
+
+def spell(data: bytes, vocabulary: Vocabulary) -> list[int] | None:
+    """Return the ids of the fewest tokens that write ``data`` without a suppressed token; None if none can."""
+    id_by_piece = dict(_usable_pieces(vocabulary))
+    max_length = max(map(len, id_by_piece), default=0)
+    token_counts = [0.0]  # by end: the fewest tokens that write the bytes before it; inf if none can
+    last_tokens = [0]  # by end: the last one of these tokens
+    for end in range(1, len(data) + 1):
+        token_counts.append(inf)
+        last_tokens.append(0)
+        for start in range(max(end - max_length, 0), end):
+            token = id_by_piece.get(data[start:end])
+            if token is not None and token_counts[start] + 1 < token_counts[end]:
+                token_counts[end], last_tokens[end] = token_counts[start] + 1, token
+    if token_counts[-1] == inf:
+        return None
+    tokens: list[int] = []
+    end = len(data)
+    while end:
+        tokens.append(last_tokens[end])
+        end -= len(vocabulary.pieces[tokens[-1]])
+    return tokens[::-1]
+
+
+def bytes_without_token(vocabulary: Vocabulary) -> frozenset[int]:
+    """Return the bytes for which no single token may be drawn."""
+    single_bytes = {piece[0] for piece, _ in _usable_pieces(vocabulary) if len(piece) == 1}
+    return frozenset(range(256)) - single_bytes
+
+
+def _usable_pieces(vocabulary: Vocabulary) -> Iterator[tuple[bytes, int]]:
+    """Yield the bytes and the id of each token that is text and not suppressed, the highest id first."""
+    excluded_ids = {*suppressed_tokens(vocabulary), *vocabulary.eog}
+    for token in range(vocabulary.size - 1, -1, -1):
+        if token not in excluded_ids and not vocabulary.is_control(token) and vocabulary.pieces[token]:
+            yield vocabulary.pieces[token], token

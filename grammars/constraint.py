@@ -58,6 +58,19 @@ class ReversibleConstraint(Constraint, Protocol):
         """Remove the last ``count`` tokens."""
 
 
+class CopyableConstraint(Constraint, Protocol):
+    """A constraint of which a text can be continued in several ways."""
+
+    def copy(self) -> CopyableConstraint:
+        """Return an independent copy of the state."""
+        ...
+
+
+def as_copyable(constraint: Constraint) -> CopyableConstraint | None:
+    """Return the constraint if it is a `CopyableConstraint`, otherwise None."""
+    return cast(CopyableConstraint, constraint) if callable(getattr(constraint, "copy", None)) else None
+
+
 def as_reversible(constraint: Constraint) -> ReversibleConstraint | None:
     """Return the constraint if it is a `ReversibleConstraint`, otherwise None."""
     return cast(ReversibleConstraint, constraint) if callable(getattr(constraint, "roll_back", None)) else None
@@ -179,6 +192,14 @@ class BackgroundConstraint:
         if reversible_constraint is None:
             raise TypeError(f"{type(constraint).__name__} has no method roll_back")
         reversible_constraint.roll_back(count)
+
+    def copy(self) -> CopyableConstraint:
+        """Return a copy of the constraint's state, without the thread."""
+        constraint = self._constraint_future.result()
+        copyable_constraint = as_copyable(constraint)
+        if copyable_constraint is None:
+            raise TypeError(f"{type(constraint).__name__} has no method copy")
+        return copyable_constraint.copy()
 
     @property
     def is_complete(self) -> bool:

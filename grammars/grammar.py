@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from llguidance import LLMatcher, LLParserLimits, regex_to_lark
 from numpy.typing import NDArray
 
 from ..common.renamed import supports_old_names
-from .completion_search import search_completion
+from .completion_search import bytes_without_token, search_completion, spell, suppressed_tokens
 from .errors import GrammarError, line_and_column, translate_engine_error
 from .gbnf.completion import shortest_suffix
 from .gbnf.grammar import GbnfGrammar, parse_gbnf
@@ -169,6 +170,7 @@ class GrammarState:
         self._tokens: list[int] = []
         self._text = bytearray()
         self._has_ended = False
+        self._suppressed_tokens = suppressed_tokens(grammar.vocabulary)
 
     def copy(self) -> GrammarState:
         """Return an independent copy of the state."""
@@ -191,16 +193,20 @@ class GrammarState:
         return bits.view(np.bool_)
 
     def forced_tokens(self) -> list[int]:
-        """Return the ids of the tokens that must come next, in order; often none."""
+        """Return the ids of the tokens that must come next, before any suppressed token; often none."""
         forced_text = self._marked_forced_text()
         if not forced_text:
             return []
         token_match = _MARKED_TOKEN.match(forced_text)
         if token_match:
-            return [int(token_match[1])]
-        forced_text = forced_text.split(_TOKEN_MARK, 1)[0]
-        tokens, _ = self.grammar.tokenizer.tokenize_partial(forced_text, self._tokens[-_CONTEXT_TOKENS:])
-        return tokens[: self._matcher.validate_tokens(tokens)]
+            tokens = [int(token_match[1])]
+        else:
+            forced_text = forced_text.split(_TOKEN_MARK, 1)[0]
+            tokens, _ = self.grammar.tokenizer.tokenize_partial(forced_text, self._tokens[-_CONTEXT_TOKENS:])
+            tokens = tokens[: self._matcher.validate_tokens(tokens)]
+        if self._suppressed_tokens.isdisjoint(tokens):
+            return tokens
+        return list(takewhile(lambda token: token not in self._suppressed_tokens, tokens))
 
     def accept(self, token: int) -> None:
         """Append one token. Raises ``GrammarError`` if the mask does not allow the token."""
@@ -244,17 +250,27 @@ class GrammarState:
     def completion_tokens(self) -> list[int]:
         """Return the ids of tokens that make the text a complete sentence; see `shortest_completion`.
 
-        Raises ``GrammarError`` if no completion is found.
+        No token is a suppressed one: another spelling or another completion is returned instead. Raises
+        ``GrammarError`` if no completion is found.
         """
         completion = shortest_completion(self.grammar, self.text)
+        tokens: list[int] | None = self._tokenize_completion(completion)
+        if tokens is not None and not self._suppressed_tokens.isdisjoint(tokens):
+            tokens = spell(completion, self._vocabulary)
+            if tokens is None:
+                excluded_bytes = bytes_without_token(self._vocabulary)
+                tokens = spell(shortest_completion(self.grammar, self.text, excluded_bytes), self._vocabulary)
+        if tokens is None or self.copy().accept_prefix(tokens) < len(tokens):
+            raise GrammarError("the vocabulary cannot write the end of the sentence")
+        return tokens
+
+    def _tokenize_completion(self, completion: bytes) -> list[int]:
+        """Return the tokens of a completion. Raises ``GrammarError`` for one that is too long to check."""
         if len(completion) > MAX_COMPLETION_BYTES:
             raise GrammarError(
                 f"the end of the sentence has {len(completion):,} bytes; the limit is {MAX_COMPLETION_BYTES:,}"
             )
-        tokens = self.grammar.tokenizer.tokenize_bytes(completion)
-        if self.copy().accept_prefix(tokens) < len(tokens):
-            raise GrammarError("the vocabulary cannot write the end of the sentence")
-        return tokens
+        return self.grammar.tokenizer.tokenize_bytes(completion)
 
     @property
     def is_complete(self) -> bool:
@@ -292,21 +308,26 @@ class GrammarState:
             raise GrammarError(f"the grammar is too ambiguous, or never ends: {message}")
 
 
-def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
+def shortest_completion(grammar: Grammar, text: bytes, excluded_bytes: frozenset[int] = frozenset()) -> bytes:
     """Return a text that makes ``text`` a complete sentence of the grammar.
 
-    For GBNF, the completion is the shortest one, in characters. For the other kinds, a search finds a short one;
-    see `search_completion`. Raises ``GrammarError`` if the grammar has token references, if no sentence begins
-    with the text, or if no completion is found.
+    For GBNF, the completion is the shortest one, in characters. For the other kinds, and if bytes are excluded, a
+    search finds a short one; see `search_completion`. Raises ``GrammarError`` if the grammar has token references,
+    if no sentence begins with the text, or if no completion is found.
+
+    Args:
+        grammar: the grammar.
+        text: the text so far.
+        excluded_bytes: bytes that the completion must not contain.
     """
     if grammar.has_token_references:
         raise GrammarError("a grammar with token references cannot be completed by text")
-    if grammar.parsed.gbnf is not None:
+    if grammar.parsed.gbnf is not None and not excluded_bytes:
         return shortest_suffix(grammar.parsed.gbnf, text)
     state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
     if state.accept_prefix(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")
-    return search_completion(state)
+    return search_completion(state, excluded_bytes)
 
 
 # Without this option, llguidance's masks for forced text allow only the tokens of its canonical tokenization.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -238,6 +239,13 @@ class TriggeredConstraint:
         self._masks_by_prefix: dict[
             bytes, NDArray[np.bool_]
         ] = {}  # masks before the trigger, by `_trigger_prefix`
+
+    def copy(self) -> TriggeredConstraint:
+        """Return an independent copy of the state."""
+        state_copy = copy(self)
+        state_copy.state = None if self.state is None else self.state.copy()
+        state_copy._earlier_prefixes = self._earlier_prefixes.copy()
+        return state_copy
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the mask of the allowed next tokens, bool (V,)."""

@@ -24,7 +24,8 @@ class Vocabulary(Protocol):
     """A vocabulary whose tokens masks allow. ``logitsmith.engine.Vocabulary`` implements this protocol.
 
     A vocabulary may also have an attribute ``control``, the ids of all control tokens. Without this attribute,
-    `is_control` is called for every id.
+    `is_control` is called for every id. It may have an attribute ``suppressed``, a set of the ids that are never
+    drawn: no forced token and no completion has such an id.
     """
 
     @property

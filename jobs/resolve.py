@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..engine.guidance import Guidance
 from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
+from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import ChainRearrangement, Override, parse_set
 from ..presets.settings import Settings, resolve_settings
@@ -60,7 +63,10 @@ def make_request(
 
 
 def text_rules(settings: Settings) -> dict[str, Any]:
-    """Return the fields of a request for bans, the loop guard and phases."""
+    """Return the fields of a request for bans, the loop guard, phases and guidance.
+
+    Raises ``PresetError`` if guidance has no scale, and ``ModelError`` if its model is not found.
+    """
     from ..grammars.bans import DEFAULT_BAN_RETRIES, parse_bans
     from ..samplers.loop_guard import parse_loop_guard
 
@@ -72,7 +78,32 @@ def text_rules(settings: Settings) -> dict[str, Any]:
         "loop_guard": None if guard is None else parse_loop_guard(guard),
         "phases": settings.earlier_phases,
         "heal": bool(settings.heal.value),
+        "guidance": _guidance(settings),
     }
+
+
+def _guidance(settings: Settings) -> Guidance | None:
+    """Return the guidance of a request, with the path of its model; None without guidance."""
+    table, origin = settings.guidance.value, settings.guidance.origin
+    if table is None:
+        return None
+    if "scale" not in table:
+        raise PresetError(f"{origin}: guidance has no scale; set one, such as 1.5 (--cfg-scale, guidance.scale)")
+    model = table.get("model")
+    try:
+        path = None if model is None else _path_of_model(model)
+    except ModelError as error:
+        raise ModelError(f"{origin}, model of guidance: {error}") from None
+    return Guidance(float(table["scale"]), table.get("negative_prompt"), path)
+
+
+@cache
+def _path_of_model(name: str) -> str:
+    """Return the path of a model, which is searched for only once, because a batch has many requests."""
+    from ..models.resolve import resolve_model
+    from ..presets.user_config import user_config
+
+    return str(resolve_model(name, user_config().model_folders))
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ class Start:
         versions: the versions of logitsmith and of llama-cpp-python.
         batch_exactness: whether other requests of the batch can change the answer; None without a batch.
         trace: number of most probable tokens of each stage in a trace; None if the run is not traced.
-        text_rules: the settings of bans, of the loop guard, of phases and of token healing, by their names; empty
-            without any.
+        text_rules: the settings of bans, of the loop guard, of phases, of token healing and of a beam search, by
+            their names; empty without any.
     """
 
     model: str
@@ -127,6 +127,7 @@ class Done:
             ``keep_on_shift``.
         discarded_tokens: number of tokens that were dropped by going back; None if the run could not go back.
         loop_period: the period of the loop that ended the text or its phase, in tokens; None if there was none.
+        score: the score of the text in a beam search, in nats; None without a beam search.
     """
 
     finish_reason: str
@@ -143,6 +144,7 @@ class Done:
     context_shifts: int | None = None
     discarded_tokens: int | None = None
     loop_period: int | None = None
+    score: float | None = None
 
 
 Event = Start | PromptToken | Token | Rewind | Done

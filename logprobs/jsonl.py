@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from ..common.strict_json import encode_json
 from .events import Done, Event, PromptToken, Rewind, Start, Token, split_events
@@ -47,20 +47,27 @@ def _event_line(event: str, content: Mapping[str, Any]) -> str:
     return encode_json({"event": event, **content}) + "\n"
 
 
-def stream_lines(events: Iterable[Event], prompt: str, command: str, sample: int | None = None) -> Iterator[str]:
+def stream_lines(
+    events: Iterable[Event],
+    prompt: str,
+    command: str,
+    number: int | None = None,
+    number_name: Literal["sample", "beam"] = "sample",
+) -> Iterator[str]:
     """Yield the lines of a run, see `RunLines`.
 
     Args:
         events: the events of the run.
         prompt: the prompt, before a chat template is applied.
         command: the shell command that repeats the run.
-        sample: the number of the run among several of the same prompt, which each line has; None: there is one.
+        number: the number of the text among several of the same prompt, which each line has; None: there is one.
+        number_name: the field of the number.
     """
     lines = RunLines()
     for event in events:
         made = [lines.start(event, prompt, command)] if isinstance(event, Start) else lines.push(event)
         for line in made:
-            yield line if sample is None else f'{{"sample": {sample}, {line[1:]}'
+            yield line if number is None else f'{{"{number_name}": {number}, {line[1:]}'
 
 
 class RunLines:
@@ -134,6 +141,7 @@ def _done_fields(event: Done) -> dict[str, Any]:
         **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
         "stop": event.stop,
         "text": event.text,
+        **({} if event.score is None else {"score": event.score}),
         "usage": usage(event),
         "timings": {
             "prompt_ms": round(timings.prompt * 1e3, 3),

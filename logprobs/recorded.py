@@ -109,7 +109,7 @@ class RecordedStart(BaseModel, extra="allow"):
     """The first event of a run.
 
     If the run is a line of a batch's results, ``id`` is the request's id. If it is one of several samples,
-    ``sample`` is its number.
+    ``sample`` is its number; if it is one of the texts of a beam search, ``beam`` is.
     """
 
     event: Literal["start"] = "start"
@@ -117,11 +117,15 @@ class RecordedStart(BaseModel, extra="allow"):
     seed: int | None = None
     id: str | None = None
     sample: int | None = None
+    beam: int | None = None
 
     @property
     def label(self) -> str | None:
         """The name of the run among others of a file; None if the file has no other."""
-        return self.id if self.id is not None or self.sample is None else f"text {self.sample + 1}"
+        if self.id is not None:
+            return self.id
+        number = self.sample if self.beam is None else self.beam
+        return None if number is None else f"text {number + 1}"
 
 
 class RecordedTokenLine(RecordedToken, RecordedDistribution):

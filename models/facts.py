@@ -74,12 +74,14 @@ class ModelFacts:
         vocabulary_size: number of tokens; 0 if the file holds no vocabulary.
         special_tokens: the special tokens that the header names, in the order of the header.
         ollama_settings: the sampling settings that Ollama keeps for the model, by name; empty if there are none.
+        suppressed_tokens: the tokens that no run draws, because the header forbids them; usually none.
     """
 
     metadata: Mapping[str, str]
     vocabulary_size: int
     special_tokens: tuple[SpecialToken, ...]
     ollama_settings: Mapping[str, object]
+    suppressed_tokens: tuple[SpecialToken, ...] = ()
 
     def value(self, name: str) -> str:
         """Return the value of ``general.NAME`` or ``ARCHITECTURE.NAME``; an empty string if there is none."""
@@ -97,6 +99,7 @@ class ModelFacts:
         return {
             "vocabulary_size": self.vocabulary_size,
             "special_tokens": [vars(token) for token in self.special_tokens],
+            "suppressed_tokens": [vars(token) for token in self.suppressed_tokens],
             "sampling": self.sampling,
             "ollama_settings": dict(self.ollama_settings),
             "metadata": dict(self.metadata),
@@ -118,14 +121,20 @@ def read_facts(path: str | Path, ollama_settings_file: str | Path | None = None)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
         reader.read_min_file_bytes()
-        tokens = list(reader.tokens())
+        tokens = [token.decode("utf-8", "replace") for token in reader.tokens()]
     special_tokens = tuple(
-        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id].decode("utf-8", "replace"))
+        SpecialToken(role, _PURPOSE_BY_ROLE.get(role, ""), token_id, tokens[token_id])
         for key, token_id in reader.values.items()
         if (role := _special_token_role(key)) and isinstance(token_id, int) and 0 <= token_id < len(tokens)
     )
+    suppressed_tokens = tuple(
+        SpecialToken("suppressed", "never drawn", token_id, tokens[token_id])
+        for token_id in sorted({*reader.suppressed_ids})
+        if 0 <= token_id < len(tokens)
+    )
     metadata = {key: metadata_text(value) for key, value in reader.values.items()}
-    return ModelFacts(metadata, len(tokens), special_tokens, _read_ollama_settings(ollama_settings_file))
+    ollama_settings = _read_ollama_settings(ollama_settings_file)
+    return ModelFacts(metadata, len(tokens), special_tokens, ollama_settings, suppressed_tokens)
 
 
 def _special_token_role(key: str) -> str:

@@ -183,8 +183,8 @@ def metadata_text(value: int | float | bytes) -> str:
     return f"{value:f}" if isinstance(value, float) else str(value)
 
 
-_STRING_TYPE, _ARRAY_TYPE = 8, 9
-"""The numbers of two types of metadata values."""
+_INT32_TYPE, _STRING_TYPE, _ARRAY_TYPE = 5, 8, 9
+"""The numbers of some types of metadata values."""
 # For each ggml tensor type of ggml.c: elements per block, bytes per block. llama.cpp rejects unknown types itself.
 TENSOR_TYPES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
@@ -214,6 +214,7 @@ class HeaderReader:
     Attributes:
         values: the metadata that was read so far, by key, without lists.
         tensor_count: number of tensors.
+        suppressed_ids: ids of the tokens that the file forbids to draw, as it lists them.
     """
 
     def __init__(self, data: mmap.mmap) -> None:
@@ -221,6 +222,7 @@ class HeaderReader:
         self._offset = 4
         self.values: dict[str, int | float | bytes] = {}
         self.tensor_count = 0
+        self.suppressed_ids: tuple[int, ...] = ()
         self._token_list_place = (0, 0, 0)
         """Offsets of the start and the end of the list of tokens in the file, and number of tokens."""
 
@@ -315,10 +317,12 @@ class HeaderReader:
 
     def _read_array(self, key: str) -> None:
         value_type, count = self._read_number("<I"), self._read_number("<Q")
+        start = self._offset
         if value_type != _STRING_TYPE:
             self._skip(self._bytes_of_scalar(value_type, key) * count, f"the list {key!r}")
+            if key == "tokenizer.ggml.suppress_tokens" and value_type == _INT32_TYPE:
+                self.suppressed_ids = struct.unpack_from(f"<{count}i", self._data, start)
             return
-        start = self._offset
         self._skip_strings(key, count)
         if key == "tokenizer.ggml.tokens":
             self._token_list_place = (start, self._offset, count)

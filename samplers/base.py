@@ -232,7 +232,10 @@ def _as_list(value: Any) -> Any:
 
 
 class Vocabulary(Protocol):
-    """The part of a model's vocabulary that samplers read. Tests may pass another object with these members."""
+    """The part of a model's vocabulary that samplers read. Tests may pass another object with these members.
+
+    A vocabulary may also have an attribute ``suppressed``, a collection of the ids that no chain may draw.
+    """
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
 from ..common.text import nearest_name, short_repr
 from .base import BuildContext, Sampler, Vocabulary
-from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
+from .chain import MAX_STEPS, Chain, Phase, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
@@ -148,7 +148,8 @@ def parse_notation(text: str) -> list[Any]:
 
     Users of KoboldAI write chains this way. Steps are joined by ``>``. A step is ``name``, or ``name0.8`` or
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
-    ``false``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the step.
+    ``false``, ``null``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the
+    step.
     """
     quoted_text = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {quoted_text}")
@@ -318,9 +319,12 @@ def _parse_or_raise(text: str, origin: str, read: Callable[[str], Any] | None = 
         raise SamplingError(f"{origin}: {_quotable(text)!r} is neither a string nor a list") from None
 
 
+_VALUE_OF_WORD = {"true": True, "false": False, "null": None}
+
+
 def _parse_value(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
+    if text in _VALUE_OF_WORD:
+        return _VALUE_OF_WORD[text]
     if text[0] in '"[':
         return json.loads(text, strict=False)
     try:
@@ -472,3 +476,30 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     ):
         message = f"{short_repr(first_problem['input'])}: {message}"
     return f"{path}: {'the key ' if is_key else ''}{message}"
+
+
+def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
+    """Return the phases before the last one.
+
+    Args:
+        phases: the checked phases, as a preset writes them.
+        steps: the chain of the last phase, which phases without a chain use, too.
+    """
+    return tuple(
+        Phase(
+            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
+            until=phase.get("until"),
+            max_tokens=phase.get("max_tokens"),
+            then=phase.get("then", ""),
+            adds_end=phase.get("adds_end", False),
+        )
+        for number, phase in enumerate((phases or ())[:-1])
+    )
+
+
+def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
+    samplers = parse_chain(chain)
+    return tuple(
+        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
+        for index, sampler in enumerate(samplers)
+    )

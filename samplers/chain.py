@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.renamed import supports_old_names
-from .base import BuildContext, Sampler, SamplerInfo, Selector
+from .base import BuildContext, Sampler, SamplerInfo, Selector, Vocabulary
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .kernels import Floats, describe
@@ -45,6 +45,9 @@ class Chain:
         seed: the seed of the random numbers, 0..2^32-1.
         vocabulary: the vocabulary of the model; None if the chain was built without a model.
         steps: copies of the samplers that are switched on; the selector is the last one.
+        allowed_tokens: the tokens that the model does not suppress, bool (V,); None if it suppresses no token.
+            A suppressed token is never drawn, as in llama.cpp, whose chain begins with biases of -inf on these
+            tokens.
 
     Raises ``SamplingError`` if two steps are selectors, or if a selector is not the last step.
     """
@@ -56,6 +59,7 @@ class Chain:
             specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
         self.seed = context.seed
         self.vocabulary = context.vocabulary
+        self.allowed_tokens = _allowed_tokens(context.vocabulary)
         specs = [spec for spec in specs if not spec.is_off]
         # A sampler is copied because its state must not be shared with other chains.
         self.steps: tuple[Sampler, ...] = tuple(spec.sampler.model_copy() for spec in specs)
@@ -106,7 +110,9 @@ class Chain:
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
         candidates = Candidates(logits, expects_top=self._has_top_k)
         if mask is not None:
-            _apply_mask(candidates, mask)
+            _apply_mask(candidates, mask, self.allowed_tokens)
+        elif self.allowed_tokens is not None:
+            _mask_suppressed(candidates, self.allowed_tokens)
         for step in self._applying_steps:
             try:
                 step.apply(candidates)
@@ -202,11 +208,46 @@ def _with_location(spec: StepSpec, message: str) -> str:
     return spec.location_of(name_match[1] or "") + message[name_match.end() :]
 
 
-def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
+def _allowed_tokens(vocabulary: Vocabulary | None) -> NDArray[np.bool_] | None:
+    """Return the tokens that the vocabulary does not suppress, bool (V,); None if it suppresses no token."""
+    suppressed_ids = getattr(vocabulary, "suppressed", ())
+    if vocabulary is None or not suppressed_ids:
+        return None
+    is_allowed = np.ones(vocabulary.size, dtype=np.bool_)
+    is_allowed[list(suppressed_ids)] = False
+    is_allowed.flags.writeable = False
+    return is_allowed
+
+
+def _mask_suppressed(candidates: Candidates, allowed_tokens: NDArray[np.bool_]) -> None:
+    """Mask the tokens that the model suppresses. llama.cpp's later steps count them, at -inf."""
+    if allowed_tokens.shape != (len(candidates),):
+        raise SamplingError(f"logits: expected {allowed_tokens.size}, one per token, got {len(candidates)}")
+    if not allowed_tokens.any():
+        raise SamplingError(f"{_SUPPRESSED_KEY}: the model suppresses all its tokens")
+    candidates.mask_except(allowed_tokens)
+    if not isfinite(candidates.max):
+        raise SamplingError(f"{_SUPPRESSED_KEY}: every token that it allows has a logit of -inf")
+
+
+_SUPPRESSED_KEY = "tokenizer.ggml.suppress_tokens"
+"""The metadata key of the suppressed tokens in a model's file."""
+
+
+def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_], allowed_tokens: NDArray[np.bool_] | None) -> None:
+    """Drop the tokens that the mask does not allow, and those that the model suppresses."""
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (len(candidates),):
         raise SamplingError(f"mask: expected bool of shape ({len(candidates)},), got {describe(mask)}")
     if not mask.any():
         raise SamplingError("mask: it allows no token")
+    if allowed_tokens is not None:
+        combined_mask = mask & allowed_tokens
+        if not combined_mask.any():
+            raise SamplingError(
+                f"mask: it allows only tokens that the model suppresses ({_SUPPRESSED_KEY}), "
+                f"such as token {int(mask.argmax())}"
+            )
+        mask = combined_mask
     candidates.filter_rows(mask)
     candidates.grammar_mask = mask
     if not isfinite(candidates.max):
@@ -296,6 +337,8 @@ class Phase:
             table["max_tokens"] = self.max_tokens
         if self.then:
             table["then"] = self.then
+        if self.adds_end:
+            table["adds_end"] = True
         return table
 
 

@@ -1,4 +1,4 @@
-"""The state of a chain at earlier tokens, for a run that goes back.
+"""The state of a chain at earlier tokens, for a run that goes back, and for texts that continue in several ways.
 
 A saved state does not include random numbers: they continue, so that no number decides about two draws. A number
 that led to a dropped token says where the next draw cannot fall, and using it again would bias the choice.
@@ -16,7 +16,9 @@ import numpy as np
 
 from .base import Sampler, Selector
 from .chain import Chain, step_error
+from .errors import SamplingError
 from .mersenne_twister import MersenneTwister
+from .methods.temperature import Temperature
 
 ChainState = tuple[tuple[Any, ...], ...]
 """The saved values of the samplers that declare ``state_slots``, in the order of the chain."""
@@ -75,6 +77,21 @@ class ChainStates:
             self.restore(self._state_at_prompt, prompt, ())
         for token in output:
             self._chain.accept(token)
+
+
+def check_without_draws(chain: Chain) -> None:
+    """Raise ``SamplingError`` if the candidates of a chain depend on random numbers, or on earlier draws."""
+    *applying_steps, selector = chain.steps
+    for step in applying_steps:
+        if next(_copy_generators(step), None) is not None:
+            raise SamplingError(f"{step.about.name} draws random numbers; leave it out of the chain")
+        if isinstance(step, Temperature) and step.t == 0:
+            raise SamplingError(
+                "temperature 0 keeps one token at each step, so that there is one text; leave it out"
+            )
+    if _declared_slots(selector) != ():
+        name = selector.about.name
+        raise SamplingError(f"{name} chooses by what it has drawn before; end the chain with dist or greedy")
 
 
 def _declared_slots(step: Sampler) -> tuple[str, ...] | None:

@@ -35,7 +35,7 @@ from ..options.prompt import (
     length_flag,
     lookup_flag,
 )
-from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from ..options.sampling import BeamOptions, ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class RunOptions(Options):
         help="With --vote: the answer is the last match in a text, or its first group.",
         parse=_parse_regex,
     )
+    beam_search: BeamOptions
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
@@ -124,6 +125,7 @@ class RunOptions(Options):
             self._check_vote()
         elif self.extract is not None:
             raise UsageError("--extract finds the answers that --vote counts; add --vote")
+        self._check_beams()
         if self.samples > 1 and self.output.stream:
             raise UsageError("--stream writes one text while it is generated; leave --samples out")
         if self.samples > 1 and self.context.context_shift:
@@ -135,6 +137,22 @@ class RunOptions(Options):
                 "--format openai-chat": self.output.format is Format.openai_chat,
             }
         )
+
+    def _check_beams(self) -> None:
+        """Raise ``UsageError`` for flags that a beam search does not support, or that need one."""
+        if self.beam_search.beams is None:
+            self.typed_flags.reject_unavailable(BeamOptions, available=())
+            return
+        given = {
+            "--samples draws several texts (--n-best writes several)": self.samples > 1,
+            "--stream writes one text while it is drawn": self.output.stream,
+            "--trace records how tokens are drawn": self.output.trace is not None,
+            "--lookup drafts one text that is drawn": self.lookup > 0,
+            "--context-shift needs a context for one text": self.context.context_shift,
+        }
+        for reason, is_given in given.items():
+            if is_given:
+                raise UsageError(f"--beams draws no token, but {reason}; leave one out")
 
     def _check_vote(self) -> None:
         """Raise ``UsageError`` if ``--vote`` has nothing to count, or a format without a place for the vote."""
@@ -221,9 +239,23 @@ def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _
 
     settings = resolve_run_settings(options, options.sampling, metadata)
     grammar = grammar_spec(options.grammar, settings)
+    if options.beam_search.beams is not None:
+        _reject_rules_of_drawn_text(settings)
     if options.vote and grammar is None and options.extract is None:
         raise UsageError("--vote needs a grammar, or --extract REGEX that finds the answer in a text")
     return _Setup(options, settings, grammar)
+
+
+def _reject_rules_of_drawn_text(settings: Settings) -> None:
+    """Raise ``UsageError`` for settings with which a text goes back or has phases."""
+    for name, setting in (
+        ("bans", settings.bans),
+        ("loop_guard", settings.loop_guard),
+        ("phases", settings.phases),
+    ):
+        if setting.value:
+            place = f"{name} ({setting.origin})"
+            raise UsageError(f"--beams draws no token, but {place} is for a text that is drawn; leave one out")
 
 
 def _show_config(setup: _Setup) -> None:
@@ -247,7 +279,7 @@ def _generate_text(
     """
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
-    from ..inputs.prompt import prepare_prompt
+    from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
 
@@ -257,6 +289,7 @@ def _generate_text(
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
+    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
     request = replace(
         request,
         logprobs=logprobs,
@@ -267,6 +300,9 @@ def _generate_text(
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
     )
+    if options.beam_search.beams is not None:
+        _search_beams(setup, model, request, prompt, typed_prompt.piped, interrupt)
+        return
     if options.samples > 1:
         _generate_samples(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return
@@ -324,6 +360,52 @@ def _generate_samples(
         writer.show_stats(model.name)
     if is_without_answer:
         raise typer.Exit(FAILED)
+    if interrupt.requested:
+        sys.stdout.flush()
+        raise typer.Exit(interrupt.exit_code)
+
+
+def _search_beams(
+    setup: _Setup,
+    model: Model,
+    request: GenerationRequest,
+    prompt: PreparedPrompt,
+    piped: str,
+    interrupt: Interrupt,
+) -> None:
+    """Search for the texts with the best scores, and write them.
+
+    Args:
+        setup: the options, the settings and the grammar.
+        model: the model.
+        request: the request without a beam search.
+        prompt: the prompt, with and without a chat template.
+        piped: the text that was read from stdin.
+        interrupt: whether a signal such as Ctrl-C has arrived.
+    """
+    from ...engine.beams import generate_beams
+    from ...engine.request import BeamSearch
+    from ..render.progress import sample_bar
+    from ..render.samples import BeamWriter
+
+    flags, output = setup.options.beam_search, setup.options.output
+    best_count = 1 if flags.n_best is None and output.format is not Format.jsonl else flags.n_best
+    settings = BeamSearch(flags.beams or 1, flags.length_penalty, flags.stops_early, best_count)
+    # No random number is drawn, so a random seed would only make two equal runs look different.
+    request = replace(request, beams=settings, seed=setup.settings.seed.value or 0)
+    with sample_bar() as bar, interrupt.graceful_shutdown():
+        limit = request.max_tokens or 0
+        progress = None if bar is None else lambda token_count: bar(token_count, limit)
+        texts = generate_beams(model, request, progress=progress, is_interrupted=lambda: interrupt.requested)
+        if bar is not None:
+            bar.erase()
+    with BeamWriter(output, prompt, replay_command(None, piped), [request] * len(texts)) as writer:
+        for events in texts:
+            end_note = _note_on_end(writer.write(events), setup, model)
+            if end_note is not None:
+                print_note(f"text {writer.count} of {len(texts)}: {end_note}" if len(texts) > 1 else end_note)
+    if output.stats:
+        writer.show_stats(model.name)
     if interrupt.requested:
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...common.errors import UsageError
-from ..flags import CompletionKind, Limit, Options, flag, iterate_flags, options_class, within
+from ...common.machine import MAX_SLOTS
+from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, options_class, within
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
@@ -196,6 +198,60 @@ class FullSamplingOptions(SamplingOptions):
         given = [name for name, value in arrangements.items() if value is not None]
         if len(given) > 1:
             raise UsageError(f"{given[0]} and {given[1]} both choose the samplers; give only one")
+
+
+_beam_flag = partial(flag, panel="Beam search")
+
+
+class EarlyStopping(StrEnum):
+    """When a beam search ends, as transformers names it."""
+
+    true = "true"
+    false = "false"
+    never = "never"
+
+
+@options_class
+class BeamOptions(Options):
+    """The flags of a beam search."""
+
+    beams: int | None = _beam_flag(
+        "--beams",
+        metavar="N",
+        help="Draw no token: keep the N texts with the highest probability at each step. [off]",
+        limit=Limit(f"1 to {MAX_SLOTS}", 1, MAX_SLOTS),
+    )
+    n_best: int | None = _beam_flag(
+        "--n-best",
+        metavar="K",
+        help="Write the K best texts of --beams, the best first. [1; jsonl: all]",
+        limit=at_least(1),
+        required_companions="--beams N",
+    )
+    length_penalty: float = _beam_flag(
+        "--length-penalty",
+        metavar="X",
+        help="Exponent of the length that divides a text's log-probability; above 0 favors long texts. [1]",
+        default=1.0,
+        limit=within(-20, 20),
+        required_companions="--beams N",
+    )
+    early_stopping: EarlyStopping = _beam_flag(
+        "--early-stopping",
+        help="Stop at N ended texts (true), or if a better one is unlikely (false) or impossible (never). [false]",
+        default=EarlyStopping.false,
+        required_companions="--beams N",
+    )
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for more texts than beams."""
+        if self.beams is not None and self.n_best is not None and self.n_best > self.beams:
+            raise UsageError(f"--n-best {self.n_best} is more than --beams {self.beams}")
+
+    @property
+    def stops_early(self) -> bool | Literal["never"]:
+        """The value of ``--early-stopping``, as transformers has it in Python."""
+        return "never" if self.early_stopping is EarlyStopping.never else self.early_stopping is EarlyStopping.true
 
 
 _grammar_flag = partial(flag, panel="Grammar (use one of the first six)")

@@ -108,11 +108,19 @@ def _describe_counts(facts: ModelFacts) -> list[str]:
 
 
 def _show_tokens(facts: ModelFacts) -> None:
-    if not facts.special_tokens:
+    suppressed = facts.suppressed_tokens
+    shown_tokens = [*facts.special_tokens, *suppressed[:_MAX_SUPPRESSED_TOKENS]]
+    if not shown_tokens:
         return
     print("\nspecial tokens")
-    rows = [(token.role, f"{token.id}", repr(token.text), token.purpose) for token in facts.special_tokens]
+    rows = [(token.role, f"{token.id}", repr(token.text), token.purpose) for token in shown_tokens]
+    if len(suppressed) > _MAX_SUPPRESSED_TOKENS:
+        rows.append(("suppressed", "", "", f"and {len(suppressed) - _MAX_SUPPRESSED_TOKENS:,} more, never drawn"))
     print_table(("role", "id", "token", "what it does"), rows)
+
+
+_MAX_SUPPRESSED_TOKENS = 8
+"""Number of suppressed tokens that are listed. Some models suppress a thousand."""
 
 
 def _show_settings(facts: ModelFacts) -> None:

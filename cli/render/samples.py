@@ -1,4 +1,4 @@
-"""Several texts of one prompt: their headings, lines and choices."""
+"""Several texts of one prompt, drawn or searched: their headings, lines and choices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from ...common.text import count_noun, short_repr
 from ..options.output import Format, OutputOptions
@@ -59,17 +59,29 @@ class SampleWriter:
             case Format.text if not self._shows_texts:
                 pass
             case Format.text:
-                seed = self._requests[index].seed
-                out.write(f"--- {self.count} of {len(self._requests)}, seed {seed} ---\n")
+                out.write(self._heading(index, done))
                 shown = self._prompt.shown if self._output.echo else ""
                 render_text(events, out, shown, self._output.color.is_colored)
                 out.write("" if out.isatty() or (shown + done.text).endswith("\n") else "\n")
             case Format.jsonl:
-                out.writelines(stream_lines(events, self._prompt.shown, self._command, index))
+                lines = stream_lines(events, self._prompt.shown, self._command, index, self._number_name)
+                out.writelines(lines)
             case _:
                 self._runs.append(events)
         out.flush()
         return done
+
+    _number_name: Literal["sample", "beam"] = "sample"
+    """The field of a text's number in its lines of jsonl."""
+
+    def _heading(self, index: int, done: Done) -> str:
+        """Return the line before a text.
+
+        Args:
+            index: the number of the text, from 0.
+            done: the last event of the text.
+        """
+        return f"--- {index + 1} of {len(self._requests)}, seed {self._requests[index].seed} ---\n"
 
     def __enter__(self) -> Self:
         return self
@@ -138,5 +150,31 @@ class SampleWriter:
             terminal_safe(f"model       {model_name}", sys.stderr),
             speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
             f"samples     {count_noun(self.count, 'text')}, seeds {first} to {last}",
+        ]
+        print("\n".join(lines), file=sys.stderr)
+
+
+class BeamWriter(SampleWriter):
+    """A writer of the texts of a beam search, the best first. A single text has no heading."""
+
+    _number_name = "beam"
+
+    def _heading(self, index: int, done: Done) -> str:
+        """Return the line before a text; empty if there is one text."""
+        count = len(self._requests)
+        return "" if count == 1 else f"--- {index + 1} of {count}, score {done.score:.4f} ---\n"
+
+    def show_stats(self, model_name: str) -> None:
+        """Print the model's name, the speed of the search and the scores to stderr."""
+        best, settings = self._dones[0], self._requests[0].beams
+        if settings is None:
+            raise TypeError("the request has no beam search")
+        scores = ", ".join(f"{done.score:.4f}" for done in self._dones)
+        lines = [
+            terminal_safe(f"model       {model_name}", sys.stderr),
+            speed_line("prompt", best.prompt_tokens, best.timings.prompt),
+            speed_line("best text", best.completion_tokens, best.timings.generation),
+            f"beams       {settings.beam_count:,}, length penalty {settings.length_penalty:g}, scores {scores}",
+            f"finish      {best.finish_reason}",
         ]
         print("\n".join(lines), file=sys.stderr)

@@ -77,6 +77,23 @@ def bind_function(library: Any, name: str, prototype: Any) -> Any:
     return prototype(ctypes.cast(function, ctypes.c_void_p).value)
 
 
+def bind_exported_function(name: str, prototype: Any) -> Any:
+    """Return a C function of llama.cpp that older versions of llama-cpp-python do not declare.
+
+    A declaration is compared as in `bind_function`. Raises ``BindingError`` as `bind_function` does.
+
+    Args:
+        name: name of the C function.
+        prototype: type of the returned function, made by ``ctypes.CFUNCTYPE`` or ``ctypes.PYFUNCTYPE``.
+    """
+    if hasattr(lib, name):
+        return bind_function(lib, name, prototype)
+    address = _find_symbol(name)
+    if address is None:
+        raise _signature_error(name, "does not have the function", prototype)
+    return prototype(address.value)
+
+
 def _check_callback(name: str, prototype: Any) -> None:
     """Raise ``BindingError`` if llama-cpp-python declares a callback type with another signature.
 
@@ -227,7 +244,7 @@ them."""
 
 
 def _find_symbol(*names: str) -> ctypes.c_void_p | None:
-    """Return the address of the first of these C++ symbols that llama.cpp or its C++ library has."""
+    """Return the address of the first of these symbols that llama.cpp or its C++ library has."""
     for name in names:
         function = getattr(lib._lib, name, None)
         if function is not None:

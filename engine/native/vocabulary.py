@@ -9,7 +9,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from ...models.errors import ModelError
-from .binding import bind_function, lib
+from .binding import bind_exported_function, bind_function, lib
 
 # These functions are called for each new token. A PYFUNCTYPE does not release Python's lock, and is faster.
 _TokenToPiece = ctypes.PYFUNCTYPE(
@@ -19,6 +19,11 @@ _write_piece = bind_function(lib, "llama_token_to_piece", _TokenToPiece)
 _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 _is_eog = bind_function(lib, "llama_vocab_is_eog", _TokenTest)
 _is_control = bind_function(lib, "llama_vocab_is_control", _TokenTest)
+
+_SuppressedTokens = ctypes.CFUNCTYPE(
+    ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)
+)
+_get_suppressed_tokens = bind_exported_function("llama_vocab_get_suppress_tokens", _SuppressedTokens)
 
 _MAX_USUAL_PIECE_BYTES = 64
 """Memory for the bytes of one token when all tokens are read; the few longer tokens are read again."""
@@ -62,6 +67,12 @@ class NativeVocabulary:
     def adds_bos(self) -> bool:
         """Return whether every text begins with the beginning-of-sequence token."""
         return bool(lib.llama_vocab_get_add_bos(self.handle))
+
+    def suppressed_tokens(self) -> frozenset[int]:
+        """Return the ids under ``tokenizer.ggml.suppress_tokens`` in the file that the vocabulary has."""
+        count = ctypes.c_int32()
+        tokens = _get_suppressed_tokens(self.handle, ctypes.byref(count))
+        return frozenset(tokens[: count.value])
 
     def is_eog(self, token: int) -> bool:
         """Return whether a token is an end-of-generation token."""

@@ -196,7 +196,7 @@ class RunReader:
         }
 
 
-_START_FIELDS = {"event", "model", "seed", "id", "sample", "command", "versions"}
+_START_FIELDS = {"event", "model", "seed", "id", "sample", "beam", "command", "versions"}
 """The fields of the first line that are not part of the page's list of settings."""
 
 

@@ -199,6 +199,23 @@ class PresetExporter:
                 self.report_unsupported(f"bans {short_repr(ban)}", f"{self.tool} bans only phrases in any case")
         return phrases
 
+    def take_guidance(self, scale_key: str, negative_key: str | None = "negative_prompt") -> dict[str, Any]:
+        """Remove guidance from the settings, and return it by the keys of the format. Report its model.
+
+        Args:
+            scale_key: the key of the scale.
+            negative_key: the key of the negative prompt; None if the format has none, so that it is reported.
+        """
+        guidance = self.other_settings.pop("guidance", None) or {}
+        values = {scale_key: guidance["scale"]} if "scale" in guidance else {}
+        if "model" in guidance:
+            self.report_unsupported("guidance.model", f"{self.tool} reads the negative prompt with the same model")
+        if "negative_prompt" in guidance and negative_key is not None:
+            values[negative_key] = guidance["negative_prompt"]
+        elif "negative_prompt" in guidance:
+            self.report_unsupported("guidance.negative_prompt", f"{self.tool}'s presets do not hold its text")
+        return values
+
     def convert_other_settings(self, keys: Mapping[str, str], unlimited_value: Any = None) -> dict[str, Any]:
         """Return the settings other than the chain, by the keys of the format. Report settings without a key.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...common.text import short_repr
 from ...samplers.methods.synthid import Synthid
-from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, report_unsupported_decoding
+from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
@@ -97,7 +97,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         builder.set_chain([*first_steps, *last_steps, ForeignStep("greedy", comment=comment, keys=keys)])
     builder.read_max_tokens("max_new_tokens")
     builder.read_strings("stop_strings", "stop")
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     _report_unsupported_keys(builder)
     return builder
 
@@ -236,5 +236,6 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
             "transformers writes this watermarking_config, but cannot read it from a file; pass "
             "SynthIDTextWatermarkingConfig(**watermarking_config) to its generate",
         )
+    values |= exporter.take_guidance("guidance_scale", None)
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
     return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

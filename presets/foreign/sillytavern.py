@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
-from .conversion import DECODING_KEYS, ImportedChainBuilder, report_unsupported_decoding
+from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
 from .kobold import KOBOLDCPP_ORDER
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
@@ -61,7 +61,7 @@ KNOWN_KEYS = (
 _IGNORED_KEYS = (
     *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
     *("spaces_between_special_tokens", "spaces_between_special_tokens_aphrodite", "speculative_ngram", "n"),
-    *("rep_pen_size", "negative_prompt", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
+    *("rep_pen_size", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
     *("extensions", "name", "preset", "type", "server_urls", "custom_model", "bypass_status_check", "derived"),
     *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "generic_model"),
     *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "legacy_api"),
@@ -84,7 +84,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         _discard_temperature(builder)
     _read_biases(builder)
     _read_other_settings(builder)
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     _report_settings_of_others(builder)
     order = _complete_order(table.raw_value("sampler_priority"), _STEP_ORDER)
     if table.is_set("sampler_priority") and not isinstance(table.raw_value("sampler_priority"), list):
@@ -350,6 +350,7 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
+    values |= exporter.take_guidance("guidance_scale")
     values |= exporter.convert_other_settings(
         {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
     )

@@ -30,7 +30,7 @@ from .conversion import (
     ForeignStep,
     ImportedChainBuilder,
     merge_penalties,
-    report_unsupported_decoding,
+    read_decoding,
 )
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
@@ -144,7 +144,7 @@ KNOWN_KEYS = (
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
 _IGNORED_KEYS = (
-    *("negative_prompt", "add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
+    *("add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
     *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
     *("reasoning_effort", "name"),
 )
@@ -165,7 +165,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     read_steps(builder)
     builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
     _read_other_settings(builder)
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     order = _read_order(table, "sampler_priority")
     if order is None:
         builder.notes.append("order: text-generation-webui's default")
@@ -307,6 +307,7 @@ def to_yaml(exporter: PresetExporter) -> ExportedPreset:
         )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
+    values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
     return exporter.make_result(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
 

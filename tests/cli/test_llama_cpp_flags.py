@@ -333,11 +333,12 @@ FLAGS_OF_OTHER_TOOLS = {
     "--grammar NAME": "--guided-grammar --grammar-string",
     "--logprobs N": "--top-logprobs --n-probs",
     "--temp 0": "--greedy",
+    "--beams N": "--num-beams --num_beams --beam-width --beam-size",
+    "--n-best K with --beams, or --samples N": "--num-return-sequences",
 }
 FLAGS_TO_LEAVE_OUT = {
     "--no-stream": "gen writes the text while it is generated",
     "--do-sample": "gen samples tokens randomly, except with --temp 0",
-    "--num-beams": "gen has no beam search",
 }
 
 

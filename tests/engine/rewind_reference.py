@@ -23,6 +23,7 @@ class FakeVocabulary:
         self.end = self.size - 1
         self.eog = self.control = frozenset({self.end})
         self.newline, self.bos = None, None
+        self.suppressed = frozenset()
 
     def piece(self, token):
         return self.pieces[token]

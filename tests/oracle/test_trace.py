@@ -4,6 +4,7 @@ Samplers that llama.cpp has not are compared with brute forces, which share no c
 """
 
 import ctypes
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -140,6 +141,24 @@ def top_h(rows, h, top_n=100):
     return kept
 
 
+def p_less(rows, norm, size=300):
+    squares = math.fsum(p * p for p in probabilities(rows).values())
+    return above(rows, (size * squares - 1) / (size - 1) if norm else squares)
+
+
+def min_k(rows, tau):
+    order = by_probability(rows)
+    falls = [(rows[a] - rows[b]) / i for i, (a, b) in enumerate(itertools.pairwise(order), 1)]
+    reach = rows[order[0]] - rows[order[-1]]
+    k = max(falls.index(max(falls)) + 1, int(tau / reach))
+    return {token: rows[token] for token in order[:k]}
+
+
+def edt(rows, theta):
+    t = 0.8 * 0.8 ** (theta / entropy(probabilities(rows).values()))
+    return {token: logit / t for token, logit in rows.items()}
+
+
 def quadratic(rows, factor):
     best = max(rows.values())
     return {token: best - factor * (logit - best) ** 2 for token, logit in rows.items()}
@@ -183,6 +202,9 @@ BRUTE = {
     "eta_cutoff": ("eta_cutoff0.02", lambda rows: eta(rows, 0.02)),
     "tfs": ("tfs0.9", lambda rows: tfs(rows, 0.9)),
     "top_h": ("top_h0.5", lambda rows: top_h(rows, 0.5)),
+    "p_less": ("p_less(norm=true)", lambda rows: p_less(rows, norm=True)),
+    "min_k": ("min_k4", lambda rows: min_k(rows, 4)),
+    "edt": ("edt0.6", lambda rows: edt(rows, 0.6)),
     "quadratic": ("quadratic0.4", lambda rows: quadratic(rows, 0.4)),
     "skew": ("skew0.6", lambda rows: skew(rows, 0.6)),
     "allow": (f"allow(tokens={ALL_BUT_TWO})", lambda rows: without(rows, {5, 9})),

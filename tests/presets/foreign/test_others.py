@@ -286,8 +286,8 @@ TABBY_REPORTS = {
     ),
     "dynamic temperature": (overrides(min_temp=0.5, max_temp=2), ["min_temp", "max_temp"]),
     "others": (
-        overrides(cfg_scale=1.5, allowed_tokens="[1]", repetition_decay=5),
-        ["allowed_tokens", "repetition_decay", "cfg_scale"],
+        overrides(allowed_tokens="[1]", repetition_decay=5),
+        ["allowed_tokens", "repetition_decay"],
     ),
     "not sampling": (overrides(token_healing="true", loop_detect_window=9, generate_window=512), []),
     "unknown": (overrides(temprature=0.5), ["temprature"]),

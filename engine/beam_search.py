@@ -1,0 +1,160 @@
+"""Beam search over any function that returns log-probabilities, with the semantics of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .request import BeamSearch
+
+TokenIds = tuple[int, ...]
+"""The token ids of a text, without those of the prompt."""
+
+
+class NextLogprobs(NamedTuple):
+    """The log-probabilities of the tokens that may follow a text.
+
+    Attributes:
+        ids: token ids, integers (n,).
+        logprobs: their log-probabilities in nats, float64 (n,); a token with -inf cannot follow.
+    """
+
+    ids: NDArray[np.integer]
+    logprobs: NDArray[np.float64]
+
+
+class FoundText(NamedTuple):
+    """A text that a beam search has found.
+
+    Attributes:
+        tokens: the token ids, with that of an end-of-generation token.
+        logprob: the sum of the tokens' log-probabilities, in nats.
+        score: ``logprob`` divided by the number of tokens to the power of the length penalty.
+        finish_reason: the reason why the text ends.
+    """
+
+    tokens: TokenIds
+    logprob: float
+    score: float
+    finish_reason: str
+
+
+def search_beams(
+    next_logprobs: Callable[[Sequence[TokenIds]], Sequence[NextLogprobs] | None],
+    settings: BeamSearch,
+    max_tokens: int,
+    find_end: Callable[[TokenIds], str | None],
+    *,
+    length_reason: str = "length",
+) -> list[FoundText]:
+    """Return the texts with the best scores that a beam search finds, the best first: at most ``beam_count``.
+
+    At each step, all continuations of the texts by one token are ordered by the sum of their log-probabilities.
+    Of the first ``beam_count`` continuations, those that end are found texts. The first ``beam_count`` that do not
+    end are continued. The best ``beam_count`` found texts are kept. `BeamSearch` says when the search ends. Of
+    equal sums, that of the better text comes first, then that of the earlier token in its row.
+
+    The result is that of ``GenerationMixin._beam_search`` of transformers 5 with ``do_sample=False`` for one
+    prompt, except in two cases. There, many texts that end at one step without an end-of-sequence token can
+    displace texts that could be continued. And where fewer than ``2 * beam_count`` continuations exist, texts with
+    a score of -1e9 fill places that stay empty here.
+
+    Args:
+        next_logprobs: Called once a step with the texts that are continued, the best first; first with an empty
+            text. Returns the log-probabilities of the tokens that may follow each of them. If it returns None, the
+            search is interrupted: these texts end as they are, with the reason ``interrupted``.
+        settings: The number of texts, the length penalty, and when to stop.
+        max_tokens: Maximum number of tokens of a text.
+        find_end: Returns the reason why a text ends after its last token; None if it can be continued. Called for
+            the best continuations, after `next_logprobs`.
+        length_reason: The reason why a text of ``max_tokens`` ends.
+    """
+    beam_count, penalty = settings.beam_count, settings.length_penalty
+    running: list[tuple[TokenIds, float]] = [((), 0.0)]
+    found: list[FoundText] = []
+    for length in range(1, max_tokens + 1):
+        rows = next_logprobs([tokens for tokens, _ in running])
+        if rows is None:
+            return _keep_best(found, [_found_text(*text, penalty, "interrupted") for text in running], beam_count)
+        continued: list[tuple[TokenIds, float]] = []
+        ended: list[FoundText] = []
+        for rank, (tokens, logprob) in enumerate(_best_continuations(running, rows, 2 * beam_count)):
+            if rank >= beam_count and (length == max_tokens or len(continued) == beam_count):
+                break
+            reason = find_end(tokens) or (length_reason if length == max_tokens else None)
+            if reason is None:
+                continued.append((tokens, logprob))
+            elif rank < beam_count:
+                ended.append(_found_text(tokens, logprob, penalty, reason))
+        found, running = _keep_best(found, ended, beam_count), continued[:beam_count]
+        if not running or _is_finished(found, running[0][1], length, max_tokens, settings):
+            return found
+    return found or [_found_text((), 0.0, penalty, length_reason)]
+
+
+def _is_finished(
+    found: Sequence[FoundText], best_logprob: float, length: int, max_tokens: int, settings: BeamSearch
+) -> bool:
+    """Return whether the search ends although texts can be continued.
+
+    Args:
+        found: the found texts, the best first.
+        best_logprob: the greatest sum of log-probabilities of a text that can be continued.
+        length: number of tokens of these texts.
+        max_tokens: maximum number of tokens of a text.
+        settings: see `search_beams`.
+    """
+    if len(found) < settings.beam_count:
+        return False
+    if settings.early_stopping is True:
+        return True
+    uses_greatest_length = settings.early_stopping == "never" and settings.length_penalty > 0
+    best_score = _score(best_logprob, max_tokens if uses_greatest_length else length, settings.length_penalty)
+    return best_score <= found[-1].score
+
+
+def _found_text(tokens: TokenIds, logprob: float, length_penalty: float, reason: str) -> FoundText:
+    return FoundText(tokens, logprob, _score(logprob, len(tokens), length_penalty), reason)
+
+
+def _score(logprob: float, length: int, length_penalty: float) -> float:
+    return logprob / float(max(length, 1)) ** length_penalty
+
+
+def _keep_best(found: Sequence[FoundText], ended: Sequence[FoundText], count: int) -> list[FoundText]:
+    """Return the texts with the best scores, the best first; of equal scores, the text that was found first."""
+    return sorted([*found, *ended], key=lambda text: -text.score)[:count]
+
+
+def _best_continuations(
+    texts: Sequence[tuple[TokenIds, float]], rows: Sequence[NextLogprobs], first_count: int
+) -> Iterator[tuple[TokenIds, float]]:
+    """Yield the continuations of texts by one token, each with the sum of its log-probabilities, the best first.
+
+    Args:
+        texts: the texts, each with the sum of its log-probabilities.
+        rows: the log-probabilities of the next token, for each text.
+        first_count: number of continuations that are probably needed. More of them take more time.
+    """
+    sums = np.concatenate([logprob + row.logprobs for (_, logprob), row in zip(texts, rows, strict=True)])
+    row_ends = np.cumsum([row.ids.size for row in rows])
+    for position in _descending_positions(sums, first_count):
+        number = int(np.searchsorted(row_ends, position, side="right"))
+        place = position - int(row_ends[number]) + rows[number].ids.size
+        yield (*texts[number][0], int(rows[number].ids[place])), float(sums[position])
+
+
+def _descending_positions(values: NDArray[np.float64], first_count: int) -> Iterator[int]:
+    """Yield the positions of all values above -inf, from the highest value to the lowest; equal values in order.
+
+    ``first_count``: number of positions that are probably needed.
+    """
+    upper_bound, count = np.inf, first_count
+    while upper_bound > -np.inf:
+        lower_bound = -np.inf if count >= values.size else float(np.partition(values, -count)[-count])
+        positions = np.flatnonzero((values > -np.inf) & (values >= lower_bound) & (values < upper_bound))
+        yield from positions[np.argsort(-values[positions], kind="stable")].tolist()
+        upper_bound, count = lower_bound, 8 * count

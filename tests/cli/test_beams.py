@@ -1,0 +1,153 @@
+"""`gen run --beams`: the best texts of a beam search, as text, as lines and as choices."""
+
+import re
+
+import pytest
+
+from ..engine.small_models import write_model
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
+RUN = ["run", "The sea was", "--no-chat", "-n", "8"]
+BEAMS = [*RUN, "--beams", "4"]
+
+
+def dones(result):
+    return [line for line in result.lines if line["event"] == "done"]
+
+
+def test_in_jsonl_each_beam_has_its_lines_the_best_first(gen):
+    result = gen(*BEAMS, "--format", "jsonl", "--logprobs", "1", "--logprobs-from", "chain")
+    assert [line["beam"] for line in dones(result)] == [0, 1, 2, 3]
+    scores = [line["score"] for line in dones(result)]
+    assert scores == sorted(scores, reverse=True)
+    for number, done in enumerate(dones(result)):
+        start, *tokens, _ = own = [line for line in result.lines if line["beam"] == number]
+        assert [next(iter(line)) for line in own] == ["beam"] * len(own)
+        assert start["event"] == "start"
+        assert {name: start[name] for name in ("beams", "length_penalty", "early_stopping", "n_best")} == {
+            "beams": 4,
+            "length_penalty": 1.0,
+            "early_stopping": False,
+            "n_best": 4,
+        }
+        assert "".join(line["text"] for line in tokens) == done["text"]
+        logprob = sum(line["logprob"] for line in tokens)
+        assert done["score"] == pytest.approx(logprob / done["usage"]["completion_tokens"], abs=1e-5)
+
+
+def test_text_is_the_best_text_or_the_best_ones(gen):
+    texts = [done["text"] for done in dones(gen(*BEAMS, "--format", "jsonl"))]
+    assert gen(*BEAMS).out.rstrip("\n") == texts[0].rstrip("\n")
+    out = gen(*BEAMS, "--n-best", "3").out
+    parts = re.split(r"^--- (\d) of 3, score (-\d+\.\d{4}) ---\n", out, flags=re.MULTILINE)
+    assert parts[0] == ""
+    assert parts[1::3] == ["1", "2", "3"]
+    assert [part.rstrip("\n") for part in parts[3::3]] == [text.rstrip("\n") for text in texts[:3]]
+    echoed = gen(*BEAMS, "--echo").out
+    assert echoed.rstrip("\n") == "The sea was" + texts[0].rstrip("\n")
+
+
+def test_two_runs_are_equal_without_a_seed(gen):
+    first, second = (gen(*BEAMS, "--format", "jsonl").lines for _ in range(2))
+    for lines in (first, second):
+        for line in lines:
+            line.pop("timings", None)
+    assert first == second
+    assert "--seed" not in first[0]["command"]
+
+
+def test_the_number_of_lines_is_that_of_n_best(gen):
+    assert len(dones(gen(*BEAMS, "--n-best", "2", "--format", "jsonl"))) == 2
+    answer = gen("run", "The sea was", "--beams", "4", "-n", "6", "--n-best", "2", "--format", "openai").lines[0]
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1]
+    single = gen("run", "The sea was", "--beams", "4", "-n", "6", "--format", "openai").lines[0]
+    assert [choice["text"] for choice in single["choices"]] == [answer["choices"][0]["text"]]
+    (listed,) = gen(*BEAMS, "--format", "llama-server").lines
+    assert [each["index"] for each in listed] == [0]
+
+
+def test_one_beam_is_a_greedy_run(gen):
+    assert gen(*RUN, "--beams", "1").out == gen(*RUN, "--chain", "greedy").out + "\n"
+
+
+def test_flags_change_the_search(gen):
+    flags = ["--length-penalty", "-1.5", "--early-stopping", "never", "--format", "jsonl"]
+    first = gen(*BEAMS, *flags).lines[0]
+    assert (first["length_penalty"], first["early_stopping"]) == (-1.5, "never")
+    assert gen(*BEAMS, "--early-stopping", "true", "--format", "jsonl").lines[0]["early_stopping"] is True
+    assert gen(*RUN, "--num-beams", "2", code=2).err.endswith("use --beams N\n")
+
+
+def test_a_grammar_holds_every_beam(gen):
+    result = gen(*RUN[:-1], "30", "--beams", "6", "--regex", " (calm|grey)( and wide)?", "--format", "jsonl")
+    assert {done["text"] for done in dones(result)} <= {
+        f" {a}{b}" for a in ("calm", "grey") for b in ("", " and wide")
+    }
+    assert {(done["complete"], done["finish_reason"]) for done in dones(result)} == {(True, "grammar")}
+
+
+def test_a_beam_that_does_not_complete_the_grammar_has_a_note(gen):
+    err = gen(*RUN[:-1], "3", "--beams", "2", "--n-best", "2", "--regex", "[a-z ]{30}!").err
+    assert "text 1 of 2: the text does not complete the grammar: 3 tokens, see -n" in err
+    assert "text 2 of 2: " in err
+    completed = gen(*RUN[:-1], "3", "--beams", "2", "--regex", "[a-z ]{30}!", "--grammar-complete")
+    assert re.fullmatch(r"[a-z ]{30}!\n", completed.out)
+    assert completed.err == ""
+
+
+def test_the_statistics_name_the_scores(gen):
+    err = gen(*BEAMS, "--n-best", "2", "--stats").err
+    assert re.search(r"^best text +8 tokens", err, re.MULTILINE)
+    assert re.search(r"^beams +4, length penalty 1, scores -\d\.\d{4}, -\d\.\d{4}$", err, re.MULTILINE)
+    assert re.search(r"^finish +length$", err, re.MULTILINE)
+
+
+def test_a_recurrent_model(gen, tmp_path):
+    path = write_model(tmp_path / "model.gguf", "mamba")
+    assert len(dones(gen("run", "hello", "--beams", "3", "-n", "5", "-m", str(path), "--format", "jsonl"))) == 3
+
+
+def test_the_lines_can_be_inspected(gen, home):
+    path = home / "beams.jsonl"
+    path.write_text(gen(*BEAMS, "--format", "jsonl", "--logprobs", "1").out)
+    out = gen("inspect", str(path)).out
+    assert "text 1" in out
+    assert "text 4" in out
+
+
+WRONG = {
+    "none": (["--beams", "0"], "--beams: 0 is not 1 to 256"),
+    "too many": (["--beams", "257"], "--beams: 257 is not"),
+    "n best": (["--beams", "2", "--n-best", "3"], "--n-best 3 is more than --beams 2"),
+    "penalty": (["--beams", "2", "--length-penalty", "21"], "--length-penalty: 21 is not within -20..20"),
+    "stopping": (["--beams", "2", "--early-stopping", "yes"], "'yes' is not true, false or never"),
+    "n best alone": (["--n-best", "3"], "--n-best is for --beams N"),
+    "penalty alone": (["--length-penalty", "1"], "--length-penalty is for --beams N"),
+    "stopping alone": (["--early-stopping", "true"], "--early-stopping is for --beams N"),
+    "samples": (["--beams", "2", "--samples", "2"], "--samples draws several texts (--n-best writes several)"),
+    "stream": (["--beams", "2", "--format", "openai", "--stream"], "--stream writes one text while it is drawn"),
+    "trace": (["--beams", "2", "--format", "jsonl", "--trace"], "--trace records how tokens are drawn"),
+    "lookup": (["--beams", "2", "--lookup", "4"], "--lookup drafts one text"),
+    "shift": (["--beams", "2", "--context-shift"], "--context-shift needs a context for one text"),
+    "bans": (["--beams", "2", "--ban-phrase", "x"], "bans (--ban-phrase) is for a text that is drawn"),
+    "loops": (["--beams", "2", "--loop-guard"], "loop_guard (--loop-guard) is for a text that is drawn"),
+    "phases": (["--beams", "2", "--reasoning-budget", "4"], "phases (--reasoning-budget) is for a text"),
+}
+
+
+@pytest.mark.parametrize(("flags", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(gen, flags, sentence):
+    assert sentence in gen(*RUN, *flags, code=2).err
+
+
+DRAWS = {
+    "xtc": (["--xtc-probability", "0.5"], "beams: xtc draws random numbers; leave it out of the chain"),
+    "mirostat": (["--mirostat", "2"], "beams: mirostat_v2 chooses by what it has drawn before"),
+    "temperature": (["--temp", "0"], "beams: temperature 0 keeps one token at each step"),
+}
+
+
+@pytest.mark.parametrize(("flags", "sentence"), DRAWS.values(), ids=DRAWS)
+def test_chains_that_draw(gen, flags, sentence):
+    assert sentence in gen(*BEAMS, *flags, code=1).err
