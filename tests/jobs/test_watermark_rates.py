@@ -48,7 +48,7 @@ CHAINS = {
     "temperature 1": [{"temperature": 1.0}],
     "default": [{"top_k": 40}, {"top_p": 0.95}, {"min_p": 0.05}, {"temperature": 0.8}],
 }
-FOUND_AT = {"temperature 1": {50: 0.7, 100: 0.9, 200: 0.97}, "default": {50: 0.3, 100: 0.5, 200: 0.7}}
+FOUND_AT = {"temperature 1": {50: 0.9, 100: 0.95, 200: 0.97}, "default": {50: 0.5, 100: 0.7, 200: 0.8}}
 """The share of texts that must be found at p < 0.01, by the number of their tokens."""
 
 
