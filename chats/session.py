@@ -222,6 +222,7 @@ class ChatSession:
 
         Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
         """
+        from ..engine.drafts import DraftOptions
         from ..engine.generation import generate_request
         from ..engine.request import GenerationRequest, rules_from_json
         from ..grammars.spec import GrammarSpec
@@ -237,6 +238,7 @@ class ChatSession:
         replayed_token_count = (
             len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
         )
+        draft = recipe.options.get("draft")
         # The answer exceeds `max_tokens` only if these tokens completed a sentence of the grammar.
         completes_sentence = recipe.max_tokens is not None and replayed_token_count > recipe.max_tokens
         request = GenerationRequest(
@@ -248,6 +250,7 @@ class ChatSession:
             complete_sentence=completes_sentence,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
+            draft=None if draft is None else DraftOptions(**draft),
             trace=trace_top_count,
             seed=recipe.seed,  # of the chains of earlier phases
             beginning=answer.beginning,
@@ -360,7 +363,7 @@ def _answer_recipe(
     from ..engine.generation import versions
     from ..grammars.spec import GrammarSpec
 
-    grammar = request.constraint
+    grammar, draft = request.constraint, request.draft
     return AnswerRecipe(
         model=model_record,
         chain=chain.config,
@@ -374,6 +377,7 @@ def _answer_recipe(
             "complete_sentence": request.complete_sentence,
             "jump": request.jump,
             "lookup": request.lookup,
+            **({} if draft is None else {"draft": {**asdict(draft), "model": str(Path(draft.model).absolute())}}),
         },
     )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..models.resolve import ModelNotHereError, resolve_model
     from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
     from .beams import generate_beams
+    from .drafts import DraftOptions
     from .generation import generate, generate_request, versions
     from .guidance import Guidance
     from .model import Model
@@ -51,6 +52,7 @@ __all__ = [
     "ComputeOptions",
     "Continuation",
     "Done",
+    "DraftOptions",
     "Event",
     "ExactnessLevel",
     "GenerationRequest",

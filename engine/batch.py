@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -141,6 +142,8 @@ class BatchEngine:
         self._negative_slots: dict[Path, SequenceSlots] = {}
         """The slots of the negative prompts, by the path of the model that reads them. Requests without guidance
         need none."""
+        self._draft_slots: dict[Path, SequenceSlots] = {}
+        """The slots in which draft models read the texts, by the path of the draft model."""
         self._is_deterministic = deterministic
         self._max_idle_tokens = max_idle_tokens
         self._show_note, self._shown_notes = note, set[str]()
@@ -317,6 +320,16 @@ class BatchEngine:
         slots = self._negative_slots[model.path]
         running.negative = _NegativeSlot(slots, slots.slots[running.slot.number], guidance.scale)
 
+    def _open_draft_slot(self, running: _SlotRequest) -> None:
+        """Give a request with a draft model a slot of that model, with the number of its own slot."""
+        model = running.draft_model
+        if model is None:
+            return
+        if model.path not in self._draft_slots:
+            self._draft_slots[model.path] = model.make_slots(len(self._slots.slots), deterministic=True)
+        slots = self._draft_slots[model.path]
+        running.draft_with(partial(slots.follow, slots.slots[running.slot.number]))
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ModelError("the batch is closed")
@@ -347,6 +360,7 @@ class BatchEngine:
     def _read_prompts(self, running: _SlotRequest) -> Iterator[Event]:
         """Read the prompt of a request, and its negative prompt, and make the tokens that they determine."""
         self._open_negative_slot(running)
+        self._open_draft_slot(running)
         yield from running.read_prompt(self._slots)
 
     def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
@@ -403,9 +417,10 @@ class BatchEngine:
         self._running_by_slot.clear()
         self._waiting_requests.clear()
         self._slots.close()
-        for slots in self._negative_slots.values():
+        for slots in (*self._negative_slots.values(), *self._draft_slots.values()):
             slots.close()
         self._negative_slots.clear()
+        self._draft_slots.clear()
 
     def __enter__(self) -> BatchEngine:
         return self
@@ -611,7 +626,7 @@ class _SlotRequest(RunningRequest):
             is_divided = (
                 len(needed_tokens) > 1
                 and has_enough_requests
-                and not self.request.lookup
+                and not self.is_drafting
                 and slots.is_one_call_exact(len(needed_tokens))
             )
             if not is_divided:

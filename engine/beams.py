@@ -76,6 +76,7 @@ def reject_unsupported(request: GenerationRequest) -> None:
         "loop_guard": (request.loop_guard is not None, "the loop guard is for a text that is drawn"),
         "phases": (bool(request.phases), "a beam search has one chain"),
         "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
+        "draft": (request.draft is not None, "drafts are for a text that is drawn"),
         "trace": (request.trace is not None, "a beam search draws no token"),
         "keep_on_shift": (request.keep_on_shift is not None, "the texts share the context's oldest tokens"),
     }

@@ -22,9 +22,9 @@ from ..logprobs.events import Rewind, Token
 from ..models.errors import ModelError
 from ..samplers.errors import SamplingError
 from ..samplers.recorder import BANS_STAGE, GRAMMAR_STAGE, HEALING_STAGE, NamedMask
+from .drafts import DraftSource
 from .guidance import GuidedLogits
 from .healing import PromptHealer
-from .lookup import PromptLookup
 from .native.context import Logits
 from .phase_tracker import PhaseState, PhaseTracker
 from .text_guard import GuardState, TextGuard, Verdict
@@ -136,7 +136,7 @@ class Decoder:
         reader: reads the logprobs of each token.
         stream: decodes the text, and finds stop strings.
         jump: whether forced tokens are read in one batch.
-        lookup: drafts tokens; None: no token is drafted.
+        drafts: drafts tokens; None: no token is drafted.
         discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its first
             argument says; as many of the others as its second argument says must stay. Returns False if it
             cannot. None: a full sequence ends the text.
@@ -157,7 +157,7 @@ class Decoder:
     reader: LogprobReader
     stream: TextStream
     jump: bool
-    lookup: PromptLookup | None = None
+    drafts: DraftSource | None = None
     discard_oldest: Callable[[int, int], bool] | None = None
     stop_token_ids: frozenset[int] = frozenset()
     ends_at_eog: bool = True
@@ -340,9 +340,9 @@ class Decoder:
 
     def _draft_tokens(self, max_count: int) -> list[int]:
         """Return the draft tokens, fewer than ``max_count``: the chain draws one more token after the draft."""
-        if self.lookup is None or self._pending_token is None:
+        if self.drafts is None or self._pending_token is None:
             return []
-        return self.lookup.draft(min(max_count, self._max_forced_count()) - 1)
+        return self.drafts.draft(min(max_count, self._max_forced_count()) - 1)
 
     def _draw_tokens(self, draft: list[int]) -> _Tokens:
         """Draw one token, and another one after each token of the draft that the chain drew, too."""
@@ -359,12 +359,12 @@ class Decoder:
                 break
             if not is_match or self._has_stopped() or self._is_next_decided():
                 break
-        if draft and self.lookup is not None:
+        if draft and self.drafts is not None:
             if self._return_count == return_count:
                 # If the loop ended at a match, the matching token is pending, and is read again with the next
                 # token.
                 self._rejected_count = len(draft) - accepted_count + is_match
-            self.lookup.record_acceptance(len(draft), accepted_count)
+            self.drafts.record_acceptance(len(draft), accepted_count)
 
     def _is_next_decided(self) -> bool:
         """Return whether the text ends here, or the next token is forced."""
@@ -503,8 +503,8 @@ class Decoder:
         guard.restore(checkpoint.guard, index)
         if self._constraint_tracker is not None:
             self._constraint_tracker.return_to(checkpoint.constraint_token_count)
-        if self.lookup is not None:
-            self.lookup.remove_last(len(dropped))
+        if self.drafts is not None:
+            self.drafts.remove_last(len(dropped))
         if self.healer is not None:
             self.healer.remaining = checkpoint.healed_bytes
         self._has_ended = False
@@ -574,8 +574,8 @@ class Decoder:
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
         self._pending_token = token
-        if self.lookup is not None:
-            self.lookup.add(token)
+        if self.drafts is not None:
+            self.drafts.add(token)
         return event
 
 

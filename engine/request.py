@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..common.machine import MAX_SLOTS
 from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
 from ..models.errors import ModelError
+from .drafts import DraftOptions
 from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
@@ -152,6 +153,7 @@ class GenerationRequest:
             longer token can begin with them.
         beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
         guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
+        draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -180,6 +182,7 @@ class GenerationRequest:
     heal: bool = False
     beams: BeamSearch | None = None
     guidance: Guidance | None = None
+    draft: DraftOptions | None = None
 
     @property
     def is_guided(self) -> bool:

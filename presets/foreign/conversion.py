@@ -293,7 +293,8 @@ def read_decoding(builder: ImportedChainBuilder) -> None:
     if table.number("penalty_alpha", 0) != 0:
         builder.report_unsupported(
             "penalty_alpha",
-            "contrastive search is not supported; it would have avoided tokens that resemble earlier ones",
+            "contrastive search compares the model's hidden states, which a chain does not see; it would have"
+            " avoided tokens that resemble earlier ones",
         )
     read_guidance(builder, "guidance_scale")
     read_guidance(builder, "cfg_scale")

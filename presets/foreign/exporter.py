@@ -16,9 +16,7 @@ from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
 from ..preset import make_step
 from .sampler_keys import SamplerKeys
-
-_UNLIMITED_WINDOW_TOKENS = 1_000_000
-"""Penalty window that includes all tokens, for tools without a special value: longer than any context."""
+from .table import UNLIMITED_WINDOW_TOKENS
 
 
 @supports_old_names
@@ -235,17 +233,18 @@ class PresetExporter:
                 value_by_key[keys[name]] = unlimited_value
         return value_by_key
 
-    def write_unlimited_window(self, key: str, subject: str) -> None:
+    def write_unlimited_window(self, key: str, subject: str, reason: str = "") -> None:
         """Replace a penalty window of -1, all tokens, with a large number, and report the replacement.
 
         Args:
             key: the tool's key of the window.
             subject: logitsmith's name of the parameter, for the report.
+            reason: the reason for the report; empty: the tool has no number that means all tokens.
         """
         if self.values.get(key) == -1:
-            self.values[key] = _UNLIMITED_WINDOW_TOKENS
-            reason = f"{self.tool} has no number that means all tokens; {_UNLIMITED_WINDOW_TOKENS} was written"
-            self.report_unsupported(f"{subject} -1", reason)
+            self.values[key] = UNLIMITED_WINDOW_TOKENS
+            reason = reason or f"{self.tool} has no number that means all tokens"
+            self.report_unsupported(f"{subject} -1", f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the finite biases of token ids. Biases of strings, and biases of -inf, are reported."""

@@ -59,14 +59,20 @@ _ACTIVE_DEFAULTS = {"top_k": 50}
 _UNSUPPORTED_KEYS = {
     "min_length": (0, "it counts the prompt; min_new_tokens would carry over"),
     "encoder_no_repeat_ngram_size": (0, "it would have kept the prompt's n-grams out"),
-    "begin_suppress_tokens": (None, "it would have banned tokens at the start only"),
-    "forced_bos_token_id": (None, "it would have forced the first token"),
+    "begin_suppress_tokens": (None, "it would have banned tokens as the first one only, and a ban is for all"),
+    "forced_bos_token_id": (
+        None,
+        "it would have forced the token after a decoder's first one; a prompt has its own tokens there",
+    ),
     "forced_eos_token_id": (None, "it would have forced the last token"),
     "forced_decoder_ids": (None, "it would have forced tokens at the start"),
     "exponential_decay_length_penalty": (None, "it would have made the end token more and more likely"),
     "constraints": (None, "it would have constrained a beam search"),
     "force_words_ids": (None, "it would have forced words in a beam search"),
-    "dola_layers": (None, "it would have contrasted layers of the model"),
+    "dola_layers": (
+        None,
+        "it would have contrasted layers; llama.cpp computes the logits of the last one only",
+    ),
 }
 _IGNORED_KEYS = (
     *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),

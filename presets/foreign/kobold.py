@@ -305,6 +305,10 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
         builder.other_settings["bans"] = strings
     builder.read_logit_bias()
     builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "dry")
+    if table.number("dry_multiplier", 0) > 0 and table.integer("dry_penalty_last_n", 1) < 0:
+        builder.report_unsupported(
+            "dry_penalty_last_n", "KoboldCpp reads it as 0, so DRY is off; to llama.cpp it once meant all tokens"
+        )
 
 
 def _read_penalty(builder: ImportedChainBuilder) -> None:

@@ -129,6 +129,7 @@ WRONG = {
     "stream": (["--beams", "2", "--format", "openai", "--stream"], "--stream writes one text while it is drawn"),
     "trace": (["--beams", "2", "--format", "jsonl", "--trace"], "--trace records how tokens are drawn"),
     "lookup": (["--beams", "2", "--lookup", "4"], "--lookup drafts one text"),
+    "draft": (["--beams", "2", "-md", "draft.gguf"], "-md drafts one text"),
     "shift": (["--beams", "2", "--context-shift"], "--context-shift needs a context for one text"),
     "bans": (["--beams", "2", "--ban-phrase", "x"], "bans (--ban-phrase) is for a text that is drawn"),
     "loops": (["--beams", "2", "--loop-guard"], "loop_guard (--loop-guard) is for a text that is drawn"),

@@ -6,6 +6,7 @@ from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate
 from logitsmith.engine.batch import BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
+from logitsmith.engine.drafts import DraftOptions
 from logitsmith.engine.guidance import Guidance
 from logitsmith.engine.request import BeamSearch, ChatMessages
 from logitsmith.grammars import compile_grammar
@@ -389,6 +390,7 @@ UNSUPPORTED = {
     "loop_guard": {"loop_guard": LoopGuard()},
     "phases": {"phases": [Phase(steps="greedy", until="x")]},
     "lookup": {"lookup": 3},
+    "draft": {"draft": DraftOptions("draft.gguf")},
     "trace": {"trace": 3},
     "keep_on_shift": {"keep_on_shift": 0},
 }

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from logitsmith.engine.decoder import Decoder, LogitsRequest
-from logitsmith.engine.lookup import PromptLookup
+from logitsmith.engine.drafts import PromptLookup
 from logitsmith.engine.phase_tracker import PhaseTracker, RunningPhase
 from logitsmith.engine.text_guard import GuardSettings, TextGuard
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
@@ -78,7 +78,7 @@ def decode(reference, lookup=0, guarded=True, interrupt_after=None):
         reader=LogprobReader(vocabulary, LogprobRequest(0)),
         stream=TextStream(),
         jump=reference.seed % 2 == 0,
-        lookup=PromptLookup(lookup, prompt) if lookup else None,
+        drafts=PromptLookup(lookup, prompt) if lookup else None,
         guard=TextGuard(GuardSettings([ban_of(ban) for ban in rules.bans], rules.retries, rules.then, loop))
         if guarded
         else None,

@@ -285,6 +285,15 @@ def test_a_batch_draws_what_single_runs_draw(model):
         assert ids_of(tokens) == ids_of(run(model, seed=seed)[0])
 
 
+def test_beams_leave_them_out(model):
+    grammar = compile_grammar('root ::= ("h" | "i" "}" | "in") [a-z1}]*', model.vocabulary)
+    request = GenerationRequest(PROMPT, parse_chain("temp1"), grammar.start(), max_tokens=6, beams=BeamSearch(4))
+    for events in generate_beams(model, request):
+        tokens = ids_of(event for event in events if isinstance(event, Token))
+        assert tokens
+        assert not set(tokens) & set(SUPPRESSED)
+
+
 def test_bans_that_leave_only_such_tokens_end_the_text(model):
     grammar = compile_grammar('root ::= "x" ("}" | "y") "z"', model.vocabulary)
     _, done = run(model, grammar.start(), bans=["y"], jump=False)

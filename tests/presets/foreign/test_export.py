@@ -1,6 +1,7 @@
 """Exports: an import of the text gives the same chain, except for what is reported."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -307,6 +308,14 @@ def effects(chain):
     return acting(steps)
 
 
+WINDOW_SENTENCE = re.compile(r"(penalties|dry)\.last_n -1: .* was written")
+
+
+def without_windows(sentences):
+    """Leave out that a tool has no number for all tokens: the number that was written comes back as -1."""
+    return [sentence for sentence in sentences if not WINDOW_SENTENCE.match(sentence)]
+
+
 def imported(folder, form, text):
     path = folder / "theirs"
     path.write_text(text)
@@ -318,7 +327,7 @@ def imported(folder, form, text):
 def test_an_import_of_an_export_gives_the_same_chain(tmp_path_factory, pair):
     form, chain = pair
     exported = export_preset(chain, form)
-    assert exported.unsupported_settings == []
+    assert without_windows(exported.unsupported_settings) == []
     back = imported(tmp_path_factory.mktemp("export"), form, exported.text)
     assert acting(back.chain) == acting(chain)
     assert back.unsupported_settings == []
@@ -499,7 +508,7 @@ PENALTIES = {
 def test_koboldais_penalty_is_carried_without_its_slope(tmp_path, form, params, penalties, lost):
     exported = export_preset([["repetition_penalty", params], ["temperature", {"t": 0.7}]], form)
     assert ["penalties", penalties] in imported(tmp_path, form, exported.text).chain
-    subjects = [sentence.split()[0] for sentence in exported.unsupported_settings]
+    subjects = [sentence.split()[0] for sentence in without_windows(exported.unsupported_settings)]
     assert subjects == [f"repetition_penalty.{key}" for key in lost]
 
 

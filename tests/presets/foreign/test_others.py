@@ -392,3 +392,25 @@ def test_lmstudio_reports(load):
     assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["llm.prediction.speed"]
     with pytest.raises(PresetError, match=r"operation\.fields"):
         load({"operation": {"fields": 3}})
+
+
+REASONS = {
+    "begin_suppress_tokens": ([220], "banned tokens as the first one only"),
+    "forced_bos_token_id": (2, "a prompt has its own tokens there"),
+    "penalty_alpha": (0.6, "compares the model's hidden states, which a chain does not see"),
+    "dola_layers": ("high", "llama.cpp computes the logits of the last one only"),
+}
+
+
+@pytest.mark.parametrize(("key", "case"), REASONS.items(), ids=REASONS)
+def test_a_setting_of_transformers_that_no_chain_can_express_has_a_reason(load, key, case):
+    value, reason = case
+    (sentence,) = load({"do_sample": True, "top_k": 0, key: value}, "huggingface").unsupported_settings
+    assert sentence.startswith(f"{key} ")
+    assert reason in sentence
+
+
+def test_suppressed_tokens_of_transformers_become_a_ban(load):
+    imported = load({"do_sample": True, "top_k": 0, "suppress_tokens": [-1, 7, 9]}, "huggingface")
+    assert steps(imported) == [["ban", {"tokens": [7, 9]}]]
+    assert imported.unsupported_settings == []
