@@ -120,7 +120,7 @@ class DetectOptions(Options):
 
 @takes_options(DetectOptions)
 def detect(options: DetectOptions) -> None:
-    """Look for the watermark of the sampler synthid in texts.
+    """Find the watermark of the sampler synthid in texts.
 
     The p value is the probability that a text without this watermark scores at least as high. A text must not
     contain its prompt. In jsonl, only generated tokens count.
