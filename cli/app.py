@@ -30,6 +30,7 @@ COMMANDS = {
         "Look up",
         "Show runs written by gen --format jsonl: probability, surprise and entropy of each token.",
     ),
+    "detect": ("Look up", "Find the watermark of the sampler synthid in texts."),
     "recover": (
         "Recover",
         "Recover the logprobs of all or some tokens from an API that shows only a few per call.",

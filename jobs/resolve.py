@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..engine.guidance import Guidance
-from ..engine.request import ChatMessages, GenerationRequest
+from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
@@ -129,6 +129,7 @@ class BatchDefaults:
             too.
         lookup: maximum number of tokens in a draft from the text so far; 0: no such drafts.
         draft: the draft model, and the limits of its drafts; None without a draft model.
+        beams: the beam search by which lines are answered; None: tokens are drawn.
     """
 
     preset: str
@@ -145,6 +146,7 @@ class BatchDefaults:
     rearrangements: tuple[ChainRearrangement, ...] = ()
     lookup: int = 0
     draft: DraftOptions | None = None
+    beams: BeamSearch | None = None
 
 
 class RequestResolver:
@@ -188,15 +190,30 @@ class RequestResolver:
         if grammar is not None and self._notes_schemas:
             self._note_ignored_schema_paths(grammar)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
+        beams = self._beams(parsed)
         top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
             make_request(settings, self._make_prompt(parsed, settings.system.value), grammar, seed),
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
-            lookup=defaults.lookup,
-            draft=defaults.draft,
+            lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
+            draft=None if beams is not None else defaults.draft,
+            beams=beams,
         )
+
+    def _beams(self, parsed: ParsedRequest) -> BeamSearch | None:
+        """Return the beam search of a line; None if tokens are drawn."""
+        beams, fields = self._defaults.beams, parsed.beam_settings
+        if beams is None and not fields:
+            return None
+        if beams is None and "beam_count" not in fields:
+            raise InvalidLineError(f"{next(iter(fields))} needs beams, the number of texts of a beam search")
+        if parsed.choice_count > 1:
+            raise InvalidLineError("body.n: the answer of a beam search is its best text; leave n out")
+        beams = BeamSearch(**fields) if beams is None else replace(beams, **fields)
+        beams.check()
+        return beams
 
     def _note_ignored_schema_paths(self, grammar: GrammarSpec) -> None:
         if grammar.ignored_schema_paths not in self._reported_schema_paths:
@@ -344,8 +361,16 @@ def batch_settings(
         "chat_template_kwargs": defaults.chat_template_kwargs,
         "logprobs": defaults.top_logprob_count,
         "trace": defaults.trace_top_count,
+        **_beam_settings(defaults.beams),
         **other_flags,
     }
+
+
+def _beam_settings(beams: BeamSearch | None) -> dict[str, Any]:
+    """Return the settings of a beam search that flags set; empty without one."""
+    settings = {} if beams is None else beams.as_setting()
+    settings.pop("n_best", None)
+    return settings
 
 
 def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:

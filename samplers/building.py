@@ -437,16 +437,20 @@ def allowed_values(field: FieldInfo) -> str:
     bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUND_NAMES if hasattr(rule, name)}
     lower_bound, upper_bound = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if lower_bound is not None and upper_bound is not None and "ge" in bounds and "le" in bounds:
-        return f"{lower_bound:g}..{upper_bound:g}"
+        return f"{_bound_text(lower_bound)}..{_bound_text(upper_bound)}"
     limit_texts = []
     if lower_bound is not None:
-        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {lower_bound:g}")
+        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {_bound_text(lower_bound)}")
     if upper_bound is not None:
-        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {upper_bound:g}")
+        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {_bound_text(upper_bound)}")
     if limit_texts or get_origin(field.annotation) is not Literal:
         return " and ".join(limit_texts)
     words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _bound_text(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:

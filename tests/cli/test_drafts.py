@@ -158,6 +158,25 @@ def test_a_batch_on_a_cluster_has_no_draft_model(gen, draft):
     assert "-md: workers of a cluster have no draft model" in result.err
 
 
+@pytest.mark.parametrize("flags", [["-md", "draft.gguf"], ["--lookup", "4"]], ids=" ".join)
+def test_a_beam_search_has_no_drafts(gen, flags):
+    result = gen("batch", "-", "--beams", "2", *flags, stdin=REQUESTS, code=2)
+    assert f"--beams draws no token, but {flags[0]} drafts a text that is drawn" in result.err
+
+
+def test_a_line_with_a_beam_search_among_lines_with_drafts(gen, draft):
+    lines = [json.loads(line) for line in REQUESTS.splitlines()]
+    requests = "".join(
+        json.dumps(line | {"chain": "dist"} | ({"beams": 2} if number == 1 else {})) + "\n"
+        for number, line in enumerate(lines)
+    )
+    batch = ["batch", "-", "--format", "jsonl"]
+    drafted = gen(*batch, *draft, stdin=requests)
+    has_drafts = {line["id"]: "draft_tokens" in line["usage"] for line in drafted.lines}
+    assert has_drafts == {"r0": True, "r1": False, "r2": True}
+    assert results(drafted) == results(gen(*batch, stdin=requests))
+
+
 def test_a_batch_continues_with_another_draft_model(gen, draft, home):
     (home / "work" / "requests.jsonl").write_text(REQUESTS)
     batch = ["batch", "requests.jsonl", "-o", "results.jsonl"]

@@ -25,6 +25,7 @@ CHAINS = {
     "history": 'penalties(repeat=1.3, last_n=8) > dry(multiplier=0.8, breakers=[" "]) > temp1',
     "ngram": "no-repeat-ngram4 > repetition_penalty1.2 > min-p0.02 > temp1.2",
     "xtc": "xtc(probability=0.5, threshold=0.1) > temp1",
+    "watermark": "synthid(keys=[5, 6, 7], ngram_len=2, context_history_size=3) > dist",
     "mirostat": "mirostat(tau=2)",
     "mirostat_v2": "temp1 > mirostat_v2(tau=2)",
     "adaptive_p": "min-p0.02 > adaptive_p0.3",

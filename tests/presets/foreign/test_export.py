@@ -339,6 +339,10 @@ ANY = {
     **LLAMA_FRONT,
     **HIJACK,
     **HUGGINGFACE,
+    "synthid": {
+        "keys": st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4),
+        "ngram_len": st.integers(2, 9),
+    },
     "dynatemp": DYNATEMP,
     "penalties": {**PENALTY, "last_n": st.sampled_from([-1, 64]), "scope": st.sampled_from(["all", "output"])},
     "top_p": {**P, "min_keep": st.integers(1, 3), "boundary": st.sampled_from(["include", "exclude"])},
@@ -544,6 +548,13 @@ UNSAID = {
         [{"penalties": {"presence": 1.0, "last_n": -1}}],
         ["penalties.presence"],
     ),
+    "huggingface: a watermark is passed to generate": (
+        "huggingface",
+        [{"top_p": 0.9}, {"synthid": {"keys": [1, -2], "ngram_len": 4}}],
+        ["synthid"],
+    ),
+    "huggingface: a watermark before the end": ("huggingface", "synthid[1] > top_p0.9", ["order", "synthid"]),
+    "llama.cpp: a watermark": ("llama.cpp", "top_p0.9 > synthid[1]", ["synthid"]),
     "huggingface: a window": ("huggingface", [{"penalties": {"repeat": 1.1}}], ["penalties.last_n"]),
     "llama.cpp: twice": ("llama.cpp", "top_k5 > temp2 > top_k3", ["top_k"]),
     "llama.cpp: a window of all": (

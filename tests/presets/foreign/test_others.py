@@ -5,6 +5,14 @@ from logitsmith.presets import PresetError
 
 from .conftest import steps
 
+WATERMARK = {
+    "context_history_size": 512,
+    "keys": [1, 2],
+    "ngram_len": 5,
+    "sampling_table_seed": 3,
+    "sampling_table_size": 4096,
+    "skip_first_ngram_calls": True,
+}
 HUGGINGFACE = {
     "greedy if do_sample is absent": ({"temperature": 0.6, "top_p": 0.9}, [["greedy", {}]]),
     "the penalties still act": (
@@ -59,6 +67,15 @@ HUGGINGFACE = {
             ["ban", {"tokens": [3]}],
         ],
     ),
+    "a watermark comes last": (
+        {"do_sample": True, "top_k": 0, "top_p": 0.8, "watermarking_config": {"keys": [3, -4], "ngram_len": 4}},
+        [["top_p", {"p": 0.8}], ["synthid", {"keys": [3, -4], "ngram_len": 4}]],
+    ),
+    "a watermark on the most likely token": (
+        {"watermarking_config": {**WATERMARK, "debug_mode": False}, "repetition_penalty": 1.2},
+        [["penalties", {"repeat": 1.2, "last_n": -1}], ["synthid", WATERMARK], ["greedy", {}]],
+    ),
+    "a watermark without keys": ({"do_sample": True, "top_k": 0, "watermarking_config": {"keys": []}}, []),
 }
 
 
@@ -80,6 +97,14 @@ HUGGINGFACE_REPORTS = {
     ),
     "the prompt counts": ({"min_length": 5, "max_length": 20}, ["min_length"]),
     "unknown": ({"chat_format": "chatml", "nested": {"temperature": 0.1}}, ["chat_format", "nested"]),
+    "another watermark": (
+        {"watermarking_config": {"greenlist_ratio": 0.25, "bias": 2.0}},
+        ["watermarking_config"],
+    ),
+    "a tested watermark": (
+        {"watermarking_config": {**WATERMARK, "debug_mode": True, "depth": 2}},
+        ["watermarking_config", "watermarking_config"],
+    ),
     "token ids": ({"eos_token_id": [1, 2], "user_token_id": 195, "transformers_version": "4.40"}, []),
 }
 
