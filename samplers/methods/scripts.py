@@ -85,7 +85,7 @@ class Scripts(Sampler):
     )
 
     state_slots: ClassVar[tuple[str, ...]] = ("_unfinished",)
-    __slots__ = ("_allowed_after", "_characters", "_continuing_tokens", "_pieces", "_unfinished")
+    __slots__ = ("_allowed", "_characters", "_continuing_tokens", "_pieces", "_tokens_after", "_unfinished")
 
     def bind(self, context: BuildContext) -> None:
         """Find the tokens that are allowed after a finished character."""
@@ -97,7 +97,8 @@ class Scripts(Sampler):
         self._continuing_tokens = [
             token for token, piece in enumerate(self._pieces) if piece and _is_continuation(piece[0])
         ]
-        self._allowed_after: dict[bytes, NDArray[np.bool_]] = {b"": self._find_allowed()}
+        self._allowed = self._find_allowed()
+        self._tokens_after: dict[bytes, list[int]] = {}
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the unfinished character at the end of the prompt, if there is one."""
@@ -119,9 +120,13 @@ class Scripts(Sampler):
         size = candidates.vocab_size
         if len(self._pieces) != size:
             raise SamplingError(f"scripts: the row has {size} logits, the vocabulary {len(self._pieces)}")
-        is_allowed = self._rows_allowed_after(candidates, self._unfinished)
-        if self._unfinished and not (candidates.logits[is_allowed] > -np.inf).any():
-            is_allowed = self._rows_allowed_after(candidates, b"")
+        tokens = self._tokens_that_continue()
+        if tokens:
+            continues = candidates.mask_of(tokens)
+            if (candidates.logits[continues] > -np.inf).any():
+                candidates.filter_rows(continues)
+                return
+        is_allowed = self._allowed if candidates.is_full_vocabulary else self._allowed[candidates.ids]
         if not (candidates.logits[is_allowed] > -np.inf).any():
             raise SamplingError("scripts: every candidate left has a character of a script that is not listed")
         candidates.filter_rows(is_allowed)
@@ -131,11 +136,22 @@ class Scripts(Sampler):
         dropped = dropped_tokens(before, after, "token")
         return f"after the bytes {self._unfinished.hex(' ')}: {dropped}" if self._unfinished else dropped
 
-    def _rows_allowed_after(self, candidates: Candidates, unfinished: bytes) -> NDArray[np.bool_]:
-        table = self._allowed_after.get(unfinished)
-        if table is None:
-            table = self._allowed_after[unfinished] = self._find_continuing(unfinished)
-        return table if candidates.is_full_vocabulary else table[candidates.ids]
+    def _tokens_that_continue(self) -> list[int]:
+        """Return the tokens that make the unfinished character an allowed one, or continue to do so, ascending.
+
+        Returns no token if no character is unfinished.
+        """
+        unfinished = self._unfinished
+        if not unfinished:
+            return []
+        tokens = self._tokens_after.get(unfinished)
+        if tokens is None:
+            tokens = self._tokens_after[unfinished] = [
+                token
+                for token in self._continuing_tokens
+                if self._characters.allow(unfinished + self._pieces[token])
+            ]
+        return tokens
 
     def _find_allowed(self) -> NDArray[np.bool_]:
         """Return the tokens that are allowed after a finished character, bool (V,)."""
@@ -153,13 +169,6 @@ class Scripts(Sampler):
         lengths = np.fromiter(map(len, texts), dtype=np.intp, count=len(texts))
         codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4")
         is_allowed[np.repeat(np.array(owners, dtype=np.intp), lengths)[~self._characters.table[codes]]] = False
-        return is_allowed
-
-    def _find_continuing(self, unfinished: bytes) -> NDArray[np.bool_]:
-        """Return the tokens that make an unfinished character an allowed one, or continue to do so, bool (V,)."""
-        is_allowed = np.zeros(len(self._pieces), dtype=np.bool_)
-        for token in self._continuing_tokens:
-            is_allowed[token] = self._characters.allow(unfinished + self._pieces[token])
         return is_allowed
 
     def _bytes_of(self, token: int) -> bytes:

@@ -209,22 +209,25 @@ class _TextBias:
 
     def __init__(self, text: bytes, value: float, tokens_by_piece: dict[bytes, list[int]]) -> None:
         self.text, self.value = text, value
-        endings = ((text[:count], tokens_by_piece.get(text[count:], [])) for count in range(1, len(text)))
+        counts = range(max(1, len(text) - max(map(len, tokens_by_piece), default=0)), len(text))
+        endings = ((text[:count], tokens_by_piece.get(text[count:])) for count in counts)
         self.endings: list[tuple[bytes, list[int]]] = [(start, tokens) for start, tokens in endings if tokens]
 
 
 def _tokens_by_piece(pieces: Sequence[bytes], texts: Iterable[bytes]) -> dict[bytes, list[int]]:
-    """Return the tokens of each ending of the texts, and of the texts after a space."""
-    tokens_by_piece: dict[bytes, list[int]] = {b" " + text: [] for text in texts}
+    """Return the tokens that are an ending of a text, or a text after a space, by their bytes."""
+    max_piece_bytes = max(map(len, pieces), default=0)
+    endings = {b" " + text for text in texts}
     for text in texts:
-        tokens_by_piece.update((text[start:], []) for start in range(len(text)))
+        endings.update(text[start:] for start in range(max(0, len(text) - max_piece_bytes), len(text)))
+    tokens_by_piece = defaultdict(list)
     for token, piece in enumerate(pieces):
-        if piece in tokens_by_piece:
+        if piece in endings:
             tokens_by_piece[piece].append(token)
-    return tokens_by_piece
+    return dict(tokens_by_piece)
 
 
 def _whole_tokens(text: bytes, tokens_by_piece: dict[bytes, list[int]]) -> list[int]:
     """Return the tokens that are a text, or a space and the text."""
-    after_space = [] if text[:1].isspace() else tokens_by_piece[b" " + text]
-    return [*tokens_by_piece[text], *after_space]
+    after_space = [] if text[:1].isspace() else tokens_by_piece.get(b" " + text, [])
+    return [*tokens_by_piece.get(text, []), *after_space]
