@@ -77,7 +77,8 @@ class LengthDecay(Sampler):
             old_logits = candidates.logits[rows]
             with np.errstate(over="ignore"):  # `set_logits_at` clamps the sum
                 growth = np.float32(min(np.float64(self.factor) ** exponent - 1, FLOAT32_MAX))
-                candidates.set_logits_at(rows, old_logits + np.abs(old_logits) * growth)
+                change = np.multiply(np.abs(old_logits), growth, dtype=np.float32)
+                candidates.set_logits_at(rows, old_logits + change)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the number of tokens after the start, and the change of the logits."""

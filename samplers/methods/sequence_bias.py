@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _check_text(text: str) -> str:
     if not text:
-        raise ValueError("an empty string is not a text to write")
+        raise ValueError("an empty string is completed by no token")
     return text
 
 
@@ -208,7 +208,8 @@ class _TextBias:
     """
 
     def __init__(self, text: bytes, value: float, tokens_by_piece: dict[bytes, list[int]]) -> None:
-        self.text, self.value = text, value
+        self.text = text
+        self.value = value
         counts = range(max(1, len(text) - max(map(len, tokens_by_piece), default=0)), len(text))
         endings = ((text[:count], tokens_by_piece.get(text[count:])) for count in counts)
         self.endings: list[tuple[bytes, list[int]]] = [(start, tokens) for start, tokens in endings if tokens]
