@@ -16,6 +16,7 @@ from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, split_events
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
+from .beams import generate_beams
 from .decoder import CommonCapacity, DecoderRow, SequenceCapacity
 from .generation import RunningRequest
 from .guidance import guidance_model, guide, guided_exactness
@@ -106,6 +107,9 @@ class BatchEngine:
     the tensors of the model and on the processor. This is measured, and ``exactness`` reports it. A slot keeps its
     tokens until another request needs the slot; then only tokens after the common beginning are read. With
     ``exact_reuse=False``, a request also reuses tokens that were generated, and is exact to rounding only.
+
+    A request with ``beams`` is answered by the best text of its search when it begins, and the others wait
+    meanwhile.
 
     Not to be used by several threads at the same time.
     """
@@ -336,8 +340,13 @@ class BatchEngine:
         self._model.check_open()
 
     def _begin_request(self, waiting: _WaitingRequest) -> RequestProgress:
-        """Put a request into the slot with the longest beginning of its prompt, and read the prompt."""
+        """Put a request into the slot with the longest beginning of its prompt, and read the prompt.
+
+        A request with ``beams`` is answered immediately.
+        """
         request, running = waiting
+        if request.beams is not None:
+            return self._search(waiting)
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
@@ -356,6 +365,20 @@ class BatchEngine:
         except AbortedError:  # the constraint has read the beginning of the answer, and cannot read it again
             self._waiting_requests.appendleft(_WaitingRequest(request, running))
             raise
+
+    def _search(self, waiting: _WaitingRequest) -> RequestProgress:
+        """Return the best text of a beam search, which has a context of its own."""
+        request = waiting.request
+        try:
+            best_text, *_ = generate_beams(
+                self._model, request, deterministic=self._is_deterministic, note=self._note_once
+            )
+        except AbortedError:
+            self._waiting_requests.appendleft(waiting)
+            raise
+        except Exception as error:
+            return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
+        return RequestProgress(request, list(best_text))
 
     def _read_prompts(self, running: _SlotRequest) -> Iterator[Event]:
         """Read the prompt of a request, and its negative prompt, and make the tokens that they determine."""

@@ -37,10 +37,11 @@ from .token_records import LogprobReader
 from .vocabulary import TextStream
 
 
-def generate_beams(
+def generate_beams(  # noqa: PLR0913 - the arguments are public
     model: Model,
     request: GenerationRequest,
     *,
+    deterministic: bool = False,
     progress: Callable[[int], object] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
     note: Callable[[str], object] | None = None,
@@ -53,6 +54,7 @@ def generate_beams(
     Args:
         model: The model.
         request: The request, with ``beams``.
+        deterministic: Whether to compute exactly what `generate` computes for each text; slower.
         progress: Called after each step with the number of tokens that each text has so far.
         is_interrupted: Called before each step. Once it returns True, the texts end as they are.
         note: Called with a sentence if the messages of a chat had to be changed for the template.
@@ -66,7 +68,7 @@ def generate_beams(
     settings.check()
     reject_unsupported(request)
     running = _BeamRequest(model, replace(request, beams=None), show_note=note, compiles_in_background=True)
-    return running.search(settings, progress, is_interrupted)
+    return running.search(settings, deterministic, progress, is_interrupted)
 
 
 def reject_unsupported(request: GenerationRequest) -> None:
@@ -168,10 +170,18 @@ class _BeamRequest(RunningRequest):
     def search(
         self,
         settings: BeamSearch,
+        deterministic: bool,
         progress: Callable[[int], object] | None,
         is_interrupted: Callable[[], bool] | None,
     ) -> list[list[Event]]:
-        """Return the events of each text that is found; see `generate_beams`."""
+        """Return the events of each text that is found.
+
+        Args:
+            settings: the settings of the search.
+            deterministic: see `generate_beams`.
+            progress: see `generate_beams`.
+            is_interrupted: see `generate_beams`.
+        """
         model, prompt_ids, request = self.model, self.prompt_ids, self.request
         try:
             check_without_draws(self.chain)
@@ -191,7 +201,7 @@ class _BeamRequest(RunningRequest):
         self._states = ChainStates(self.chain)
         self._chain_seconds = self._grammar_seconds = 0.0
         with ExitStack() as stack:
-            self._slots = self._make_slots(stack, settings.beam_count, max_tokens)
+            self._slots = self._make_slots(stack, settings.beam_count, max_tokens, deterministic)
             first_slot = self._slots.positive.slots[0]
             start = self.begin(first_slot, 0, model.context_length, exactness=self._exactness())
             start = replace(start, text_rules=start.text_rules | settings.as_setting())
@@ -216,12 +226,12 @@ class _BeamRequest(RunningRequest):
             for text, result in zip(texts, found, strict=True)
         ]
 
-    def _make_slots(self, stack: ExitStack, count: int, max_tokens: int) -> _TextSlots:
+    def _make_slots(self, stack: ExitStack, count: int, max_tokens: int, deterministic: bool) -> _TextSlots:
         """Make the slots of ``count`` texts, which ``stack`` closes."""
 
         def make(model: Model, prompt_ids: Sequence[int]) -> SequenceSlots:
             length = min(model.context_length, len(prompt_ids) + max_tokens)
-            return stack.enter_context(closing(model.make_slots(count, length=length)))
+            return stack.enter_context(closing(model.make_slots(count, deterministic, length)))
 
         guidance, negative_ids = self.request.guidance, self.negative_ids
         if guidance is None or negative_ids is None:
@@ -279,21 +289,10 @@ class _BeamRequest(RunningRequest):
         stream = TextStream(self._stop_strings)
         return _BeamText((), None, None, stream, constraint, self._healer, self._slots.positive.slots[0])
 
-    def _search_texts(
-        self,
-        settings: BeamSearch,
-        max_tokens: int,
-        length_reason: str,
-    ) -> list[FoundText]:
+    def _search_texts(self, settings: BeamSearch, max_tokens: int, length_reason: str) -> list[FoundText]:
         if self._is_exhausted(self._texts[()].constraint):
             return [FoundText((), 0.0, 0.0, "grammar")]
-        found = search_beams(
-            self._read_texts,
-            settings,
-            max_tokens,
-            self._find_end,
-            length_reason=length_reason,
-        )
+        found = search_beams(self._read_texts, settings, max_tokens, self._find_end, length_reason=length_reason)
         if not found:
             raise ModelError("beams: the grammar allows no token after any of the texts")
         return found

@@ -286,7 +286,7 @@ class RunningRequest:
         if request.ban_then not in BAN_ACTIONS:
             raise ModelError(f"ban_then: {request.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
         if request.beams is not None:
-            raise ModelError("beams: not supported by a batch and by generate_request; call generate_beams")
+            raise ModelError("beams: generate_request draws each token; call generate_beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
         self.request = request

@@ -151,7 +151,8 @@ class GenerationRequest:
         phases: the phases before the last one, which ``chain`` draws.
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
-        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
+        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token. A batch returns
+            the best text.
         guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
         draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..engine.guidance import Guidance
-from ..engine.request import ChatMessages, GenerationRequest
+from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
 from ..models.errors import ModelError
 from ..presets.errors import PresetError
@@ -126,6 +126,7 @@ class BatchDefaults:
         chat_template_kwargs: variables of the chat template; None if no flag sets any.
         rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
             too.
+        beams: the beam search by which lines are answered; None: tokens are drawn.
     """
 
     preset: str
@@ -140,6 +141,7 @@ class BatchDefaults:
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
+    beams: BeamSearch | None = None
 
 
 class RequestResolver:
@@ -189,7 +191,21 @@ class RequestResolver:
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
+            beams=self._beams(parsed),
         )
+
+    def _beams(self, parsed: ParsedRequest) -> BeamSearch | None:
+        """Return the beam search of a line; None if tokens are drawn."""
+        beams, fields = self._defaults.beams, parsed.beam_settings
+        if beams is None and not fields:
+            return None
+        if beams is None and "beam_count" not in fields:
+            raise InvalidLineError(f"{next(iter(fields))} needs beams, the number of texts of a beam search")
+        if parsed.choice_count > 1:
+            raise InvalidLineError("body.n: the answer of a beam search is its best text; leave n out")
+        beams = BeamSearch(**fields) if beams is None else replace(beams, **fields)
+        beams.check()
+        return beams
 
     def _note_ignored_schema_paths(self, grammar: GrammarSpec) -> None:
         if grammar.ignored_schema_paths not in self._reported_schema_paths:
@@ -337,8 +353,16 @@ def batch_settings(
         "chat_template_kwargs": defaults.chat_template_kwargs,
         "logprobs": defaults.top_logprob_count,
         "trace": defaults.trace_top_count,
+        **_beam_settings(defaults.beams),
         **other_flags,
     }
+
+
+def _beam_settings(beams: BeamSearch | None) -> dict[str, Any]:
+    """Return the settings of a beam search that flags set; empty without one."""
+    settings = {} if beams is None else beams.as_setting()
+    settings.pop("n_best", None)
+    return settings
 
 
 def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:

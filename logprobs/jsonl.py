@@ -164,8 +164,8 @@ def format_result_line(  # noqa: PLR0913 - the fields of a line
     """Return the line of an answer in a batch's results.
 
     It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
-    error``. ``complete`` is added under a grammar, ``tokens`` if they have logprobs or traces, and ``worker`` on a
-    cluster. Each of ``tokens`` has the fields of `token_members`.
+    error``. ``complete`` is added under a grammar, ``score`` by a beam search, ``tokens`` if they have logprobs or
+    traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_members`.
 
     Args:
         events: the events of the run.
@@ -187,6 +187,7 @@ def format_result_line(  # noqa: PLR0913 - the fields of a line
         **({} if done_event.complete is None else {"complete": done_event.complete}),
         "stop": done_event.stop,
         "text": done_event.text,
+        **({} if done_event.score is None else {"score": done_event.score}),
         "usage": usage(done_event),
         "batch_exactness": exactness,
     }

@@ -428,15 +428,13 @@ def _search_beams(
         interrupt: whether a signal such as Ctrl-C has arrived.
     """
     from ...engine.beams import generate_beams
-    from ...engine.request import BeamSearch
     from ..render.progress import sample_bar
     from ..render.samples import BeamWriter
 
     flags, output = setup.options.beam_search, setup.options.output
     best_count = 1 if flags.n_best is None and output.format is not Format.jsonl else flags.n_best
-    settings = BeamSearch(flags.beams or 1, flags.length_penalty, flags.stops_early, best_count)
     # No random number is drawn, so a random seed would only make two equal runs look different.
-    request = replace(request, beams=settings, seed=setup.settings.seed.value or 0)
+    request = replace(request, beams=flags.settings(best_count), seed=setup.settings.seed.value or 0)
     with sample_bar() as bar, interrupt.graceful_shutdown():
         limit = request.max_tokens or 0
         progress = None if bar is None else lambda token_count: bar(token_count, limit)

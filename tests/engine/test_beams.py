@@ -1,9 +1,11 @@
 """Beam search with models: sequences, chains, grammars and texts, against a context that reads each text alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate_request
-from logitsmith.engine.batch import BatchFailure, generate_many
+from logitsmith.engine.batch import BatchEngine, BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
 from logitsmith.engine.drafts import DraftOptions
@@ -416,12 +418,47 @@ def test_chains_that_draw_before_their_last_step(pruned, chain, sentence):
         texts_of(pruned, chain=chain)
 
 
+def test_searches_among_requests_of_a_batch(pruned):
+    """Each search has the best text of `generate_beams`, and the other requests have their own tokens."""
+    search = GenerationRequest(PROMPT, "dist", max_tokens=6, beams=BeamSearch(3), id="search")
+    drawn = [GenerationRequest(PROMPT, "temp1", max_tokens=12, seed=seed, id=seed) for seed in range(3)]
+    wrong = GenerationRequest(PROMPT, "mirostat", beams=BeamSearch(2), id="wrong")
+    counts = []
+    requests = [drawn[0], search, drawn[1], wrong, drawn[2]]
+    answers = {each.id: each for each in generate_many(pruned, requests, 2, progress=counts.append)}
+    best = generate_beams(pruned, search)[0]
+    assert answers["search"].tokens == tuple(event for event in best if isinstance(event, Token))
+    assert answers["search"].done.score == best[-1].score
+    assert isinstance(answers["wrong"], BatchFailure)
+    assert not answers["wrong"].has_begun
+    for request in drawn:
+        assert ids_of(answers[request.id].tokens) == ids_of(generate_request(pruned, request))
+    assert sum(counts) == 6 + 3 * 12
+
+
+def test_a_deterministic_search_is_exact(tmp_path):
+    path = write_model(tmp_path / "model.gguf", "mamba")
+    with Model.load(path, n_ctx=256, batch=64, threads=1) as model:
+        request = GenerationRequest(PROMPT, "dist", max_tokens=12, beams=BeamSearch(3), id=1)
+        (answer,) = generate_many(model, [request], 2, deterministic=True)
+        assert answer.exactness.level is ExactnessLevel.EXACT
+        (best, *_) = generate_beams(model, request)
+        assert best[0].batch_exactness.level is ExactnessLevel.ROUNDING
+        assert ids_of(answer.tokens) == ids_of(best)
+
+
 def test_a_request_with_beams_is_not_drawn(pruned):
     request = GenerationRequest(PROMPT, "dist", beams=BeamSearch(2), id=1)
     with pytest.raises(ModelError, match="call generate_beams"):
         next(generate_request(pruned, request))
-    (failure,) = generate_many(pruned, [request], 2)
-    assert isinstance(failure, BatchFailure)
+    with BatchEngine(pruned, 2) as engine:
+        engine.add(replace(request, max_tokens=3))
+        pruned.abort()
+        with pytest.raises(AbortedError):
+            engine.step()
+        events = [event for _, event in engine.step()]
+        assert ids_of(events) == ids_of(texts_of(pruned, beams=2, n=3)[0])
+        assert engine.is_idle
     with pytest.raises(ModelError, match="the request has no settings of a beam search"):
         generate_beams(pruned, GenerationRequest(PROMPT, "dist"))
     with pytest.raises(ModelError, match="beams: 0 is not"):
