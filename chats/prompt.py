@@ -41,14 +41,19 @@ class PromptMaker:
         self._model, self._template, self._on_full, self._report = model, template, on_full, report
         self._reported_messages: set[str] = set()
 
-    def prompt_ids(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
+    def prompt_ids(
+        self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
+    ) -> tuple[int, ...]:
         """Return the token ids of a prompt that ends with ``beginning``, the given beginning of the answer.
 
-        Raises ``ModelError``.
+        ``system``: replaces the system message; None: the messages stay as they are. Raises ``ModelError``.
         """
+        from ..engine.guidance import with_system_message
         from ..engine.templates import format_chat
 
         chat = template_messages(messages, self._template)
+        if system is not None:
+            chat = with_system_message(chat, system)
         text = format_chat(self._model, chat, self._template, self._report_once)
         return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
 

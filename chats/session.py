@@ -38,6 +38,7 @@ from .prompt import (
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
+    from ..engine.guidance import Guidance
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
     from ..engine.templates import ChatTemplate
@@ -221,8 +222,9 @@ class ChatSession:
 
         Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
         """
+        from ..engine.drafts import DraftOptions
         from ..engine.generation import generate_request
-        from ..engine.request import GenerationRequest
+        from ..engine.request import GenerationRequest, rules_from_json
         from ..grammars.spec import GrammarSpec
         from ..samplers.building import build
 
@@ -236,6 +238,7 @@ class ChatSession:
         replayed_token_count = (
             len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
         )
+        draft = recipe.options.get("draft")
         # The answer exceeds `max_tokens` only if these tokens completed a sentence of the grammar.
         completes_sentence = recipe.max_tokens is not None and replayed_token_count > recipe.max_tokens
         request = GenerationRequest(
@@ -247,9 +250,12 @@ class ChatSession:
             complete_sentence=completes_sentence,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
+            draft=None if draft is None else DraftOptions(**draft),
             trace=trace_top_count,
+            seed=recipe.seed,  # of the chains of earlier phases
             beginning=answer.beginning,
             exact_reuse=True,
+            **rules_from_json(recipe.options.get("rules", {})),
         )
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         return _check_tokens(events, model, answer)
@@ -288,10 +294,29 @@ class ChatSession:
         prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
-        request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
+        guidance = self._guidance(request.guidance, fitted_messages.messages, beginning)
+        request = replace(
+            request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True, guidance=guidance
+        )
+        recipe.options["rules"] = request.text_rules
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         text_of = partial(visible_text, template=self.template)
         return self.conversation.record_answer(events, parent, recipe, prompt_ids, beginning, text_of)
+
+    def _guidance(
+        self, guidance: Guidance | None, messages: Sequence[StoredMessage], beginning: str
+    ) -> Guidance | None:
+        """Return guidance whose negative prompt is the chat with this text as its system message.
+
+        Args:
+            guidance: guidance with a text; None without guidance.
+            messages: messages of the prompt.
+            beginning: given beginning of the answer.
+        """
+        if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
+            return guidance
+        ids = self._prompts.prompt_ids(messages, beginning, system=guidance.negative_prompt)
+        return replace(guidance, negative_prompt=ids)
 
     def _fit_messages(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """Return the messages of an answer's prompt. Report if more messages are left out than before."""
@@ -338,7 +363,7 @@ def _answer_recipe(
     from ..engine.generation import versions
     from ..grammars.spec import GrammarSpec
 
-    grammar = request.constraint
+    grammar, draft = request.constraint, request.draft
     return AnswerRecipe(
         model=model_record,
         chain=chain.config,
@@ -352,6 +377,7 @@ def _answer_recipe(
             "complete_sentence": request.complete_sentence,
             "jump": request.jump,
             "lookup": request.lookup,
+            **({} if draft is None else {"draft": {**asdict(draft), "model": str(Path(draft.model).absolute())}}),
         },
     )
 

@@ -25,11 +25,12 @@ COMMANDS = {
     ),
     "compare": ("Generate", "Compare presets, chains or models on the same prompts."),
     "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
-    "score": ("Generate", "Score a text, or several continuations of a prompt, by the model's logprobs."),
+    "score": ("Generate", "Score a text, or continuations of a prompt, by the model's logprobs."),
     "inspect": (
         "Look up",
         "Show runs written by gen --format jsonl: probability, surprise and entropy of each token.",
     ),
+    "detect": ("Look up", "Find the watermark of the sampler synthid in texts."),
     "recover": (
         "Recover",
         "Recover the logprobs of all or some tokens from an API that shows only a few per call.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, sqrt
@@ -17,14 +18,17 @@ from numpy.typing import NDArray
 
 from ..common.errors import UsageError
 from ..engine.batch import BatchAnswer, generate_many
+from ..engine.generation import negative_prompt_ids
+from ..engine.guidance import Guidance, guidance_model, guide
 from ..engine.next_token import Probabilities, distance, probabilities
+from ..engine.request import GenerationRequest
 from ..logprobs.records import display_text
 from ..samplers.building import build
 from ..samplers.kernels import Floats
 
 if TYPE_CHECKING:
+    from ..engine.context import Context
     from ..engine.model import Model
-    from ..engine.request import GenerationRequest
     from ..engine.vocabulary import Vocabulary
     from ..samplers.chain import Chain, StepSpec
     from .plan import Plan, TextTable
@@ -43,11 +47,13 @@ class TokenPath(NamedTuple):
         label: where the text is from, for the places that are shown.
         tokens: all its tokens.
         first: index of the first token whose distribution is measured.
+        request: the request whose prompt precedes this token; None: tokens of a file precede it.
     """
 
     label: str
     tokens: Sequence[int]
     first: int
+    request: GenerationRequest | None = None
 
 
 class MeasuredArm(NamedTuple):
@@ -57,11 +63,13 @@ class MeasuredArm(NamedTuple):
         name: the name of the arm.
         model: the model.
         steps: the steps of the chain.
+        guidance: changes the logits before the chain; None: the chain gets the model's.
     """
 
     name: str
     model: Model
     steps: Sequence[StepSpec]
+    guidance: Guidance | None = None
 
 
 class TokenShare(NamedTuple):
@@ -140,7 +148,8 @@ def measure_paths(
     """Return the values of each arm. The first arm has no distances.
 
     At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
-    chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does.
+    chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does. An arm
+    with guidance reads the path a second time, after its negative prompt.
 
     Args:
         arms: the arms.
@@ -156,26 +165,62 @@ def measure_paths(
     values = [PathValues() for _ in arms]
     models = list({id(arm.model): arm.model for arm in arms}.values())
     total, done = sum(len(path.tokens) for path in paths), 0
-    for path in paths:
-        for arm_values in values:
-            arm_values.path_starts.append(len(arm_values.kept))
-        chains = [build(arm.steps, seed=seed, vocab=arm.model.vocabulary) for arm in arms]
-        for chain in chains:
-            chain.reset(path.tokens[: path.first])
-        rows = zip(*(model.context.read_each(path.tokens[:-1]) for model in models), strict=True)
-        for index, model_rows in enumerate(rows, 1):
+    with ExitStack() as stack:
+        negative_contexts = [_open_negative_context(arm, stack) for arm in arms]
+        for path in paths:
+            for arm_values in values:
+                arm_values.path_starts.append(len(arm_values.kept))
+            chains = [build(arm.steps, seed=seed, vocab=arm.model.vocabulary) for arm in arms]
+            for chain in chains:
+                chain.reset(path.tokens[: path.first])
+            negative_rows = [
+                None if context is None else _negative_rows(arm, context, path)
+                for arm, context in zip(arms, negative_contexts, strict=True)
+            ]
+            rows = zip(*(model.context.read_each(path.tokens[:-1]) for model in models), strict=True)
+            for index, model_rows in enumerate(rows, 1):
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+                if is_interrupted is not None and is_interrupted():
+                    return values
+                if index >= path.first:
+                    row_of_model = {id(model): row for model, row in zip(models, model_rows, strict=True)}
+                    chains_with_rows = [
+                        (chain, _chain_row(arm, row_of_model[id(arm.model)], each_row))
+                        for arm, chain, each_row in zip(arms, chains, negative_rows, strict=True)
+                    ]
+                    _measure_token(arms, chains_with_rows, row_of_model, _PathToken(path, index), values)
+                    for chain in chains:
+                        chain.accept(path.tokens[index])
             done += 1
-            if progress is not None:
-                progress(done, total)
-            if is_interrupted is not None and is_interrupted():
-                return values
-            if index >= path.first:
-                row_of_model = {id(model): row for model, row in zip(models, model_rows, strict=True)}
-                _measure_token(arms, chains, row_of_model, _PathToken(path, index), values)
-                for chain in chains:
-                    chain.accept(path.tokens[index])
-        done += 1
     return values
+
+
+def _open_negative_context(arm: MeasuredArm, stack: ExitStack) -> Context | None:
+    """Return a context for the negative prompts of an arm, which the stack closes; None without guidance."""
+    guidance = arm.guidance
+    if guidance is None or guidance.is_off:
+        return None
+    context = guidance_model(arm.model, guidance).make_context()
+    stack.callback(context.close)
+    return context
+
+
+def _negative_rows(arm: MeasuredArm, context: Context, path: TokenPath) -> Iterator[Floats]:
+    """Yield the logits before each measured token of a path, after the negative prompt of an arm."""
+    prompt_ids = path.tokens[: path.first]
+    request = path.request or GenerationRequest(tuple(prompt_ids), ())
+    negative_ids = negative_prompt_ids(arm.model, replace(request, guidance=arm.guidance), prompt_ids) or []
+    rows = context.read_each([*negative_ids, *path.tokens[path.first : -1]])
+    yield from islice(rows, len(negative_ids) - 1, None)
+
+
+def _chain_row(arm: MeasuredArm, row: Floats, negative_rows: Iterator[Floats] | None) -> Floats:
+    """Return the logits that the chain of an arm gets, from those of its model."""
+    if negative_rows is None or arm.guidance is None:
+        return row
+    return guide(row, next(negative_rows), arm.guidance.scale).guided
 
 
 def check_vocabularies(arms: Sequence[MeasuredArm]) -> None:
@@ -206,7 +251,7 @@ class _PathToken(NamedTuple):
 
 def _measure_token(
     arms: Sequence[MeasuredArm],
-    chains: Sequence[Chain],
+    chains: Sequence[tuple[Chain, Floats]],
     row_of_model: Mapping[int, Floats],
     token: _PathToken,
     values: Sequence[PathValues],
@@ -215,15 +260,15 @@ def _measure_token(
 
     Args:
         arms: the arms.
-        chains: their chains.
+        chains: the chain of each arm, and the logits that it gets.
         row_of_model: the logits of each model, by the identity of the model.
         token: the token.
         values: the values so far.
     """
     model_rows = {model: model_probabilities(row) for model, row in row_of_model.items()}
     drawn = []
-    for arm, chain, arm_values in zip(arms, chains, values, strict=True):
-        candidates = chain.apply(row_of_model[id(arm.model)])
+    for arm, (chain, row), arm_values in zip(arms, chains, values, strict=True):
+        candidates = chain.apply(row)
         chain.draw(candidates)  # a selector may cut or change what it draws from
         arm_row = probabilities(candidates)
         arm_values.kept.append(len(candidates))
@@ -395,7 +440,7 @@ def greedy_paths(
         tokens = (*outcome.start.prompt_ids, *(token.id for token in outcome.tokens))
         if len(tokens) > len(outcome.start.prompt_ids):
             paths[outcome.id] = TokenPath(f"prompt {outcome.id}", tokens, len(outcome.start.prompt_ids))
-    return [paths[request.id] for request in requests if request.id in paths]
+    return [paths[request.id]._replace(request=request) for request in requests if request.id in paths]
 
 
 def arm_paths(
@@ -416,7 +461,7 @@ def arm_paths(
             for seed, text in zip(plan.seeds(prompt), table.texts(plan, arm, prompt), strict=True):
                 if text is not None and text.tokens:
                     label = f"prompt {prompt.id}, {arm.name}, seed {seed}"
-                    paths.append(TokenPath(label, (*prompt_ids, *text.tokens), len(prompt_ids)))
+                    paths.append(TokenPath(label, (*prompt_ids, *text.tokens), len(prompt_ids), request))
     return paths
 
 
@@ -431,6 +476,7 @@ def _plain_request(request: GenerationRequest) -> GenerationRequest:
         loop_guard=None,
         phases=(),
         heal=False,
+        guidance=None,
     )
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ..models.resolve import ModelNotHereError, resolve_model
     from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
     from .beams import generate_beams
+    from .drafts import DraftOptions
     from .generation import generate, generate_request, versions
+    from .guidance import Guidance
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
     from .next_token import ChainComparison, NextToken, trace_next
@@ -50,10 +52,12 @@ __all__ = [
     "ComputeOptions",
     "Continuation",
     "Done",
+    "DraftOptions",
     "Event",
     "ExactnessLevel",
     "GenerationRequest",
     "GpuOptions",
+    "Guidance",
     "LogprobRequest",
     "Message",
     "Model",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
@@ -14,7 +16,10 @@ from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Event, PromptToken, Rewind, Start, Token, split_events
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
+from .beams import generate_beams
+from .decoder import CommonCapacity, DecoderRow, SequenceCapacity
 from .generation import RunningRequest
+from .guidance import guidance_model, guide, guided_exactness
 from .model import Model
 from .native.context import Logits
 from .request import GenerationRequest
@@ -103,6 +108,9 @@ class BatchEngine:
     tokens until another request needs the slot; then only tokens after the common beginning are read. With
     ``exact_reuse=False``, a request also reuses tokens that were generated, and is exact to rounding only.
 
+    A request with ``beams`` is answered by the best text of its search when it begins, and the others wait
+    meanwhile.
+
     Not to be used by several threads at the same time.
     """
 
@@ -135,6 +143,12 @@ class BatchEngine:
         self._unused_slots = list(self._slots.slots)
         self._waiting_requests: deque[_WaitingRequest] = deque()
         self._running_by_slot: dict[int, _SlotRequest] = {}
+        self._negative_slots: dict[Path, SequenceSlots] = {}
+        """The slots of the negative prompts, by the path of the model that reads them. Requests without guidance
+        need none."""
+        self._draft_slots: dict[Path, SequenceSlots] = {}
+        """The slots in which draft models read the texts, by the path of the draft model."""
+        self._is_deterministic = deterministic
         self._max_idle_tokens = max_idle_tokens
         self._show_note, self._shown_notes = note, set[str]()
         self._undelivered: list[tuple[object, Event | BatchFailure]] = []
@@ -262,12 +276,63 @@ class BatchEngine:
             SlotAppend(running.slot, running.next_tokens(self._slots, has_enough_requests), running.is_exact)
             for running in running_by_slot.values()
         ]
-        with closing(self._slots.append(appends)) as rows_of_slots:
-            for slot, rows in rows_of_slots:
-                running = running_by_slot[slot.number]
-                if self._running_by_slot.get(slot.number) is running:
-                    yield self._collect_events(running, running.receive_logits(rows))
-                    self._check_open()  # closed meanwhile: the other logits are freed memory
+        undelivered = self._append_negatives(running_by_slot, appends)
+        try:
+            with closing(self._slots.append(appends)) as rows_of_slots:
+                for slot, rows in rows_of_slots:
+                    running = running_by_slot[slot.number]
+                    guided_rows = running.guide_rows(rows, undelivered.pop(slot.number, ()))
+                    if self._running_by_slot.get(slot.number) is running:
+                        yield self._collect_events(running, running.receive_logits(guided_rows))
+                        self._check_open()  # closed meanwhile: the other logits are freed memory
+        finally:  # if the step ends early, the next step appends the tokens of these slots again
+            for number, negative_rows in undelivered.items():
+                running_by_slot[number].discard_last_negative(len(negative_rows))
+
+    def _append_negatives(
+        self, running_by_slot: Mapping[int, _SlotRequest], appends: Sequence[SlotAppend]
+    ) -> dict[int, list[Logits]]:
+        """Append the same tokens after the negative prompts; return copies of their logits by slot number."""
+        appends_by_slots: dict[SequenceSlots, list[SlotAppend]] = {}
+        for append in appends:
+            negative = running_by_slot[append.slot.number].negative
+            if negative is not None:
+                appends_by_slots.setdefault(negative.slots, []).append(append._replace(slot=negative.slot))
+        rows_by_slot: dict[int, list[Logits]] = {}
+        try:
+            for slots, negative_appends in appends_by_slots.items():
+                with closing(slots.append(negative_appends)) as rows_of_slots:
+                    for slot, rows in rows_of_slots:
+                        rows_by_slot[slot.number] = [row.copy() for row in rows]
+        except BaseException:  # such as AbortedError
+            for number, rows in rows_by_slot.items():
+                running_by_slot[number].discard_last_negative(len(rows))
+            raise
+        return rows_by_slot
+
+    def _open_negative_slot(self, running: _SlotRequest) -> None:
+        """Give a request under guidance a slot for its negative prompt, with the number of its own slot.
+
+        Raises ``ModelError`` if the other model cannot be used, or if there is no memory for the slots.
+        """
+        guidance = running.request.guidance
+        if guidance is None or running.negative_ids is None:
+            return
+        model = guidance_model(self._model, guidance)
+        if model.path not in self._negative_slots:
+            self._negative_slots[model.path] = model.make_slots(len(self._slots.slots), self._is_deterministic)
+        slots = self._negative_slots[model.path]
+        running.negative = _NegativeSlot(slots, slots.slots[running.slot.number], guidance.scale)
+
+    def _open_draft_slot(self, running: _SlotRequest) -> None:
+        """Give a request with a draft model a slot of that model, with the number of its own slot."""
+        model = running.draft_model
+        if model is None:
+            return
+        if model.path not in self._draft_slots:
+            self._draft_slots[model.path] = model.make_slots(len(self._slots.slots), deterministic=True)
+        slots = self._draft_slots[model.path]
+        running.draft_with(partial(slots.follow, slots.slots[running.slot.number]))
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -275,8 +340,13 @@ class BatchEngine:
         self._model.check_open()
 
     def _begin_request(self, waiting: _WaitingRequest) -> RequestProgress:
-        """Put a request into the slot with the longest beginning of its prompt, and read the prompt."""
+        """Put a request into the slot with the longest beginning of its prompt, and read the prompt.
+
+        A request with ``beams`` is answered immediately.
+        """
         request, running = waiting
+        if request.beams is not None:
+            return self._search(waiting)
         try:
             if request.keep_on_shift is not None:
                 raise ModelError("keep_on_shift: a batch discards no older tokens when a context is full")
@@ -291,10 +361,30 @@ class BatchEngine:
         self._unused_slots.remove(slot)
         self._running_by_slot[slot.number] = running
         try:
-            return self._collect_events(running, running.read_prompt(self._slots))
+            return self._collect_events(running, self._read_prompts(running))
         except AbortedError:  # the constraint has read the beginning of the answer, and cannot read it again
             self._waiting_requests.appendleft(_WaitingRequest(request, running))
             raise
+
+    def _search(self, waiting: _WaitingRequest) -> RequestProgress:
+        """Return the best text of a beam search, which has a context of its own."""
+        request = waiting.request
+        try:
+            best_text, *_ = generate_beams(
+                self._model, request, deterministic=self._is_deterministic, note=self._note_once
+            )
+        except AbortedError:
+            self._waiting_requests.appendleft(waiting)
+            raise
+        except Exception as error:
+            return RequestProgress(request, [BatchFailure(request.id, error, has_begun=False)])
+        return RequestProgress(request, list(best_text))
+
+    def _read_prompts(self, running: _SlotRequest) -> Iterator[Event]:
+        """Read the prompt of a request, and its negative prompt, and make the tokens that they determine."""
+        self._open_negative_slot(running)
+        self._open_draft_slot(running)
+        yield from running.read_prompt(self._slots)
 
     def _collect_events(self, running: _SlotRequest, new_events: Iterator[Event]) -> RequestProgress:
         """Return the new events of a request, whose slot becomes free if it fails or ends.
@@ -350,6 +440,10 @@ class BatchEngine:
         self._running_by_slot.clear()
         self._waiting_requests.clear()
         self._slots.close()
+        for slots in (*self._negative_slots.values(), *self._draft_slots.values()):
+            slots.close()
+        self._negative_slots.clear()
+        self._draft_slots.clear()
 
     def __enter__(self) -> BatchEngine:
         return self
@@ -452,23 +546,39 @@ class _WaitingRequest(NamedTuple):
     running: _SlotRequest | None = None
 
 
+class _NegativeSlot(NamedTuple):
+    """The place of a negative prompt.
+
+    Attributes:
+        slots: the slots of all negative prompts that one model reads.
+        slot: the slot of this one.
+        scale: the scale of the guidance.
+    """
+
+    slots: SequenceSlots
+    slot: SequenceSlot
+    scale: float
+
+
 class _SlotRequest(RunningRequest):
     """A running request in its slot.
 
     Attributes:
         slot: the slot.
+        negative: the slot of the negative prompt; None without guidance.
         has_begun: whether there was a `Start`.
         is_exact: False if the prompt reused generated tokens, so that the answer is exact to rounding only.
     """
 
     slot: SequenceSlot
 
+    negative: _NegativeSlot | None = None
     has_begun = False
     is_exact = True
 
     def read_prompt(self, slots: SequenceSlots) -> Iterator[Event]:
         """Read the prompt, and make the tokens that its logits determine."""
-        self._collected_rows: list[Logits] = []
+        self._collected_rows: list[DecoderRow] = []
         """The logits after those of the needed tokens that were already read."""
         slot, prompt_ids, logprobs = self.slot, self.prompt_ids, self.request.logprobs
         should_echo = self.request.echo
@@ -484,12 +594,46 @@ class _SlotRequest(RunningRequest):
                 slot, prompt_ids, reuses_answers=self.request.exact_reuse is False and not should_echo
             )
             self.is_exact = exactness == slots.exactness
+        capacity: SequenceCapacity = slot
+        rows: Sequence[DecoderRow] = slots.prompt_rows()
+        if self.negative is not None and self.negative_ids is not None:
+            negative_slots, negative_slot, scale = self.negative
+            capacity = CommonCapacity(slot, negative_slot)
+            extra_token_count = len(self.negative_ids) - len(prompt_ids)
+            negative_exactness = self._read_negative_prompt(negative_slots, negative_slot, self.negative_ids)
+            rows = self.guide_rows(slots.prompt_rows(), negative_slots.prompt_rows())
+            exactness = guided_exactness(exactness, negative_exactness, scale, extra_token_count)
         self._generation_start = perf_counter()
         self._prompt_seconds = self._generation_start - start_seconds
-        yield self.begin(slot, 0 if should_echo else cached_tokens, slot.length, exactness=exactness)
+        yield self.begin(capacity, 0 if should_echo else cached_tokens, slot.length, exactness=exactness)
         yield from echoed_tokens
         yield from self.resume()
-        yield from self._iterate_tokens_and_end(slots.prompt_rows() if self.finish_reason is None else None)
+        yield from self._iterate_tokens_and_end(rows if self.finish_reason is None else None)
+
+    def _read_negative_prompt(
+        self, slots: SequenceSlots, slot: SequenceSlot, negative_ids: Sequence[int]
+    ) -> BatchExactness:
+        """Read the negative prompt; return the promise about its logits."""
+        try:
+            read = slots.read(slot, negative_ids, reuses_answers=self.request.exact_reuse is False)
+        except AbortedError:
+            raise
+        except ModelError as error:
+            raise ModelError(f"guidance, negative prompt: {error}") from None
+        self.is_exact = self.is_exact and read.exactness == slots.exactness
+        return read.exactness
+
+    def guide_rows(self, rows: Sequence[Logits], negative_rows: Sequence[Logits]) -> Sequence[DecoderRow]:
+        """Return the logits under guidance; without guidance, the rows themselves."""
+        if self.negative is None:
+            return rows
+        scale = self.negative.scale
+        return [guide(row, negative, scale) for row, negative in zip(rows, negative_rows, strict=True)]
+
+    def discard_last_negative(self, count: int) -> None:
+        """Remove the last ``count`` tokens after the negative prompt."""
+        if self.negative is not None:
+            self.negative.slots.discard_last(self.negative.slot, count)
 
     def next_tokens(self, slots: SequenceSlots, has_enough_requests: bool) -> Sequence[int]:
         """Return the tokens to be read next, and remove wrong draft tokens from the slot.
@@ -500,18 +644,19 @@ class _SlotRequest(RunningRequest):
         needed_tokens = self.needed_tokens
         if not self._collected_rows:
             slots.discard_last(self.slot, self.drop_count)
+            self.discard_last_negative(self.drop_count)
             self.drop_count = 0
             is_divided = (
                 len(needed_tokens) > 1
                 and has_enough_requests
-                and not self.request.lookup
+                and not self.is_drafting
                 and slots.is_one_call_exact(len(needed_tokens))
             )
             if not is_divided:
                 return needed_tokens
         return needed_tokens[len(self._collected_rows) : len(self._collected_rows) + 1]
 
-    def receive_logits(self, rows: Sequence[Logits]) -> Iterator[Event]:
+    def receive_logits(self, rows: Sequence[DecoderRow]) -> Iterator[Event]:
         """Receive the logits of the tokens that were read, and make the tokens that they determine."""
         if len(self._collected_rows) + len(rows) < len(self.needed_tokens):
             self._collected_rows += [row.copy() for row in rows]
@@ -519,7 +664,7 @@ class _SlotRequest(RunningRequest):
         rows, self._collected_rows = [*self._collected_rows, *rows], []
         yield from self._iterate_tokens_and_end(rows)
 
-    def _iterate_tokens_and_end(self, rows: Sequence[Logits] | None) -> Iterator[Event]:
+    def _iterate_tokens_and_end(self, rows: Sequence[DecoderRow] | None) -> Iterator[Event]:
         """Yield the tokens that these logits determine, and the last event if the text ends."""
         if rows is not None:
             yield from self.resume(rows)

@@ -42,14 +42,13 @@ class FoundText(NamedTuple):
     finish_reason: str
 
 
-def search_beams(  # noqa: PLR0913 - the search knows nothing else
-    next_logprobs: Callable[[Sequence[TokenIds]], Sequence[NextLogprobs]],
+def search_beams(
+    next_logprobs: Callable[[Sequence[TokenIds]], Sequence[NextLogprobs] | None],
     settings: BeamSearch,
     max_tokens: int,
     find_end: Callable[[TokenIds], str | None],
     *,
     length_reason: str = "length",
-    is_interrupted: Callable[[], bool] | None = None,
 ) -> list[FoundText]:
     """Return the texts with the best scores that a beam search finds, the best first: at most ``beam_count``.
 
@@ -65,22 +64,21 @@ def search_beams(  # noqa: PLR0913 - the search knows nothing else
 
     Args:
         next_logprobs: Called once a step with the texts that are continued, the best first; first with an empty
-            text. Returns the log-probabilities of the tokens that may follow each of them.
+            text. Returns the log-probabilities of the tokens that may follow each of them. If it returns None, the
+            search is interrupted: these texts end as they are, with the reason ``interrupted``.
         settings: The number of texts, the length penalty, and when to stop.
         max_tokens: Maximum number of tokens of a text.
         find_end: Returns the reason why a text ends after its last token; None if it can be continued. Called for
             the best continuations, after `next_logprobs`.
         length_reason: The reason why a text of ``max_tokens`` ends.
-        is_interrupted: Called before each step. Once it returns True, the texts end as they are, with the reason
-            ``interrupted``.
     """
     beam_count, penalty = settings.beam_count, settings.length_penalty
     running: list[tuple[TokenIds, float]] = [((), 0.0)]
     found: list[FoundText] = []
     for length in range(1, max_tokens + 1):
-        if is_interrupted is not None and is_interrupted():
-            return _keep_best(found, [_found_text(*text, penalty, "interrupted") for text in running], beam_count)
         rows = next_logprobs([tokens for tokens, _ in running])
+        if rows is None:
+            return _keep_best(found, [_found_text(*text, penalty, "interrupted") for text in running], beam_count)
         continued: list[tuple[TokenIds, float]] = []
         ended: list[FoundText] = []
         for rank, (tokens, logprob) in enumerate(_best_continuations(running, rows, 2 * beam_count)):

@@ -1,15 +1,16 @@
 """The texts with the best scores, without a draw: a beam search with a model.
 
-Each text that is being continued has a slot of a context, a constraint, and a state of the chain.
+Each text that is being continued has a slot of a context, a constraint, and a state of the chain. Under guidance,
+it has a slot of a second context, too, in which it follows the negative prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import chain as chain_iterators
+from itertools import repeat
 from time import perf_counter
 
 import numpy as np
@@ -17,28 +18,30 @@ from numpy.typing import NDArray
 
 from ..grammars.constraint import Constraint, CopyableConstraint, as_completable, as_copyable, as_forcing
 from ..grammars.errors import GrammarError
-from ..logprobs.events import Done, Event, PromptToken, Start, Timings, Token
-from ..models.errors import ModelError
+from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Timings, Token
+from ..models.errors import AbortedError, ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain_state import ChainState, ChainStates, check_without_draws
 from ..samplers.errors import SamplingError
 from .beam_search import FoundText, NextLogprobs, TokenIds, search_beams
-from .context import check_prompt
+from .context import Context, check_prompt
 from .generation import RunningRequest
+from .guidance import guidance_model, guide, guided_exactness
 from .healing import PromptHealer
 from .model import Model
 from .native.context import Logits
 from .request import BeamSearch, GenerationRequest
 from .scoring import scored_tokens
-from .slots import SequenceSlot, SlotAppend
+from .slots import SequenceSlot, SequenceSlots, SlotAppend
 from .token_records import LogprobReader
 from .vocabulary import TextStream
 
 
-def generate_beams(
+def generate_beams(  # noqa: PLR0913 - the arguments are public
     model: Model,
     request: GenerationRequest,
     *,
+    deterministic: bool = False,
     progress: Callable[[int], object] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
     note: Callable[[str], object] | None = None,
@@ -51,6 +54,7 @@ def generate_beams(
     Args:
         model: The model.
         request: The request, with ``beams``.
+        deterministic: Whether to compute exactly what `generate` computes for each text; slower.
         progress: Called after each step with the number of tokens that each text has so far.
         is_interrupted: Called before each step. Once it returns True, the texts end as they are.
         note: Called with a sentence if the messages of a chat had to be changed for the template.
@@ -64,7 +68,7 @@ def generate_beams(
     settings.check()
     reject_unsupported(request)
     running = _BeamRequest(model, replace(request, beams=None), show_note=note, compiles_in_background=True)
-    return running.search(settings, progress, is_interrupted)
+    return running.search(settings, deterministic, progress, is_interrupted)
 
 
 def reject_unsupported(request: GenerationRequest) -> None:
@@ -74,6 +78,7 @@ def reject_unsupported(request: GenerationRequest) -> None:
         "loop_guard": (request.loop_guard is not None, "the loop guard is for a text that is drawn"),
         "phases": (bool(request.phases), "a beam search has one chain"),
         "lookup": (bool(request.lookup), "drafts are for a text that is drawn"),
+        "draft": (request.draft is not None, "drafts are for a text that is drawn"),
         "trace": (request.trace is not None, "a beam search draws no token"),
         "keep_on_shift": (request.keep_on_shift is not None, "the texts share the context's oldest tokens"),
     }
@@ -93,9 +98,9 @@ class _BeamText:
         stream: the text so far, which finds stop strings.
         constraint: the constraint after these tokens; None without one.
         healer: makes the first tokens spell the end of the prompt; None: nothing is spelled.
-        slot: the slot that holds the tokens of the parent, and after `_BeamRequest._read` these tokens.
+        slot: the slot that holds the tokens of the parent, and after `_BeamRequest._read_texts` these tokens.
         chain_state: the state of the chain after these tokens.
-        row: a copy of the logits after these tokens, if the next token gets logprobs.
+        row: a copy of the model's logits after these tokens, if the next token gets logprobs.
         candidates: the candidates for the next token, if it gets logprobs.
     """
 
@@ -120,41 +125,94 @@ class _BeamText:
         return found[::-1]
 
 
+@dataclass(frozen=True)
+class _TextSlots:
+    """The slots of the texts, and under guidance those of the same texts after the negative prompt.
+
+    Attributes:
+        positive: the slots of the texts.
+        negative: the slots of the texts after the negative prompt, with the same numbers; None without guidance.
+    """
+
+    positive: SequenceSlots
+    negative: SequenceSlots | None = None
+
+    def prompt_rows(self) -> tuple[Logits, Logits | None]:
+        """Return the logits after the prompt and after the negative prompt, valid until the next step."""
+        return self.positive.prompt_rows()[0], None if self.negative is None else self.negative.prompt_rows()[0]
+
+    def copy(self, source: SequenceSlot, target: SequenceSlot) -> None:
+        """Replace the text in a slot by that in another one."""
+        self.positive.copy(source, target)
+        if self.negative is not None:
+            self.negative.copy(self.negative.slots[source.number], self.negative.slots[target.number])
+
+    def append(self, appends: Sequence[SlotAppend]) -> Generator[tuple[SequenceSlot, Logits, Logits | None]]:
+        """Append a token to each text; yield the slot, the logits, and those after the negative prompt.
+
+        The logits are valid until the next slot is yielded.
+        """
+        negative_rows: dict[int, Logits] = {}
+        if self.negative is not None:
+            negative_appends = [
+                append._replace(slot=self.negative.slots[append.slot.number]) for append in appends
+            ]
+            with closing(self.negative.append(negative_appends)) as rows_of_slots:
+                negative_rows = {slot.number: row.copy() for slot, (row,) in rows_of_slots}
+        with closing(self.positive.append(appends)) as rows_of_slots:
+            for slot, (row,) in rows_of_slots:
+                yield slot, row, negative_rows.get(slot.number)
+
+
 class _BeamRequest(RunningRequest):
     """A request whose texts are searched."""
 
     def search(
         self,
         settings: BeamSearch,
+        deterministic: bool,
         progress: Callable[[int], object] | None,
         is_interrupted: Callable[[], bool] | None,
     ) -> list[list[Event]]:
-        """Return the events of each text that is found; see `generate_beams`."""
+        """Return the events of each text that is found.
+
+        Args:
+            settings: the settings of the search.
+            deterministic: see `generate_beams`.
+            progress: see `generate_beams`.
+            is_interrupted: see `generate_beams`.
+        """
         model, prompt_ids, request = self.model, self.prompt_ids, self.request
         try:
             check_without_draws(self.chain)
         except SamplingError as error:
             raise SamplingError(f"beams: {error}") from None
         check_prompt(prompt_ids, model.context_length, "the context holds")
+        longest_prompt = max(len(prompt_ids), len(self.negative_ids or ()))
         # One token more than the context holds can be made, because the last one is not read.
-        longest = model.context_length - len(prompt_ids) + 1
+        longest = model.context_length - longest_prompt + 1
         max_tokens = longest if request.max_tokens is None else min(request.max_tokens, longest)
         is_context_short = request.max_tokens is None or request.max_tokens > longest
-        self._vocabulary, self._progress, self._longest = model.vocabulary, progress, longest
-        self._eog_tokens = np.array(sorted(model.vocabulary.eog), dtype=np.intp)
+        self._vocabulary, self._longest = model.vocabulary, longest
+        self._progress, self._is_interrupted, self._is_aborted = progress, is_interrupted, False
+        # A token that is never drawn continues no sentence.
+        self._ending_tokens = np.array(sorted(model.vocabulary.eog | model.vocabulary.suppressed), dtype=np.intp)
         self._reader = LogprobReader(model.vocabulary, request.logprobs)
         self._states = ChainStates(self.chain)
         self._chain_seconds = self._grammar_seconds = 0.0
-        length = min(model.context_length, len(prompt_ids) + max_tokens)
-        with closing(model.make_slots(settings.beam_count, length=length)) as self._slots:
+        with ExitStack() as stack:
+            self._slots = self._make_slots(stack, settings.beam_count, max_tokens, deterministic)
+            first_slot = self._slots.positive.slots[0]
+            start = self.begin(first_slot, 0, model.context_length, exactness=self._exactness())
+            start = replace(start, text_rules=start.text_rules | settings.as_setting())
             start_seconds = perf_counter()
-            start_event, echoed_tokens = self._read_prompt(settings)
+            echoed_tokens = self._read_prompt()
             begin_seconds = perf_counter()
             self._texts: Mapping[TokenIds, _BeamText] = {(): self._empty_text()}
             self._children: dict[TokenIds, _BeamText] = {}
             self._ended: dict[TokenIds, _BeamText] = {}
             length_reason = "context" if is_context_short else "length"
-            found = self._search_texts(settings, max_tokens, length_reason, is_interrupted)
+            found = self._search_texts(settings, max_tokens, length_reason)
         found = found[: settings.returned_count]
         texts = [self._complete(self._find_text(text.tokens), text.finish_reason) for text in found]
         timings = Timings(
@@ -164,22 +222,63 @@ class _BeamRequest(RunningRequest):
             self._grammar_seconds,
         )
         return [
-            [start_event, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
+            [start, *echoed_tokens, *text.events(), self._finish(text, result, timings)]
             for text, result in zip(texts, found, strict=True)
         ]
 
-    def _read_prompt(self, settings: BeamSearch) -> tuple[Start, list[PromptToken]]:
-        """Read the prompt into the first slot; return the first events."""
-        slots, slot, prompt_ids, request = self._slots, self._slots.slots[0], self.prompt_ids, self.request
+    def _make_slots(self, stack: ExitStack, count: int, max_tokens: int, deterministic: bool) -> _TextSlots:
+        """Make the slots of ``count`` texts, which ``stack`` closes."""
+
+        def make(model: Model, prompt_ids: Sequence[int]) -> SequenceSlots:
+            length = min(model.context_length, len(prompt_ids) + max_tokens)
+            return stack.enter_context(closing(model.make_slots(count, deterministic, length)))
+
+        guidance, negative_ids = self.request.guidance, self.negative_ids
+        if guidance is None or negative_ids is None:
+            return _TextSlots(make(self.model, self.prompt_ids))
+        negative_model = guidance_model(self.model, guidance)
+        try:
+            check_prompt(negative_ids, negative_model.context_length, "the context holds")
+        except ModelError as error:
+            raise ModelError(f"guidance, negative prompt: {error}") from None
+        return _TextSlots(make(self.model, self.prompt_ids), make(negative_model, negative_ids))
+
+    def _exactness(self) -> BatchExactness:
+        """Return the promise about the logits of the texts."""
+        exactness, guidance = self._slots.positive.exactness, self.request.guidance
+        if guidance is None or self._slots.negative is None or self.negative_ids is None:
+            return exactness
+        extra_token_count = len(self.negative_ids) - len(self.prompt_ids)
+        return guided_exactness(exactness, self._slots.negative.exactness, guidance.scale, extra_token_count)
+
+    def _read_prompt(self) -> Sequence[PromptToken]:
+        """Read the prompt into the first slot; return its tokens if they are requested.
+
+        If the reading is aborted, the search will be interrupted before its first step.
+        """
+        try:
+            return self._read_whole_prompt()
+        except AbortedError:
+            if self._is_interrupted is None:
+                raise
+            self._is_aborted = True
+            return ()
+
+    def _should_stop(self) -> bool:
+        return self._is_aborted or (self._is_interrupted is not None and self._is_interrupted())
+
+    def _read_whole_prompt(self) -> Sequence[PromptToken]:
+        slots, prompt_ids, request = self._slots.positive, self.prompt_ids, self.request
+        slot = slots.slots[0]
         echoed_tokens: list[PromptToken] = []
         if request.echo:
             rows = slots.read_each(slot, prompt_ids)
             echoed_tokens = list(scored_tokens(self.model, prompt_ids, rows, request.logprobs))
-        exactness = slots.exactness
         if not request.echo or len(prompt_ids) > slot.max_rows:  # otherwise the texts would depend on the echo
-            exactness = slots.read(slot, prompt_ids).exactness
-        start = self.begin(slot, 0, self.model.context_length, exactness=exactness)
-        return replace(start, text_rules=start.text_rules | settings.as_setting()), echoed_tokens
+            slots.read(slot, prompt_ids)
+        if self._slots.negative is not None and self.negative_ids is not None:
+            self._slots.negative.read(self._slots.negative.slots[0], self.negative_ids)
+        return echoed_tokens
 
     def _empty_text(self) -> _BeamText:
         """Return the text without tokens, from which the search begins."""
@@ -188,25 +287,12 @@ class _BeamRequest(RunningRequest):
             kind = type(self.constraint).__name__
             raise ModelError(f"beams: {kind} is a constraint that cannot be copied; give it a method copy()")
         stream = TextStream(self._stop_strings)
-        return _BeamText((), None, None, stream, constraint, self._healer, self._slots.slots[0])
+        return _BeamText((), None, None, stream, constraint, self._healer, self._slots.positive.slots[0])
 
-    def _search_texts(
-        self,
-        settings: BeamSearch,
-        max_tokens: int,
-        length_reason: str,
-        is_interrupted: Callable[[], bool] | None,
-    ) -> list[FoundText]:
+    def _search_texts(self, settings: BeamSearch, max_tokens: int, length_reason: str) -> list[FoundText]:
         if self._is_exhausted(self._texts[()].constraint):
             return [FoundText((), 0.0, 0.0, "grammar")]
-        found = search_beams(
-            self._read_texts,
-            settings,
-            max_tokens,
-            self._find_end,
-            length_reason=length_reason,
-            is_interrupted=is_interrupted,
-        )
+        found = search_beams(self._read_texts, settings, max_tokens, self._find_end, length_reason=length_reason)
         if not found:
             raise ModelError("beams: the grammar allows no token after any of the texts")
         return found
@@ -218,26 +304,39 @@ class _BeamRequest(RunningRequest):
                 return texts[tokens]
         raise KeyError(tokens)
 
-    def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs]:
-        """Read the last token of each text, and return the log-probabilities of the next one."""
+    def _read_texts(self, sequences: Sequence[TokenIds]) -> list[NextLogprobs] | None:
+        """Read the last token of each text, and return the log-probabilities of the next one.
+
+        Returns None if the search is interrupted.
+        """
+        if self._should_stop():
+            return None
         if sequences == [()]:
-            (row,) = self._slots.prompt_rows()
-            return [self._apply_chain(self._texts[()], row)]
+            return [self._apply_chain(self._texts[()], *self._slots.prompt_rows())]
         texts = [self._children[tokens] for tokens in sequences]
         for text in self._texts.values():
             text.row = text.candidates = None
         self._texts, self._children = {text.tokens: text for text in texts}, {}
         self._assign_slots(texts)
-        text_by_slot = {text.slot.number: text for text in texts}
-        logprobs: dict[TokenIds, NextLogprobs] = {}
-        appends = [SlotAppend(text.slot, text.tokens[-1:]) for text in texts]
-        with closing(self._slots.append(appends)) as rows_of_slots:
-            for slot, (row,) in rows_of_slots:
-                text = text_by_slot[slot.number]
-                logprobs[text.tokens] = self._apply_chain(text, row)
+        try:
+            logprobs = self._decode_texts(texts)
+        except AbortedError:
+            if self._is_interrupted is None:
+                raise
+            return None
         if self._progress is not None:
             self._progress(len(sequences[0]))
         return [logprobs[tokens] for tokens in sequences]
+
+    def _decode_texts(self, texts: Sequence[_BeamText]) -> dict[TokenIds, NextLogprobs]:
+        """Read the last token of each text; return the log-probabilities of the next one by the text's tokens."""
+        text_by_slot = {text.slot.number: text for text in texts}
+        logprobs: dict[TokenIds, NextLogprobs] = {}
+        with closing(self._slots.append([SlotAppend(text.slot, text.tokens[-1:]) for text in texts])) as appended:
+            for slot, row, negative_row in appended:
+                text = text_by_slot[slot.number]
+                logprobs[text.tokens] = self._apply_chain(text, row, negative_row)
+        return logprobs
 
     def _assign_slots(self, texts: Sequence[_BeamText]) -> None:
         """Give each text a slot with the tokens of its parent: the parent's own slot, or a copy of it."""
@@ -247,23 +346,33 @@ class _BeamRequest(RunningRequest):
             if text.slot.number in kept:
                 moved.append(text)
             kept.add(text.slot.number)
-        free_slots = [slot for slot in self._slots.slots if slot.number not in kept]
+        free_slots = [slot for slot in self._slots.positive.slots if slot.number not in kept]
         for text, slot in zip(moved, free_slots, strict=False):
             self._slots.copy(text.slot, slot)
             text.slot = slot
 
-    def _apply_chain(self, text: _BeamText, row: Logits) -> NextLogprobs:
-        """Return the log-probabilities of the candidates that the chain keeps after a text."""
+    def _apply_chain(self, text: _BeamText, row: Logits, negative_row: Logits | None) -> NextLogprobs:
+        """Return the log-probabilities of the candidates that the chain keeps after a text.
+
+        Args:
+            text: the text.
+            row: the model's logits after the text.
+            negative_row: the logits after the negative prompt and the text; None without guidance.
+        """
         mask = self._mask(text)
         start_seconds = perf_counter()
         if text.parent is not None:
             self._states.restore(text.parent.chain_state, self.prompt_ids, text.tokens[:-1])
             self.chain.accept(text.tokens[-1])
-        if mask is not None and not mask.any():
+        allowed_tokens = self.chain.allowed_tokens
+        if mask is not None and not (mask if allowed_tokens is None else mask & allowed_tokens).any():
             return NextLogprobs(np.zeros(0, dtype=np.intp), np.zeros(0))
         if self.request.logprobs.top_count is not None:
             row = row.copy()  # the next decode overwrites the row
-        candidates = self.chain.apply(row, mask)
+        guidance, chain_row = self.request.guidance, row
+        if guidance is not None and negative_row is not None:
+            chain_row = guide(row, negative_row, guidance.scale).guided
+        candidates = self.chain.apply(chain_row, mask)
         text.chain_state = self._states.save()
         if self.request.logprobs.top_count is not None:
             text.row, text.candidates = row, candidates
@@ -325,7 +434,8 @@ class _BeamRequest(RunningRequest):
             healer = copy(healer)
             data = healer.accept(data)
         shown = "" if is_control else stream.push(data)
-        distributions = () if row is None else self._reader.read(row, token, candidates)
+        is_same_row = self.negative_ids is None
+        distributions = () if row is None else self._reader.read(row, token, candidates, is_same_row=is_same_row)
         event = Token(len(parent.tokens), token, data, shown, is_control, distributions)
         return _BeamText((*parent.tokens, token), parent, event, stream, constraint, healer, parent.slot)
 
@@ -335,7 +445,7 @@ class _BeamRequest(RunningRequest):
         if constraint is None or forcing is None or not forcing.is_complete:
             return False
         mask = constraint.mask()
-        return bool(mask.sum() == mask[self._eog_tokens].sum())
+        return bool(mask.sum() == mask[self._ending_tokens].sum())
 
     def _complete(self, text: _BeamText, finish_reason: str) -> _BeamText:
         """Complete the sentence of a text that ended by its length, if the request says so, and return the text.
@@ -357,20 +467,29 @@ class _BeamRequest(RunningRequest):
         rows = self._rows_along(text, tokens)
         for token in tokens[: self._longest - len(text.tokens)]:
             if rows is not None:
-                self._apply_chain(text, next(rows))
+                self._apply_chain(text, *next(rows))
             parent, text = text, self._continue(text, token, text.row, text.candidates)
             parent.row = parent.candidates = None
             if text.stream.matched_stop is not None:
                 break
         return text
 
-    def _rows_along(self, text: _BeamText, tokens: Sequence[int]) -> Iterator[Logits] | None:
-        """Yield the logits after a text, and after each token but the last; None if they are not needed."""
+    def _rows_along(self, text: _BeamText, tokens: Sequence[int]) -> Iterator[tuple[Logits, Logits | None]] | None:
+        """Yield the logits after a text, and after each token but the last, with those after the negative prompt.
+
+        Returns None if the tokens have no logprobs, so that no logits are needed.
+        """
         if self.request.logprobs.top_count is None:
             return None
-        context = self.model.context
-        context.read([*self.prompt_ids, *text.tokens])
-        return chain_iterators((context.logits(),), context.append_in_small_batches(tokens[:-1]))
+
+        def read(context: Context, prompt_ids: Sequence[int]) -> Iterator[Logits]:
+            context.read([*prompt_ids, *text.tokens])
+            yield context.logits()
+            yield from context.append_in_small_batches(tokens[:-1])
+
+        negative = self.open_negative_text()
+        negative_rows = repeat(None) if negative is None else read(negative.context, negative.prompt_ids)
+        return zip(read(self.model.context, self.prompt_ids), negative_rows, strict=False)
 
     def _finish(self, text: _BeamText, result: FoundText, timings: Timings) -> Done:
         """Release the text that is held back, and return the last event."""

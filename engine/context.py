@@ -286,12 +286,9 @@ class Context:
 
     def _common_token_count(self, prompt: Sequence[int]) -> int:
         """Return the length of the beginning of a prompt that the context has; the last token never counts."""
-        common_count = 0
-        for read_token, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
-            if read_token != token:
-                break
-            common_count += 1
-        return common_count
+        if self._is_shifted:
+            return 0
+        return min(common_token_count(self.tokens, list(prompt)), len(prompt) - 1)
 
     def _record_exact_tokens_up_to(self, count: int) -> None:
         """Record that the tokens after the first ``count`` are not computed as an empty context computes them."""
@@ -343,6 +340,21 @@ class PromptSegments(NamedTuple):
     def end_of_batch(self, position: int) -> int:
         """Return the end of the batch that a position is in."""
         return position - position % self.batch_tokens + self.batch_tokens
+
+
+_COMPARED_TOKENS = 256
+"""Number of tokens in one comparison. Python compares lists faster than their items one by one."""
+
+
+def common_token_count(held_tokens: list[int], prompt: list[int]) -> int:
+    """Return the length of the common beginning of two lists of tokens."""
+    length = min(len(held_tokens), len(prompt))
+    for start in range(0, length, _COMPARED_TOKENS):
+        end = min(start + _COMPARED_TOKENS, length)
+        held_part, part = held_tokens[start:end], prompt[start:end]
+        if held_part != part:
+            return start + next(place for place in range(len(part)) if held_part[place] != part[place])
+    return length
 
 
 def check_prompt(prompt: Sequence[int], max_tokens: int, holder_words: str) -> None:

@@ -22,8 +22,9 @@ from ..logprobs.events import Rewind, Token
 from ..models.errors import ModelError
 from ..samplers.errors import SamplingError
 from ..samplers.recorder import BANS_STAGE, GRAMMAR_STAGE, HEALING_STAGE, NamedMask
+from .drafts import DraftSource
+from .guidance import GuidedLogits
 from .healing import PromptHealer
-from .lookup import PromptLookup
 from .native.context import Logits
 from .phase_tracker import PhaseState, PhaseTracker
 from .text_guard import GuardState, TextGuard, Verdict
@@ -43,10 +44,13 @@ class LogitsRequest(NamedTuple):
     drop_count: int = 0
 
 
-Decoding = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, str]
+DecoderRow = Logits | GuidedLogits
+"""The logits of one step: the model's, or with guidance those of both readings."""
+
+Decoding = Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, str]
 """A running decoder: yields events and `LogitsRequest`, receives the logits, and returns the finish reason."""
 
-_Tokens = Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, None]
+_Tokens = Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, None]
 
 
 class SequenceCapacity(Protocol):
@@ -62,6 +66,19 @@ class SequenceCapacity(Protocol):
     def remaining(self) -> int:
         """The number of tokens that still fit."""
         ...
+
+
+class CommonCapacity:
+    """The free space of two sequences that are read in parallel."""
+
+    def __init__(self, first: SequenceCapacity, second: SequenceCapacity) -> None:
+        self._first, self._second = first, second
+        self.max_rows = min(first.max_rows, second.max_rows)
+
+    @property
+    def remaining(self) -> int:
+        """The number of tokens that still fit into both."""
+        return min(self._first.remaining, self._second.remaining)
 
 
 class Checkpoint(NamedTuple):
@@ -98,7 +115,7 @@ class _HeldToken:
 
     event: Token
     checkpoint: Checkpoint
-    logits: Logits | None = None
+    logits: DecoderRow | None = None
 
 
 _MAX_COPIED_ROWS = 64
@@ -119,7 +136,7 @@ class Decoder:
         reader: reads the logprobs of each token.
         stream: decodes the text, and finds stop strings.
         jump: whether forced tokens are read in one batch.
-        lookup: drafts tokens; None: no token is drafted.
+        drafts: drafts tokens; None: no token is drafted.
         discard_oldest: frees space in a full sequence, and first removes as many of the last tokens as its first
             argument says; as many of the others as its second argument says must stay. Returns False if it
             cannot. None: a full sequence ends the text.
@@ -140,7 +157,7 @@ class Decoder:
     reader: LogprobReader
     stream: TextStream
     jump: bool
-    lookup: PromptLookup | None = None
+    drafts: DraftSource | None = None
     discard_oldest: Callable[[int, int], bool] | None = None
     stop_token_ids: frozenset[int] = frozenset()
     ends_at_eog: bool = True
@@ -166,7 +183,7 @@ class Decoder:
         """Number of tokens at the end of the sequence that must be removed: wrong drafts, and dropped tokens."""
         self._read_count = 0
         """Number of tokens after the prompt in the sequence, those to be removed included."""
-        self._next_logits: Logits | None = None
+        self._next_logits: DecoderRow | None = None
         """A copy of the logits for the next token, if it needs no reading; None otherwise."""
         self._output: list[int] = []
         self._held: deque[_HeldToken] = deque()
@@ -323,14 +340,14 @@ class Decoder:
 
     def _draft_tokens(self, max_count: int) -> list[int]:
         """Return the draft tokens, fewer than ``max_count``: the chain draws one more token after the draft."""
-        if self.lookup is None or self._pending_token is None:
+        if self.drafts is None or self._pending_token is None:
             return []
-        return self.lookup.draft(min(max_count, self._max_forced_count()) - 1)
+        return self.drafts.draft(min(max_count, self._max_forced_count()) - 1)
 
     def _draw_tokens(self, draft: list[int]) -> _Tokens:
         """Draw one token, and another one after each token of the draft that the chain drew, too."""
         if self._pending_token is None:
-            rows: Sequence[Logits] = [(yield from self._next_row())]
+            rows: Sequence[DecoderRow] = [(yield from self._next_row())]
         else:
             rows = yield from self._read([self._pending_token, *draft])
         accepted_count, is_match, return_count = 0, False, self._return_count
@@ -342,12 +359,12 @@ class Decoder:
                 break
             if not is_match or self._has_stopped() or self._is_next_decided():
                 break
-        if draft and self.lookup is not None:
+        if draft and self.drafts is not None:
             if self._return_count == return_count:
                 # If the loop ended at a match, the matching token is pending, and is read again with the next
                 # token.
                 self._rejected_count = len(draft) - accepted_count + is_match
-            self.lookup.record_acceptance(len(draft), accepted_count)
+            self.drafts.record_acceptance(len(draft), accepted_count)
 
     def _is_next_decided(self) -> bool:
         """Return whether the text ends here, or the next token is forced."""
@@ -356,12 +373,14 @@ class Decoder:
         tracker = self._tracker
         return tracker is not None and ((self.jump and bool(tracker.forced_tokens())) or tracker.is_exhausted())
 
-    def _next_row(self) -> Generator[LogitsRequest, Sequence[Logits] | None, Logits]:
+    def _next_row(self) -> Generator[LogitsRequest, Sequence[DecoderRow] | None, DecoderRow]:
         """Return the logits for the next token, when all tokens before it have been read."""
         logits, self._next_logits = self._next_logits, None
         return (yield from self._read(()))[0] if logits is None else logits
 
-    def _read(self, tokens: Sequence[int]) -> Generator[LogitsRequest, Sequence[Logits] | None, Sequence[Logits]]:
+    def _read(
+        self, tokens: Sequence[int]
+    ) -> Generator[LogitsRequest, Sequence[DecoderRow] | None, Sequence[DecoderRow]]:
         drop_count, self._rejected_count = self._rejected_count, 0
         self._read_count += len(tokens) - drop_count
         rows = yield LogitsRequest(tokens, drop_count)
@@ -370,8 +389,8 @@ class Decoder:
         return rows
 
     def _emit(
-        self, logits: Logits, forced: int | None = None
-    ) -> Generator[Token | Rewind | LogitsRequest, Sequence[Logits] | None, int]:
+        self, logits: DecoderRow, forced: int | None = None
+    ) -> Generator[Token | Rewind | LogitsRequest, Sequence[DecoderRow] | None, int]:
         """Make one token, and yield it as soon as it is final; return its id. The text may return before it."""
         guard = self.guard
         if guard is None:
@@ -484,8 +503,8 @@ class Decoder:
         guard.restore(checkpoint.guard, index)
         if self._constraint_tracker is not None:
             self._constraint_tracker.return_to(checkpoint.constraint_token_count)
-        if self.lookup is not None:
-            self.lookup.remove_last(len(dropped))
+        if self.drafts is not None:
+            self.drafts.remove_last(len(dropped))
         if self.healer is not None:
             self.healer.remaining = checkpoint.healed_bytes
         self._has_ended = False
@@ -519,18 +538,19 @@ class Decoder:
             combined = combined & named_mask.mask
         return combined, tuple(masks)
 
-    def _make_token(self, logits: Logits, forced: int | None = None) -> Token:
+    def _make_token(self, row: DecoderRow, forced: int | None = None) -> Token:
         """Draw one token, or take the forced one, and advance the chain, the constraint and the text by it."""
+        logits, chain_logits = (row.model, row.guided) if isinstance(row, GuidedLogits) else (row, row)
         tracker = self._tracker
         mask, named_masks = self._mask()
         start_seconds = perf_counter()
         phase = self.phases.current
         tracer = phase.tracer
         if tracer is not None:
-            token = tracer.sample(logits, named_masks)
+            token = tracer.sample(row, named_masks)
             candidates = tracer.candidates
         else:
-            candidates = phase.chain.apply(logits, mask)
+            candidates = phase.chain.apply(chain_logits, mask)
             token = phase.chain.draw(candidates)
         if forced is not None:  # the chain has drawn anyway, so that its random numbers do not depend on the jump
             token = forced
@@ -545,7 +565,8 @@ class Decoder:
             tracker.accept(token)
         is_end = is_eog and (self.ends_at_eog or tracker is not None)
         self._has_ended = is_end or token in self.stop_token_ids
-        distributions = self.reader.read(logits, token, candidates)
+        # The chain's top rows are those of its own logits, and cannot serve for other ones.
+        distributions = self.reader.read(logits, token, candidates, is_same_row=chain_logits is logits)
         if self.healer is not None and not is_control:
             data = self.healer.accept(data)
         self._new_text = "" if is_control else self.stream.decode(data)
@@ -553,8 +574,8 @@ class Decoder:
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
         self._pending_token = token
-        if self.lookup is not None:
-            self.lookup.add(token)
+        if self.drafts is not None:
+            self.drafts.add(token)
         return event
 
 

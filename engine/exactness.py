@@ -354,10 +354,12 @@ class _ContextRows:
         return SequenceSpan([self._token(sequence, -1)] * copies, self._lengths[sequence], sequence)
 
     def _token(self, sequence: int, step: int) -> int:
-        """Return a token id from anywhere in the vocabulary."""
-        return (
-            7919 * (sequence % self.distinct_sequence_count + 1) + 104_729 * (step + 2)
-        ) % self._native.vocab_size
+        return _probe_token(self._native, sequence % self.distinct_sequence_count, step)
+
+
+def _probe_token(native: NativeContext, sequence: int, step: int) -> int:
+    """Return a token id from anywhere in the vocabulary."""
+    return (7919 * (sequence + 1) + 104_729 * (step + 2)) % native.vocab_size
 
 
 def probe_decode_plan(
@@ -396,6 +398,72 @@ def probe_decode_plan(
         # In longer texts `generate`, which decodes each token alone, uses another kernel of flash attention.
         plan.exactness = replace(plan.exactness, max_exact_tokens=_CONTEXT_TOKENS)
     return plan
+
+
+_MAX_PROBED_DRAFT_ROWS = 16
+"""Limit of the rows of one sequence that are compared one by one. Longer calls are compared at this number and at
+their full length."""
+
+
+def probe_draft_exactness(
+    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]], draft_tokens: int
+) -> BatchExactness:
+    """Measure whether the tokens of one sequence get the same logits in one call as one by one.
+
+    The result is the promise about a run with drafts, compared with the run without. The probe takes about as long
+    as 20 tokens for a draft of 3, in a separate context that is freed before this returns.
+
+    Args:
+        model: the model.
+        context: the options of the context in which a run reads its drafts.
+        adapters: the LoRA adapters of the context, with their scales.
+        draft_tokens: maximum number of tokens in a draft. A call reads one token more.
+    """
+    max_rows = draft_tokens + 1
+    if model.uses_gpu or model.is_mixture:  # an expert may get any number of the rows
+        return BatchExactness(ExactnessLevel.ROUNDING)
+    options = ContextOptions(_CONTEXT_TOKENS, context.threads, max(2, max_rows), 1, True, context.compute_options)
+    is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
+    distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
+    try:
+        native = NativeContext(model, options, adapters)
+    except ModelError:  # the context does not fit into memory
+        return BatchExactness(ExactnessLevel.ROUNDING)
+    try:
+        differences = [
+            difference
+            for sequence in range(distinct_count)
+            if (difference := _draft_difference(native, sequence, max_rows)) is not None
+        ]
+    finally:
+        native.close()
+    if differences:
+        return BatchExactness(ExactnessLevel.ROUNDING, max(differences))
+    # In longer texts, a single token has another kernel of flash attention than several.
+    limit = _CONTEXT_TOKENS if context.context_length > _CONTEXT_TOKENS else None
+    return BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=limit)
+
+
+def _draft_difference(native: NativeContext, sequence: int, max_rows: int) -> float | None:
+    """Return the largest difference of logits in calls of 2 to ``max_rows`` tokens; None if all rows are equal."""
+    start = 1 + sequence % 2
+    tokens = [_probe_token(native, sequence, step) for step in range(start + max_rows)]
+    native.truncate_sequence(0)
+    native.decode(tokens[:start], 0)
+    references = []
+    for place in range(start, len(tokens)):
+        native.decode(tokens[place : place + 1], place)
+        references.append(ProbeRow(native.logits().copy(), native.state_at(0).copy()))
+    largest_difference = None
+    for row_count in {*range(2, min(max_rows, _MAX_PROBED_DRAFT_ROWS) + 1), max_rows}:
+        native.truncate_sequence(start)
+        native.decode(tokens[start : start + row_count], start, all_logits=True)
+        for index, reference in enumerate(references[:row_count]):
+            row = ProbeRow(native.logits_at(index), native.state_at(index))
+            if not row.equals(reference):
+                difference = float(np.abs(reference.logits - row.logits).max())
+                largest_difference = max(largest_difference or 0.0, difference)
+    return largest_difference
 
 
 def _choose_plan_by_probe(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,10 @@ from ..samplers.chain import Chain
 from ..samplers.chain_state import ChainStates
 from ..samplers.loop_guard import LoopAction, LoopGuard, parse_loop_guard
 from .context import Context, ContextShift, Progress
-from .decoder import Decoder, LogitsRequest, SequenceCapacity
+from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
+from .drafts import DraftOptions, DraftSource, FirstDraft, ModelDraft, PromptLookup, ReadTokens
+from .guidance import Guidance, NegativeText, check_guidance, guidance_model, with_system_message
 from .healing import PromptHealer, removable_token_count
-from .lookup import PromptLookup
 from .model import Model
 from .native.binding import binding_version
 from .native.context import Logits
@@ -63,6 +64,8 @@ def generate(  # noqa: PLR0913 - the arguments are public
     loop_guard: LoopGuard | LoopAction | None = None,
     phases: Sequence[Phase] = (),
     heal: bool = False,
+    guidance: Guidance | None = None,
+    draft: DraftOptions | None = None,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -104,6 +107,11 @@ def generate(  # noqa: PLR0913 - the arguments are public
         loop_guard: Finds a text that repeats itself: its settings, or only its action; None: off.
         phases: The phases before the last one, which ``chain`` draws.
         heal: Whether the last tokens of the prompt are spelled again by the first tokens of the text.
+        guidance: A negative prompt or another model, from which the logits of the chain move away; None: no
+            guidance.
+        draft: A smaller model with the same vocabulary that guesses the next tokens, which are read in one batch;
+            None: no draft model. With ``lookup``, this model drafts where the text so far has no draft. Tokens
+            and logprobs do not depend on it, as for ``lookup``.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -130,6 +138,8 @@ def generate(  # noqa: PLR0913 - the arguments are public
         loop_guard=None if loop_guard is None else parse_loop_guard(loop_guard),
         phases=phases,
         heal=heal,
+        guidance=guidance,
+        draft=draft,
     )
     return generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
 
@@ -156,26 +166,44 @@ def generate_request(
     running = RunningRequest(model, request, show_note=note, compiles_in_background=True)
     prompt_ids = running.prompt_ids
     context.check(prompt_ids)
+    negative = running.open_negative_text()
+    if running.draft_model is not None:
+        running.draft_with(partial(_read_draft_text, running.draft_model.second_context, is_interrupted))
+    if negative is not None and shift is not None:
+        raise ModelError("guidance: not supported with a context shift, because the two texts differ in length")
     start_seconds = perf_counter()
     cached_tokens = (
         0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     )
     prompt_seconds = perf_counter() - start_seconds
-    yield running.begin(context, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
+    capacity = context if negative is None else CommonCapacity(context, negative.context)
+    yield running.begin(capacity, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
     if request.echo:
         start_seconds = perf_counter()
         yield from _yield_echo(model, prompt_ids, request.logprobs, progress, is_interrupted)
         prompt_seconds = perf_counter() - start_seconds
     start_seconds = perf_counter()
     is_prompt_read = len(context.tokens) == len(prompt_ids)
+    if is_prompt_read and negative is not None:
+        is_prompt_read = negative.read_prompt(progress, is_interrupted, exact=bool(request.exact_reuse))
+        prompt_seconds += perf_counter() - start_seconds
+        start_seconds = perf_counter()
     if is_prompt_read:
         try:
-            yield from _decode_tokens(running, context)
+            yield from _decode_tokens(running, context, negative)
         except AbortedError:
             if is_interrupted is None:
                 raise
         yield from running.release_held()
     yield running.finish(prompt_seconds, perf_counter() - start_seconds)
+
+
+def _read_draft_text(
+    context: Context, is_interrupted: Callable[[], bool] | None, tokens: Sequence[int]
+) -> Logits | None:
+    """Make a draft model's context read a text; see `ReadTokens`."""
+    context.read(tokens, is_interrupted=is_interrupted)
+    return context.logits() if len(context.tokens) == len(tokens) else None
 
 
 def _yield_echo(
@@ -202,14 +230,17 @@ def _yield_echo(
         context.read(prompt_ids, progress, is_interrupted)
 
 
-def _decode_tokens(running: RunningRequest, context: Context) -> Iterator[Token | Rewind]:
+def _decode_tokens(
+    running: RunningRequest, context: Context, negative: NegativeText | None
+) -> Iterator[Token | Rewind]:
     """Provide the logits that the request needs, until it ends."""
     yield from running.resume()
     while running.finish_reason is None:
-        if running.drop_count:
-            context.truncate(len(context.tokens) - running.drop_count)
-        tokens = running.needed_tokens
-        yield from running.resume(context.append_batch(tokens) if tokens else (context.logits(),))
+        tokens, drop_count = running.needed_tokens, running.drop_count
+        if drop_count:
+            context.truncate(len(context.tokens) - drop_count)
+        rows = context.append_batch(tokens) if tokens else [context.logits()]
+        yield from running.resume(rows if negative is None else negative.guide_rows(rows, tokens, drop_count))
 
 
 class RunningRequest:
@@ -219,8 +250,10 @@ class RunningRequest:
         model: the model.
         request: the request.
         prompt_ids: the tokens of the prompt.
+        draft_model: the draft model, which needs a `draft_with`; None without one.
         chain: the built chain.
         constraint: the constraint, which has read the beginning of the answer; None: no constraint.
+        negative_ids: the tokens of the negative prompt; None without guidance.
         finish_reason: None until the text ends.
         needed_tokens: the tokens to be read next. `resume` is sent the logits after each of them. If there are
             none, it is sent the logits after the last token that was read.
@@ -253,7 +286,7 @@ class RunningRequest:
         if request.ban_then not in BAN_ACTIONS:
             raise ModelError(f"ban_then: {request.ban_then!r} is not one of {', '.join(BAN_ACTIONS)}")
         if request.beams is not None:
-            raise ModelError("beams: not supported by a batch and by generate_request; call generate_beams")
+            raise ModelError("beams: generate_request draws each token; call generate_beams")
         request.logprobs.check(model.vocabulary)
         model.vocabulary.check(request.stop_token_ids)
         self.request = request
@@ -268,9 +301,54 @@ class RunningRequest:
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
         self._healer = self._remove_prompt_end() if request.heal else None
+        self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
-        self._lookup = _make_prompt_lookup(model, request, self.prompt_ids)
+        _check_lookup(model, request)
+        self.draft_model = None if request.draft is None else request.draft.open_for(model)
+        self._read_draft_text: ReadTokens | None = None
+
+    def open_negative_text(self) -> NegativeText | None:
+        """Return the text after the negative prompt, for a single run; None without guidance.
+
+        Raises ``ModelError`` if the other model cannot be used, or if the negative prompt does not fit.
+        """
+        guidance = self.request.guidance
+        if guidance is None or self.negative_ids is None:
+            return None
+        model = guidance_model(self.model, guidance)
+        context = model.second_context if model is self.model else model.context
+        return NegativeText(context, self.negative_ids, guidance.scale)
+
+    def draft_with(self, read: ReadTokens) -> None:
+        """Set the function that makes the draft model read the text of this request."""
+        self._read_draft_text = read
+
+    @property
+    def is_drafting(self) -> bool:
+        """True if some of the needed tokens may be a draft, which only saves time in one call."""
+        return self._drafts is not None
+
+    def _open_drafts(self) -> DraftSource | None:
+        """Return the source of drafts after the prompt; None without one."""
+        request, sources = self.request, list[DraftSource]()
+        if request.lookup:
+            sources.append(PromptLookup(request.lookup, ()))
+        if request.draft is not None and self.draft_model is not None and self._read_draft_text is not None:
+            vocabulary = self.model.vocabulary
+            sources.append(ModelDraft(request.draft, self.draft_model, vocabulary, self._read_draft_text))
+        if not sources:
+            return None
+        drafts = sources[0] if len(sources) == 1 else FirstDraft(sources)
+        for token in self.prompt_ids:
+            drafts.add(token)
+        return drafts
+
+    def _draft_exactness(self) -> BatchExactness | None:
+        """Return the promise about a text with drafts of a model; None without a draft model."""
+        if self.request.draft is None or self.draft_model is None:
+            return None
+        return self.model.draft_exactness(max(self.request.draft.n_max, self.request.lookup))
 
     def _remove_prompt_end(self) -> PromptHealer | None:
         """Remove the prompt's last tokens that a longer token can begin with; return what spells them again."""
@@ -312,6 +390,9 @@ class RunningRequest:
             shift.resolve_kept_prompt_tokens(len(self.prompt_ids), vocabulary.adds_bos)
         guard_settings = request.guard_settings
         self._guard = None if guard_settings is None else TextGuard(guard_settings)
+        self._drafts, draft_exactness = self._open_drafts(), self._draft_exactness()
+        if exactness is not None and draft_exactness is not None:
+            exactness = exactness.combined_with(draft_exactness)
         phases = [*self._earlier_phases, RunningPhase(chain, ChainStates(chain))]
         if request.trace is not None:
             for phase in phases:
@@ -324,7 +405,7 @@ class RunningRequest:
             reader=LogprobReader(vocabulary, request.logprobs),
             stream=self._stream,
             jump=request.jump,
-            lookup=self._lookup,
+            drafts=self._drafts,
             discard_oldest=None if shift is None else shift.discard_oldest,
             stop_token_ids=frozenset(request.stop_token_ids),
             ends_at_eog=request.ends_at_eog,
@@ -349,9 +430,11 @@ class RunningRequest:
             batch_exactness=exactness,
             trace=request.trace,
             text_rules=request.text_rules,
+            draft=None if self.draft_model is None or request.draft is None else request.draft.as_setting(),
+            draft_exactness=draft_exactness,
         )
 
-    def resume(self, logits_rows: Sequence[Logits] | None = None) -> Iterator[Token | Rewind]:
+    def resume(self, logits_rows: Sequence[DecoderRow] | None = None) -> Iterator[Token | Rewind]:
         """Send the needed logits, None at first, and yield the events that result from them."""
         input_rows = logits_rows
         try:
@@ -385,8 +468,8 @@ class RunningRequest:
             prompt_tokens=len(self.prompt_ids),
             completion_tokens=decoder.token_count,
             forced_tokens=decoder.forced_count,
-            drafted_tokens=None if self._lookup is None else self._lookup.drafted_token_count,
-            accepted_tokens=None if self._lookup is None else self._lookup.accepted_token_count,
+            drafted_tokens=None if self._drafts is None else self._drafts.drafted_token_count,
+            accepted_tokens=None if self._drafts is None else self._drafts.accepted_token_count,
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
             context_shifts=None if self._shift is None else self._shift.shift_count,
             discarded_tokens=None if self._guard is None else decoder.discarded_count,
@@ -460,14 +543,12 @@ def _versions() -> Mapping[str, str]:
     return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
 
 
-def _make_prompt_lookup(
-    model: Model, request: GenerationRequest, prompt_ids: Sequence[int]
-) -> PromptLookup | None:
+def _check_lookup(model: Model, request: GenerationRequest) -> None:
+    """Raise ``ModelError`` for a lookup that is not possible."""
     if request.lookup < 0:
         raise ModelError(f"lookup: {request.lookup} is not ≥ 0")
     if request.lookup and not model.can_truncate:
         raise ModelError("lookup: not supported by recurrent models, which cannot discard wrong guesses")
-    return PromptLookup(request.lookup, prompt_ids) if request.lookup else None
 
 
 def _tokenize_prompt_of(
@@ -480,6 +561,31 @@ def _tokenize_prompt_of(
         template = open_chat_template(model, prompt.template, prompt.variables)
         prompt = format_chat(model, prompt.messages, template, show_note) + request.beginning
     return prompt_token_ids(model.vocabulary, prompt)
+
+
+def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:
+    """Return the tokens of the negative prompt of a request; None without guidance.
+
+    Args:
+        model: the model.
+        request: the request.
+        prompt_ids: the tokens of its prompt.
+
+    Raises ``ModelError``.
+    """
+    guidance = request.guidance
+    if guidance is None:
+        return None
+    check_guidance(guidance)
+    if guidance.is_off:
+        return None
+    negative_prompt, prompt = guidance.negative_prompt, request.prompt
+    if not negative_prompt:
+        return list(prompt_ids) if guidance.model is not None else list(prompt_ids[-1:])
+    if isinstance(prompt, ChatMessages) and isinstance(negative_prompt, str):
+        chat = replace(prompt, messages=with_system_message(prompt.messages, negative_prompt))
+        return _tokenize_prompt_of(model, replace(request, prompt=chat), None)
+    return prompt_token_ids(model.vocabulary, negative_prompt)
 
 
 def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:

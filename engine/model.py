@@ -24,7 +24,7 @@ from ..models.gguf import find_duplicate_token
 from ..models.listing import model_name
 from ..models.names import part_paths
 from .context import SEGMENT_TOKENS, Context
-from .exactness import DecodePlan, probe_decode_plan
+from .exactness import DecodePlan, probe_decode_plan, probe_draft_exactness
 from .native.context import NativeContext, SequenceSpan
 from .native.model import BackgroundLoad, NativeModel
 from .native.options import (
@@ -60,8 +60,13 @@ class Model:
         self._context_options = context
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
+        self._second_context: Context | None = None
+        self._companions: dict[Path, Model] = {}
+        """The models that were loaded beside this one, by the path of their files."""
         self._decode_plans: dict[int, DecodePlan] = {}
         """The plan of a batch, by its number of slots."""
+        self._draft_exactness: dict[int, BatchExactness] = {}
+        """The promise about a run with drafts, by the maximum number of tokens in a draft."""
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
@@ -172,9 +177,48 @@ class Model:
                 if self._background_load is None
                 else self._background_load.wait_for_context(self._context_options)
             )
-            native = NativeContext(self._native, self._context_options, self._adapters, handle)
-            self._context = Context(native, self._context_options.batch_tokens, self._segment_tokens)
+            self._context = self._make_context(handle)
         return self._context
+
+    @property
+    def second_context(self) -> Context:
+        """A second context for single runs, in which guidance reads its negative prompt.
+
+        It is made when it is first used. Raises ``ModelError``.
+        """
+        self.check_open()
+        if self._second_context is None:
+            self._second_context = self.make_context()
+        return self._second_context
+
+    def make_context(self) -> Context:
+        """Make another context of the same length. Close it before the model. Raises ``ModelError``."""
+        self.check_open()
+        return self._make_context(None)
+
+    def _make_context(self, handle: object | None) -> Context:
+        """Make a context, around llama.cpp's context ``handle`` if there is one."""
+        native = NativeContext(self._native, self._context_options, self._adapters, handle)
+        return Context(native, self._context_options.batch_tokens, self._segment_tokens)
+
+    def companion(self, path: str | Path) -> Model:
+        """Return another model with the context, the threads and the GPU of this one, which closes it.
+
+        It is loaded when it is first asked for. Raises ``ModelError``.
+        """
+        self.check_open()
+        key = Path(path).absolute()
+        if key not in self._companions:
+            options = self._context_options
+            self._companions[key] = Model.load(
+                path,
+                n_ctx=options.context_length,
+                threads=self.threads,
+                gpu_layers=self._gpu_layers,
+                batch=options.batch_tokens,
+                compute=options.compute_options,
+            )
+        return self._companions[key]
 
     @property
     def _segment_tokens(self) -> int | None:
@@ -220,6 +264,18 @@ class Model:
         """
         plan = self._decode_plan(parallel, deterministic)
         return EXACT if plan is None else plan.exactness
+
+    def draft_exactness(self, draft_tokens: int) -> BatchExactness:
+        """Return the promise about runs with drafts of up to ``draft_tokens`` tokens, compared with runs without.
+
+        It is measured once for each length. Raises ``ModelError``.
+        """
+        self.check_open()
+        if draft_tokens not in self._draft_exactness:
+            self._draft_exactness[draft_tokens] = probe_draft_exactness(
+                self._native, self._context_options, self._adapters, draft_tokens
+            )
+        return self._draft_exactness[draft_tokens]
 
     def _decode_plan(self, count: int, deterministic: bool) -> DecodePlan | None:
         """Return how a batch decodes rows; None if each request is computed separately."""
@@ -303,10 +359,14 @@ class Model:
         self._native.abort_flag.set()
 
     def close(self) -> None:
-        """Free the context and the model."""
-        if self._context is not None:
-            self._context.close()
-            self._context = None
+        """Free the contexts and the model, and the models that were loaded beside it."""
+        for companion in self._companions.values():
+            companion.close()
+        self._companions.clear()
+        for context in (self._context, self._second_context):
+            if context is not None:
+                context.close()
+        self._context = self._second_context = None
         self._native.close()
 
     def check_open(self) -> None:

@@ -20,6 +20,7 @@ from ..samplers.chain import Chain
 from ..samplers.kernels import Floats
 from .context import Progress
 from .generation import RunningRequest
+from .guidance import GuidedLogits
 from .model import Model
 from .request import GenerationRequest
 from .token_records import TraceReader
@@ -120,8 +121,14 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     context.read(prompt_ids, progress, is_interrupted, exact=bool(request.exact_reuse))
     if len(context.tokens) < len(prompt_ids):
         return None
+    row: Floats | GuidedLogits = context.logits()
+    negative = running.open_negative_text()
+    if negative is not None:
+        if not negative.read_prompt(progress, is_interrupted, exact=bool(request.exact_reuse)):
+            return None
+        (row,) = negative.guide_rows([context.logits()], (), 0)
     request = replace(request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)
-    return trace_row(model.vocabulary, context.logits(), request, top=top, against=against)
+    return trace_row(model.vocabulary, row, request, top=top, against=against)
 
 
 class RowReader(Chain):
@@ -143,7 +150,7 @@ class RowReader(Chain):
 
 def trace_row(
     vocabulary: Vocabulary,
-    logits: Floats,
+    row: Floats | GuidedLogits,
     request: GenerationRequest,
     *,
     top: int = 20,
@@ -153,7 +160,7 @@ def trace_row(
 
     Args:
         vocabulary: The tokens of the model.
-        logits: The model's logits after the prompt, float32 (V,).
+        row: The model's logits after the prompt, float32 (V,), or those of both readings under guidance.
         request: The request. Its prompt is token ids, its chain is built, and its constraint is started.
         top: How many of the most likely tokens of each stage are candidates.
         against: Other chains to compare with.
@@ -166,7 +173,7 @@ def trace_row(
     for chain in (cast("Chain", request.chain), *against):
         trace_reader = TraceReader(vocabulary, chain, top)
         chain.reset(prompt_ids)
-        trace_reader.sample(logits, mask)
+        trace_reader.sample(row, mask)
         trace_readers.append(trace_reader)
     forced_token = _forced_token(constraint) if request.jump else None
     chosen_ids = () if forced_token is None else (forced_token,)

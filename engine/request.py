@@ -8,8 +8,10 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.machine import MAX_SLOTS
-from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan
+from ..grammars.bans import DEFAULT_BAN_RETRIES, BanAction, TextBan, parse_bans
 from ..models.errors import ModelError
+from .drafts import DraftOptions
+from .guidance import Guidance
 from .text_guard import GuardSettings
 from .token_records import LogprobRequest
 
@@ -93,6 +95,21 @@ class BeamSearch:
         }
 
 
+def rules_from_json(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for rules that `GenerationRequest.text_rules` has described."""
+    from ..samplers.building import build_phases  # noqa: PLC0415 - only replays need it
+    from ..samplers.loop_guard import parse_loop_guard  # noqa: PLC0415
+
+    fields = {name: rules[name] for name in ("ban_retries", "ban_then", "heal") if name in rules}
+    guard, guidance = rules.get("loop_guard"), rules.get("guidance")
+    return fields | {
+        "bans": parse_bans(rules.get("bans", ())),
+        "loop_guard": None if guard is None else parse_loop_guard(guard),
+        "phases": build_phases([*rules.get("phases", ()), {}], ()),
+        "guidance": None if guidance is None else Guidance(**guidance),
+    }
+
+
 @dataclass(frozen=True)
 class GenerationRequest:
     """A request to generate text.
@@ -134,7 +151,10 @@ class GenerationRequest:
         phases: the phases before the last one, which ``chain`` draws.
         heal: whether the last tokens of the prompt are removed and spelled again by the first tokens, if one
             longer token can begin with them.
-        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token.
+        beams: searches for the best texts, see `generate_beams`; None: the chain draws each token. A batch returns
+            the best text.
+        guidance: a negative prompt or another model, from which the chain's logits move away; None: no guidance.
+        draft: the draft model, which guesses the next tokens where ``lookup`` has no draft; None: no draft model.
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
@@ -162,6 +182,13 @@ class GenerationRequest:
     phases: Sequence[Phase] = ()
     heal: bool = False
     beams: BeamSearch | None = None
+    guidance: Guidance | None = None
+    draft: DraftOptions | None = None
+
+    @property
+    def is_guided(self) -> bool:
+        """True if there is guidance, and if it is not off."""
+        return self.guidance is not None and not self.guidance.is_off
 
     @property
     def guard_settings(self) -> GuardSettings | None:
@@ -172,7 +199,7 @@ class GenerationRequest:
 
     @property
     def text_rules(self) -> dict[str, Any]:
-        """The settings of bans, loop guard, phases and healing that are not at their defaults, as JSON."""
+        """The settings of bans, loop guard, phases, healing and guidance that are not at their defaults."""
         rules: dict[str, Any] = {}
         if self.bans:
             rules |= {"bans": [ban.as_setting() for ban in self.bans]}
@@ -184,4 +211,6 @@ class GenerationRequest:
             rules["phases"] = [phase.as_setting() for phase in self.phases]
         if self.heal:
             rules["heal"] = True
+        if self.is_guided and self.guidance is not None:
+            rules["guidance"] = self.guidance.as_setting()
         return rules

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..logprobs.events import EXACT, BatchExactness, ExactnessLevel
 from ..models.errors import ModelError
-from .context import SEGMENT_TOKENS, check_prompt, small_batch_rows
+from .context import SEGMENT_TOKENS, check_prompt, common_token_count, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
@@ -81,17 +81,6 @@ def shared_token_count(
     return shared_count
 
 
-def common_token_count(held_tokens: Sequence[int], prompt: Sequence[int]) -> int:
-    """Return the length of the common beginning of two lists of tokens."""
-    length = min(len(held_tokens), len(prompt))
-    for start in range(0, length, _COMPARED_TOKENS):
-        end = min(start + _COMPARED_TOKENS, length)
-        held_part, part = held_tokens[start:end], prompt[start:end]
-        if held_part != part:
-            return start + next(place for place in range(len(part)) if held_part[place] != part[place])
-    return length
-
-
 def _reusable_token_count(slot: SequenceSlot, prompt: list[int], ends: Sequence[int]) -> int:
     """Return the length of the beginning of a prompt that a slot holds exactly as it would be computed again."""
     length = len(prompt)
@@ -108,8 +97,6 @@ def _common_token_count_before_last(slot: SequenceSlot, prompt: list[int]) -> in
     return min(common_token_count(slot.tokens, prompt), len(prompt) - 1)
 
 
-_COMPARED_TOKENS = 256
-"""Number of tokens in one comparison. Python compares lists faster than their items one by one."""
 _FILLER_TOKENS = (0,)
 """The token that is decoded for a slot without a token of its own, and removed again."""
 _MAX_DIVIDED_TOKENS = 8
@@ -275,6 +262,20 @@ class SequenceSlots:
             slot.tokens.extend(tokens)
         self._prompt_rows = [self._native.logits().copy()]
         return ReadPrompt(kept_count, BatchExactness(ExactnessLevel.ROUNDING, self.exactness.max_logit_difference))
+
+    def follow(self, slot: SequenceSlot, tokens: Sequence[int]) -> Logits:
+        """Make ``tokens`` the content of a slot; return the logits after the last one, valid until the next call.
+
+        All tokens that the slot has in common with them are reused, and those of another slot if that saves much.
+        So the logits are exact to rounding only. Raises ``ModelError`` as `read` does.
+        """
+        check_prompt(tokens, slot.length, "each slot of the batch holds")
+        tokens = list(tokens)
+        count_common = partial(_common_token_count_before_last, prompt=tokens)
+        if len(tokens) - count_common(slot) > SEGMENT_TOKENS:
+            self._copy_beginning(slot, count_common)
+        self._read_after_answer(slot, tokens, count_common(slot))
+        return self._prompt_rows[0]
 
     @property
     def _can_reuse_answers(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,10 @@ from ..models.errors import ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from ..samplers.kernels import SoftmaxWorkspace, TopRows
+from ..samplers.recorder import GUIDANCE_STAGE, ChainRecord, ChainRecorder, ChangedLogits, NamedMask, StageRecord
+from .guidance import GuidedLogits
 from .native.context import Logits
 from .vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from ..samplers.recorder import ChainRecord, NamedMask, StageRecord
 
 _SOURCES_BY_NAME: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
@@ -77,15 +76,18 @@ class LogprobReader:
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self._workspace = SoftmaxWorkspace()
 
-    def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
+    def read(
+        self, logits: Logits, token: int, candidates: Candidates | None = None, *, is_same_row: bool = True
+    ) -> tuple[Distribution, ...]:
         """Return the distributions of one token.
 
         Args:
             logits: the model's logits, float32 (V,).
             token: id of the chosen token.
             candidates: the candidates that the chain kept; None without a chain.
+            is_same_row: whether the chain got these logits; False under guidance.
         """
-        top_rows = None if candidates is None else candidates.top_rows
+        top_rows = None if candidates is None or not is_same_row else candidates.top_rows
         distributions = []
         for source in self._sources:
             if source == "model":
@@ -172,8 +174,6 @@ class TraceReader:
 
         ``top_count``: number of most likely tokens of each stage that a trace has.
         """
-        from ..samplers.recorder import ChainRecorder  # noqa: PLC0415 - most runs have no trace
-
         if not 1 <= top_count <= vocabulary.size:  # a trace always has the most likely token
             raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
         self._vocabulary = vocabulary
@@ -181,14 +181,18 @@ class TraceReader:
         self._top_count = top_count
         self._chain_record: ChainRecord
 
-    def sample(self, logits: Logits, mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> int:
+    def sample(self, row: Logits | GuidedLogits, mask: NDArray[np.bool_] | Sequence[NamedMask] | None) -> int:
         """Return the token that the chain draws, without accepting it.
 
         Args:
-            logits: float32 (V,).
+            row: the model's logits, float32 (V,), or those of both readings under guidance.
             mask: see `ChainRecorder.sample`.
         """
-        self._chain_record = self._recorder.sample(logits, mask)
+        if isinstance(row, GuidedLogits):
+            change = ChangedLogits(GUIDANCE_STAGE, row.guided, f"scale {row.scale:g}")
+            self._chain_record = self._recorder.sample(row.model, mask, change)
+        else:
+            self._chain_record = self._recorder.sample(row, mask)
         self.candidates = self._chain_record.stages[-1].candidates.candidates
         return self._chain_record.token
 

@@ -32,8 +32,11 @@ class Vocabulary:
 
     Attributes:
         size: number of tokens.
+        kind: llama.cpp's name of the type, such as ``BPE``.
         bos: id of the beginning-of-sequence token; None if there is none.
         adds_bos: whether every prompt begins with ``bos``.
+        eos: id of the end-of-sequence token; None if there is none.
+        adds_eos: whether llama.cpp's tokenizer ends every text with ``eos``.
         newline: id of the newline token; None if there is none.
         end: id of the token that ends a turn, or else of the token that ends a text; None if there is none.
         suppressed: ids of the tokens that the model's file forbids to draw, with the metadata key
@@ -47,8 +50,11 @@ class Vocabulary:
         self.size = native.size
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
+        self.kind = native.kind()
+        self.eos = native.special("eos")
+        self.adds_eos = native.adds_eos()
         self.newline = native.special("nl")
-        self.end = native.special("eot") if native.special("eot") is not None else native.special("eos")
+        self.end = native.special("eot") if native.special("eot") is not None else self.eos
         self.suppressed = native.suppressed_tokens()
 
     @cached_property
@@ -65,6 +71,11 @@ class Vocabulary:
     def pieces(self) -> list[bytes]:
         """The bytes of every token by id; for control tokens, the bytes of their names in the vocabulary."""
         return list(map(self._names_of_non_text.get, range(self.size), self._text_bytes_by_id))
+
+    @cached_property
+    def texts(self) -> list[bytes]:
+        """The text of every token by id, as the vocabulary spells it: with marks for spaces and bytes."""
+        return self._native.texts()
 
     @cached_property
     def _text_bytes_by_id(self) -> list[bytes]:

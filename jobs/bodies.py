@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -41,6 +41,7 @@ class ParsedRequest:
         chat_template_kwargs: variables of the chat template; None if the line sets none.
         rearrangements: changes of the order of the steps and of the selecting step.
         choice_count: number of texts of the answer. Their seeds count up.
+        beam_settings: settings of a beam search, as arguments of `BeamSearch`; empty if the line sets none.
     """
 
     id: str
@@ -58,6 +59,7 @@ class ParsedRequest:
     chat_template_kwargs: Json | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
     choice_count: int = 1
+    beam_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse_request(record: Json, line_number: int) -> ParsedRequest:
@@ -141,6 +143,9 @@ class _ShortLine(StrictModel):
     trace: int | None = Field(default=None, ge=1)
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
+    beams: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
 
     @field_validator("id", mode="before")
     @classmethod
@@ -193,6 +198,15 @@ def _parse_short_line(line: _ShortLine, line_number: int) -> ParsedRequest:
         trace_top_count=line.trace,
         chat_template=line.chat_template,
         chat_template_kwargs=line.chat_template_kwargs,
+        beam_settings={
+            name: value
+            for name, value in (
+                ("beam_count", line.beams),
+                ("length_penalty", line.length_penalty),
+                ("early_stopping", line.early_stopping),
+            )
+            if value is not None
+        },
     )
 
 

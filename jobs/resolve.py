@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..engine.request import ChatMessages, GenerationRequest
+from ..engine.guidance import Guidance
+from ..engine.request import BeamSearch, ChatMessages, GenerationRequest
 from ..engine.token_records import LogprobRequest
+from ..models.errors import ModelError
 from ..presets.errors import PresetError
 from ..presets.overrides import ChainRearrangement, Override, parse_set
 from ..presets.settings import Settings, resolve_settings
@@ -60,7 +63,10 @@ def make_request(
 
 
 def text_rules(settings: Settings) -> dict[str, Any]:
-    """Return the fields of a request for bans, the loop guard and phases."""
+    """Return the fields of a request for bans, the loop guard, phases and guidance.
+
+    Raises ``PresetError`` if guidance has no scale, and ``ModelError`` if its model is not found.
+    """
     from ..grammars.bans import DEFAULT_BAN_RETRIES, parse_bans
     from ..samplers.loop_guard import parse_loop_guard
 
@@ -72,7 +78,32 @@ def text_rules(settings: Settings) -> dict[str, Any]:
         "loop_guard": None if guard is None else parse_loop_guard(guard),
         "phases": settings.earlier_phases,
         "heal": bool(settings.heal.value),
+        "guidance": _guidance(settings),
     }
+
+
+def _guidance(settings: Settings) -> Guidance | None:
+    """Return the guidance of a request, with the path of its model; None without guidance."""
+    table, origin = settings.guidance.value, settings.guidance.origin
+    if table is None:
+        return None
+    if "scale" not in table:
+        raise PresetError(f"{origin}: guidance has no scale; set one, such as 1.5 (--cfg-scale, guidance.scale)")
+    model = table.get("model")
+    try:
+        path = None if model is None else _path_of_model(model)
+    except ModelError as error:
+        raise ModelError(f"{origin}, model of guidance: {error}") from None
+    return Guidance(float(table["scale"]), table.get("negative_prompt"), path)
+
+
+@cache
+def _path_of_model(name: str) -> str:
+    """Return the path of a model, which is searched for only once, because a batch has many requests."""
+    from ..models.resolve import resolve_model
+    from ..presets.user_config import user_config
+
+    return str(resolve_model(name, user_config().model_folders))
 
 
 @dataclass(frozen=True)
@@ -95,6 +126,7 @@ class BatchDefaults:
         chat_template_kwargs: variables of the chat template; None if no flag sets any.
         rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
             too.
+        beams: the beam search by which lines are answered; None: tokens are drawn.
     """
 
     preset: str
@@ -109,6 +141,7 @@ class BatchDefaults:
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
+    beams: BeamSearch | None = None
 
 
 class RequestResolver:
@@ -158,7 +191,21 @@ class RequestResolver:
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
+            beams=self._beams(parsed),
         )
+
+    def _beams(self, parsed: ParsedRequest) -> BeamSearch | None:
+        """Return the beam search of a line; None if tokens are drawn."""
+        beams, fields = self._defaults.beams, parsed.beam_settings
+        if beams is None and not fields:
+            return None
+        if beams is None and "beam_count" not in fields:
+            raise InvalidLineError(f"{next(iter(fields))} needs beams, the number of texts of a beam search")
+        if parsed.choice_count > 1:
+            raise InvalidLineError("body.n: the answer of a beam search is its best text; leave n out")
+        beams = BeamSearch(**fields) if beams is None else replace(beams, **fields)
+        beams.check()
+        return beams
 
     def _note_ignored_schema_paths(self, grammar: GrammarSpec) -> None:
         if grammar.ignored_schema_paths not in self._reported_schema_paths:
@@ -306,8 +353,16 @@ def batch_settings(
         "chat_template_kwargs": defaults.chat_template_kwargs,
         "logprobs": defaults.top_logprob_count,
         "trace": defaults.trace_top_count,
+        **_beam_settings(defaults.beams),
         **other_flags,
     }
+
+
+def _beam_settings(beams: BeamSearch | None) -> dict[str, Any]:
+    """Return the settings of a beam search that flags set; empty without one."""
+    settings = {} if beams is None else beams.as_setting()
+    settings.pop("n_best", None)
+    return settings
 
 
 def _chain_settings(steps: Iterable[StepSpec]) -> dict[str, Any]:

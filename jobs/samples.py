@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..common.machine import SEED_MAX
-from ..engine.batch import BatchEngine, BatchFailure
+from ..engine.batch import BatchEngine, BatchFailure, RequestProgress
 from ..engine.model import Model
 from ..engine.request import GenerationRequest
 from ..logprobs.events import Done, Event, Token
+from ..models.errors import AbortedError
 
 
 def sample_requests(request: GenerationRequest, count: int) -> list[GenerationRequest]:
@@ -47,10 +49,10 @@ def generate_samples(
         while not engine.is_idle:
             if is_interrupted is not None and is_interrupted():
                 steps = [ended for sample in events if (ended := engine.interrupt(sample)) is not None]
-                new_events = [(step.request.id, event) for step in steps if step.running for event in step.events]
+                steps = [step for step in steps if step.running]
             else:
-                new_events = engine.step()
-            for sample, event in new_events:
+                steps = _advance(engine, is_interrupted)
+            for sample, event in ((step.request.id, event) for step in steps for event in step.events):
                 if isinstance(event, BatchFailure):
                     raise event.error
                 events[sample].append(event)
@@ -59,6 +61,19 @@ def generate_samples(
                 progress(token_count)
             while unfinished and events[unfinished[0]] and isinstance(events[unfinished[0]][-1], Done):
                 yield events[unfinished.popleft()]
+
+
+def _advance(engine: BatchEngine, is_interrupted: Callable[[], bool] | None) -> list[RequestProgress]:
+    """Advance all samples; return their progress. An interruption may abort the step, whose progress is kept."""
+    steps: list[RequestProgress] = []
+    try:
+        for advance in (engine.begin_waiting, engine.advance_running):
+            with closing(advance()) as progress_of_samples:
+                steps.extend(progress_of_samples)
+    except AbortedError:
+        if is_interrupted is None:
+            raise
+    return steps
 
 
 @dataclass(frozen=True)

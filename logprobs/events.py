@@ -37,6 +37,8 @@ class Start:
         trace: number of most probable tokens of each stage in a trace; None if the run is not traced.
         text_rules: the settings of bans, of the loop guard, of phases, of token healing and of a beam search, by
             their names; empty without any.
+        draft: the draft model and the limits of its drafts; None without a draft model.
+        draft_exactness: whether drafts can change the text; None without a draft model.
     """
 
     model: str
@@ -54,6 +56,8 @@ class Start:
     batch_exactness: BatchExactness | None = None
     trace: int | None = None
     text_rules: dict[str, Any] = field(default_factory=dict)
+    draft: dict[str, Any] | None = None
+    draft_exactness: BatchExactness | None = None
 
 
 @supports_old_names
@@ -120,8 +124,8 @@ class Done:
         prompt_tokens: number of tokens of the prompt.
         completion_tokens: number of generated tokens.
         forced_tokens: number of generated tokens that the grammar forced.
-        drafted_tokens: number of tokens that the lookup guessed; None without a lookup.
-        accepted_tokens: number of guessed tokens that were right; None without a lookup.
+        drafted_tokens: number of tokens that the lookup or the draft model guessed; None without both.
+        accepted_tokens: number of guessed tokens that the chain drew, too; None without both.
         timings: the duration of each part of the run.
         context_shifts: number of times that older tokens were discarded because the context was full; None without
             ``keep_on_shift``.
@@ -209,6 +213,21 @@ class BatchExactness:
         is_exact = token_count <= self.max_exact_tokens
         level = ExactnessLevel.EXACT if is_exact else ExactnessLevel.AMONG_THEMSELVES
         return BatchExactness(level, self.max_logit_difference)
+
+    def combined_with(self, other: BatchExactness) -> BatchExactness:
+        """Return the promise that holds if both hold: the weaker level and the lower limit."""
+        levels = list(ExactnessLevel)  # from the strongest to the weakest
+        level = max(self.level, other.level, key=levels.index)
+        difference = max(self.max_logit_difference, other.max_logit_difference)
+        limits = [limit for limit in (self.max_exact_tokens, other.max_exact_tokens) if limit is not None]
+        is_limited = bool(limits) and level is ExactnessLevel.EXACT
+        return BatchExactness(level, difference, min(limits) if is_limited else None)
+
+    @property
+    def promise(self) -> str:
+        """The promise with its limit, such as ``exact up to 256 tokens``."""
+        limit = self.max_exact_tokens
+        return str(self) if limit is None else f"{self} up to {limit:,} tokens"
 
     def __str__(self) -> str:
         if self.level is not ExactnessLevel.ROUNDING or not self.max_logit_difference:

@@ -124,20 +124,20 @@ def _start_fields(event: Start) -> dict[str, Any]:
     del fields["prompt_ids"]  # `--echo` writes a line for each of them
     if event.batch_exactness is not None:
         fields["batch_exactness"] = str(event.batch_exactness)
-    optional = ("grammar", "logprobs", "batch_exactness", "trace")
+    if event.draft_exactness is not None:
+        fields["draft_exactness"] = event.draft_exactness.promise
+    optional = ("grammar", "logprobs", "batch_exactness", "trace", "draft", "draft_exactness")
     return {name: value for name, value in fields.items() if value is not None or name not in optional}
 
 
 def _done_fields(event: Done) -> dict[str, Any]:
     timings = event.timings
-    lookup_fields = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
     grammar_fields = (
         {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
     )
     return {
         "finish_reason": event.finish_reason,
         **grammar_fields,
-        **({} if event.drafted_tokens is None else {"lookup": lookup_fields}),
         **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
         "stop": event.stop,
         "text": event.text,
@@ -164,8 +164,8 @@ def format_result_line(  # noqa: PLR0913 - the fields of a line
     """Return the line of an answer in a batch's results.
 
     It has the fields ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness,
-    error``. ``complete`` is added under a grammar, ``tokens`` if they have logprobs or traces, and ``worker`` on a
-    cluster. Each of ``tokens`` has the fields of `token_members`.
+    error``. ``complete`` is added under a grammar, ``score`` by a beam search, ``tokens`` if they have logprobs or
+    traces, and ``worker`` on a cluster. Each of ``tokens`` has the fields of `token_members`.
 
     Args:
         events: the events of the run.
@@ -187,6 +187,7 @@ def format_result_line(  # noqa: PLR0913 - the fields of a line
         **({} if done_event.complete is None else {"complete": done_event.complete}),
         "stop": done_event.stop,
         "text": done_event.text,
+        **({} if done_event.score is None else {"score": done_event.score}),
         "usage": usage(done_event),
         "batch_exactness": exactness,
     }

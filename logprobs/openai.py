@@ -367,25 +367,30 @@ def total_usage(usages: Sequence[Mapping[str, int]], choices_per_prompt: int) ->
     """
     prompt_tokens = sum(usage["prompt_tokens"] for usage in usages[::choices_per_prompt])
     completion_tokens = sum(usage["completion_tokens"] for usage in usages)
-    dropped_counts = [usage["discarded_tokens"] for usage in usages if "discarded_tokens" in usage]
     periods = [usage["loop_period"] for usage in usages if "loop_period" in usage]
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
-        **({"discarded_tokens": sum(dropped_counts)} if dropped_counts else {}),
         **({"loop_period": periods[0]} if periods else {}),
+        **{
+            name: sum(usage.get(name, 0) for usage in usages)
+            for name in ("discarded_tokens", "draft_tokens", "accepted_tokens")
+            if any(name in usage for usage in usages)
+        },
     }
 
 
 def usage(done: Done) -> dict[str, int]:
-    """Return OpenAI's ``usage``, the numbers of tokens."""
+    """Return OpenAI's ``usage``, the numbers of tokens. Logitsmith adds those of bans, loops and drafts."""
     return {
         "prompt_tokens": done.prompt_tokens,
         "completion_tokens": done.completion_tokens,
         "total_tokens": done.prompt_tokens + done.completion_tokens,
         **({} if done.discarded_tokens is None else {"discarded_tokens": done.discarded_tokens}),
         **({} if done.loop_period is None else {"loop_period": done.loop_period}),
+        **({} if done.drafted_tokens is None else {"draft_tokens": done.drafted_tokens}),
+        **({} if done.accepted_tokens is None else {"accepted_tokens": done.accepted_tokens}),
     }
 
 

@@ -33,6 +33,7 @@ SETTING_NAMES = (
     "loop_guard",
     "phases",
     "heal",
+    "guidance",
 )
 """The names of all settings other than parameters of samplers."""
 
@@ -48,7 +49,8 @@ class Override:
         target: ``sampler.parameter``; ``sampler`` for the sampler's main parameter; ``sampler#2.parameter`` for
             the second step of that name; or one of `SETTING_NAMES`.
         value: the value to set. For a sampler without parameters, such as ``ignore_eos``, True turns the step on,
-            and False turns the step off. None, as in ``--set ignore_eos=``, means True.
+            and False turns the step off. None, as in ``--set ignore_eos=``, means True. A table of ``guidance``
+            sets only the keys that it has.
     """
 
     origin: str
@@ -80,17 +82,21 @@ class _StepTarget:
 def parse_set(text: str) -> Override:
     """Return the override for an argument of ``--set``.
 
-    Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5`` and ``seed=7``. The value is YAML. Names may be
-    aliases, and may be written with dashes. Raises ``PresetError`` for a text of another form, an unknown sampler,
-    and a value that is not YAML.
+    Forms are ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7`` and ``guidance.scale=2``. The value is
+    YAML. Names may be aliases, and may be written with dashes. Raises ``PresetError`` for a text of another form,
+    an unknown sampler, and a value that is not YAML.
     """
     name, sign, value = text.partition("=")
     name = name.strip()
     if not sign or not name:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"--set {name}"
+    scalar = parse_yaml_scalar(value, origin)
+    setting, dot, key = name.partition(".")
+    if dot and find_setting_name(setting) == "guidance":
+        return Override(origin, "guidance", {key.strip().replace("-", "_"): scalar})
     target = find_setting_name(name) or str(_parse_step_target(name, origin))
-    return Override(origin, target, parse_yaml_scalar(value, origin))
+    return Override(origin, target, scalar)
 
 
 def find_setting_name(target: str) -> str | None:

@@ -26,7 +26,7 @@ from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
 from .errors import PresetError, name_hint
 from .search import find_preset
-from .text_rules import check_bans, check_loop_guard, check_phases, last_chain
+from .text_rules import check_bans, check_guidance, check_loop_guard, check_phases, last_chain
 from .yaml_reader import read_table
 
 DEFAULT_CHAIN: tuple[Any, ...] = (
@@ -67,6 +67,7 @@ class Preset(BaseModel):
         "loop_guard": "stop, end-thinking, rewind, or a table",
         "phases": "a list of tables",
         "heal": "true or false",
+        "guidance": "a table",
     }
     """The allowed values of each key, as noun phrases for messages."""
 
@@ -104,6 +105,9 @@ class Preset(BaseModel):
 
     heal: bool | None = Field(
         default=None, description="whether the first tokens may replace the last tokens of the prompt"
+    )
+    guidance: dict[str, Any] | None = Field(
+        default=None, description="a scale, and a negative prompt or another model, that the text moves away from"
     )
 
     _name: str = PrivateAttr(default="")
@@ -179,6 +183,11 @@ class Preset(BaseModel):
     @classmethod
     def _check_loop_guard(cls, value: object) -> object:
         return check_loop_guard(value)
+
+    @field_validator("guidance", mode="before")
+    @classmethod
+    def _check_guidance(cls, value: object) -> object:
+        return check_guidance(value)
 
     @field_validator("phases", mode="before")
     @classmethod

@@ -6,7 +6,7 @@ Settings can change while they are in use, as in a chat; each value keeps its or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import yaml
 
 from ..common.renamed import supports_old_names
 from ..samplers.base import Sampler
-from ..samplers.building import parse_chain
+from ..samplers.building import build_phases, parse_chain
 from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from .errors import PresetError
@@ -30,11 +30,12 @@ from .overrides import (
     replace_selector,
 )
 from .preset import Preset
-from .text_rules import RULE_DEFAULTS, build_phases, ends_thinking, last_chain
+from .text_rules import RULE_DEFAULTS, ends_thinking, last_chain
 from .yaml_reader import check_table, parse_yaml
 
 _DEFAULT_MAX_TOKENS = 256
 """The number of tokens to generate if no setting limits it; their text fits on a terminal."""
+_GUIDANCE_KEY = re.compile(r"^\.\w+")
 _LIST_INDEX = re.compile(r"^\[\d+\]")
 
 
@@ -86,6 +87,7 @@ class Settings:
         phases: the phases of the text, as in a preset; None: the text has one phase. The chain of the last phase
             is ``steps``.
         heal: whether the first tokens may replace the last tokens of the prompt; None: they may not.
+        guidance: the scale, the negative prompt and the model of guidance, as in a preset; None: no guidance.
     """
 
     steps: tuple[StepSpec, ...]
@@ -103,6 +105,7 @@ class Settings:
     loop_guard: SettingValue = SettingValue(None, "default")
     phases: SettingValue = SettingValue(None, "default")
     heal: SettingValue = SettingValue(None, "default")
+    guidance: SettingValue = SettingValue(None, "default")
 
     @property
     def earlier_phases(self) -> tuple[Phase, ...]:
@@ -170,7 +173,7 @@ def resolve_settings(
         if setting is None:
             steps = override_step(steps, override)
         else:
-            values[setting] = _check_setting(setting, override)
+            values[setting] = _check_setting(setting, override, values[setting])
     ignored_flags: list[IgnoredFlag] = []
     for rearrangement in rearrangements:
         ordered_steps = order_steps(steps, rearrangement)
@@ -242,7 +245,7 @@ def _overriding_phases(overrides: Sequence[Override]) -> tuple[str, Any] | None:
     """Return the origin and the chain of the last phase that an override sets; None if there is none."""
     for override in reversed(overrides):
         if override.target == "phases":
-            chain = last_chain(_check_setting("phases", override).value)
+            chain = last_chain(_check_setting("phases", override, SettingValue(None, "default")).value)
             return None if chain is None else (override.origin, chain)
     return None
 
@@ -289,17 +292,23 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
     return SettingValue(_default(name), "default")
 
 
-def _check_setting(name: str, override: Override) -> SettingValue:
+def _check_setting(name: str, override: Override, earlier: SettingValue) -> SettingValue:
     """Return the value of a setting, checked by the rules of a preset. None becomes the default.
 
-    ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt.
+    ``max_tokens`` may also be 0, which a preset does not allow: the run only reads its prompt. ``guidance`` keeps
+    those keys of the earlier value that the new one does not have.
     """
-    if name == "max_tokens" and type(override.value) is int and override.value == 0:
+    new_value = override.value
+    if name == "max_tokens" and type(new_value) is int and new_value == 0:
         return SettingValue(0, override.origin)
+    if name == "guidance" and isinstance(new_value, Mapping):
+        new_value = {**(earlier.value or {}), **new_value}
     try:
-        value = getattr(Preset.from_table({name: override.value}, origin=""), name)
+        value = getattr(Preset.from_table({name: new_value}, origin=""), name)
     except PresetError as error:
         message = str(error).removeprefix(f": {name}")
+        if name == "guidance" and not override.origin.endswith(name):  # the origin names the key, too
+            message = _GUIDANCE_KEY.sub("", message)
         if not override.origin.startswith("--set"):  # a flag takes one string at a time, not a list
             message = _LIST_INDEX.sub("", message)
         raise PresetError(f"{override.origin}{message}") from None
@@ -314,7 +323,7 @@ def override_settings(settings: Settings, override: Override) -> Settings:
     setting = find_setting_name(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
-    changed: dict[str, Any] = {setting: _check_setting(setting, override)}
+    changed: dict[str, Any] = {setting: _check_setting(setting, override, getattr(settings, setting))}
     if setting == "grammar":
         changed["grammar_folder"] = None
     return replace(settings, **changed)

@@ -1,15 +1,15 @@
-"""The keys of a preset for bans, the loop guard and phases: their validation, and the values of a request."""
+"""The keys of a preset for bans, the loop guard, phases and guidance: validation, and the values of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from ..common.text import nearest_name, short_repr
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
 from ..samplers.building import parse_chain
-from ..samplers.chain import Phase, StepSpec
 from ..samplers.errors import SamplingError
 from ..samplers.loop_guard import parse_loop_guard
 
@@ -20,6 +20,7 @@ RULE_DEFAULTS: Mapping[str, Any] = {
     "loop_guard": None,
     "phases": None,
     "heal": None,
+    "guidance": None,
 }
 """The settings of this module, with the values that they have if nothing sets them."""
 
@@ -45,6 +46,27 @@ def check_loop_guard(value: object) -> Any:
     except SamplingError as error:
         raise ValueError(str(error)) from None
     return "stop" if value is True else value
+
+
+_GUIDANCE_VALUES = {"scale": "a number", "negative_prompt": "a string", "model": "the path or name of a model"}
+"""The keys of guidance, with their allowed values."""
+
+
+def check_guidance(value: object) -> dict[str, Any] | None:
+    """Return guidance as a preset writes it; None without any key. Raises ``ValueError`` that names the key."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"guidance: {short_repr(value)} is not a table with {', '.join(_GUIDANCE_VALUES)}")
+    for key, item in value.items():
+        if key not in _GUIDANCE_VALUES:
+            nearest = nearest_name(str(key), _GUIDANCE_VALUES)
+            hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_GUIDANCE_VALUES)}"
+            raise ValueError(f"guidance: unknown key {short_repr(key)}; {hint}")
+        is_number = isinstance(item, (int, float)) and not isinstance(item, bool) and isfinite(item)
+        if item is not None and not (is_number if key == "scale" else isinstance(item, str)):
+            raise ValueError(f"guidance.{key}: {short_repr(item)} is not {_GUIDANCE_VALUES[key]}")
+    return {key: item for key, item in value.items() if item is not None} or None
 
 
 def check_phases(value: object) -> list[dict[str, Any]] | None:
@@ -107,30 +129,3 @@ def ends_thinking(loop_guard: object) -> bool:
     """Return whether a checked loop guard ends the phase of the reasoning."""
     action = loop_guard.get("action") if isinstance(loop_guard, Mapping) else loop_guard
     return action == "end-thinking"
-
-
-def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
-    """Return the phases before the last one.
-
-    Args:
-        phases: the checked phases, as a preset writes them.
-        steps: the chain of the last phase, which phases without a chain use, too.
-    """
-    return tuple(
-        Phase(
-            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
-            until=phase.get("until"),
-            max_tokens=phase.get("max_tokens"),
-            then=phase.get("then", ""),
-            adds_end=phase.get("adds_end", False),
-        )
-        for number, phase in enumerate((phases or ())[:-1])
-    )
-
-
-def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
-    samplers = parse_chain(chain)
-    return tuple(
-        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
-        for index, sampler in enumerate(samplers)
-    )

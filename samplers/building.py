@@ -19,7 +19,7 @@ from ..common.errors import problem_message, wrong_value
 from ..common.machine import SEED_MAX
 from ..common.text import nearest_name, short_repr
 from .base import BuildContext, Sampler, Vocabulary
-from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
+from .chain import MAX_STEPS, Chain, Phase, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
@@ -438,16 +438,20 @@ def allowed_values(field: FieldInfo) -> str:
     bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUND_NAMES if hasattr(rule, name)}
     lower_bound, upper_bound = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if lower_bound is not None and upper_bound is not None and "ge" in bounds and "le" in bounds:
-        return f"{lower_bound:g}..{upper_bound:g}"
+        return f"{_bound_text(lower_bound)}..{_bound_text(upper_bound)}"
     limit_texts = []
     if lower_bound is not None:
-        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {lower_bound:g}")
+        limit_texts.append(f"{'≥' if 'ge' in bounds else '>'} {_bound_text(lower_bound)}")
     if upper_bound is not None:
-        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {upper_bound:g}")
+        limit_texts.append(f"{'≤' if 'le' in bounds else '<'} {_bound_text(upper_bound)}")
     if limit_texts or get_origin(field.annotation) is not Literal:
         return " and ".join(limit_texts)
     words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _bound_text(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
@@ -473,3 +477,30 @@ def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     ):
         message = f"{short_repr(first_problem['input'])}: {message}"
     return f"{path}: {'the key ' if is_key else ''}{message}"
+
+
+def build_phases(phases: Sequence[Mapping[str, Any]] | None, steps: Sequence[StepSpec]) -> tuple[Phase, ...]:
+    """Return the phases before the last one.
+
+    Args:
+        phases: the checked phases, as a preset writes them.
+        steps: the chain of the last phase, which phases without a chain use, too.
+    """
+    return tuple(
+        Phase(
+            steps=_phase_steps(phase["chain"], number) if "chain" in phase else tuple(steps),
+            until=phase.get("until"),
+            max_tokens=phase.get("max_tokens"),
+            then=phase.get("then", ""),
+            adds_end=phase.get("adds_end", False),
+        )
+        for number, phase in enumerate((phases or ())[:-1])
+    )
+
+
+def _phase_steps(chain: Any, number: int) -> tuple[StepSpec, ...]:
+    samplers = parse_chain(chain)
+    return tuple(
+        StepSpec.from_origin(sampler, "phases", f"phases[{number}].chain[{index}].{sampler.about.name}")
+        for index, sampler in enumerate(samplers)
+    )

@@ -337,6 +337,8 @@ class Phase:
             table["max_tokens"] = self.max_tokens
         if self.then:
             table["then"] = self.then
+        if self.adds_end:
+            table["adds_end"] = True
         return table
 
 

@@ -1,4 +1,4 @@
-"""The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them."""
+"""The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them; and random bits, drawn as in torch."""
 
 from __future__ import annotations
 
@@ -90,6 +90,16 @@ def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
     integers = np.frombuffer(generator.randbytes(8 * count), "<u8")
     # The conversion of 64 bits rounds once, to nearest, like the sum of the two words in std::generate_canonical.
     return np.minimum(integers.astype(np.float64) / 2.0**64, _BELOW_ONE)
+
+
+def random_bits(seed: int, count: int) -> NDArray[np.uint8]:
+    """Return the lowest bits of the first ``count`` 32-bit words, each 0 or 1, uint8 (count,).
+
+    Equals torch's ``randint(0, 2, (count,))`` on a CPU, with a generator of that seed. Only the lowest 32 bits of
+    ``seed`` count, as in torch.
+    """
+    words = np.frombuffer(seeded_generator(seed & SEED_MAX).randbytes(4 * count), "<u4")
+    return (words & 1).astype(np.uint8)
 
 
 def seeded_generator(seed: int) -> Random:

@@ -15,8 +15,9 @@ from .errors import SamplingError
 from .kernels import Floats, SoftmaxWorkspace
 from .stages import StageCandidates
 
-MODEL_STAGE, SUPPRESSED_STAGE = "model", "suppressed"
-"""Names of the stages before any mask: all tokens, and those that the model's file does not suppress."""
+MODEL_STAGE, GUIDANCE_STAGE, SUPPRESSED_STAGE = "model", "guidance", "suppressed"
+"""Names of the stages before any mask: the model's logits, those that guidance makes of them, and the tokens that
+the model's file does not suppress."""
 GRAMMAR_STAGE, HEALING_STAGE, BANS_STAGE = "grammar", "healing", "bans"
 """Names of the stages before the first step: the tokens that the grammar's mask allows, those that spell the end
 of the prompt, and those that were not dropped at this place."""
@@ -32,6 +33,20 @@ class NamedMask(NamedTuple):
 
     stage: str
     mask: NDArray[np.bool_]
+
+
+class ChangedLogits(NamedTuple):
+    """The logits that the chain gets in place of the model's.
+
+    Attributes:
+        stage: the name of their stage.
+        logits: one logit per token, float32 (V,).
+        note: the change in words and numbers.
+    """
+
+    stage: str
+    logits: Floats
+    note: str
 
 
 class StageRecord(NamedTuple):
@@ -94,7 +109,12 @@ class ChainRecorder:
         recording_steps = tuple(_RecordingStep(step, self._input_candidates) for step in chain.steps[:-1])
         self._recording_chain = chain.with_steps(recording_steps, self._recording_selector)
 
-    def sample(self, logits: Floats, mask: NDArray[np.bool_] | Sequence[NamedMask] | None = None) -> ChainRecord:
+    def sample(
+        self,
+        logits: Floats,
+        mask: NDArray[np.bool_] | Sequence[NamedMask] | None = None,
+        change: ChangedLogits | None = None,
+    ) -> ChainRecord:
         """Sample as `Chain.sample` does, and return the record. The token is not accepted yet.
 
         Raises ``SamplingError`` as `Chain.sample` does.
@@ -104,9 +124,11 @@ class ChainRecorder:
                 the array is overwritten.
             mask: which tokens are allowed, bool (V,), or several masks that are applied one after the other; None
                 allows all tokens. A single mask without a name is the grammar's.
+            change: the logits that the chain gets in place of ``logits``; None if it gets these.
         """
         self._input_candidates.clear()
         masks = _accumulate_masks(mask)
+        model_logits, logits = logits, logits if change is None else change.logits
         token = self._recording_chain.sample(logits, masks[-1].mask if masks else None)
         allowed_tokens = self._chain.allowed_tokens
         if allowed_tokens is not None:  # the chain itself drops the other tokens
@@ -118,9 +140,15 @@ class ChainRecorder:
                 snapshots.append(
                     StageCandidates(candidates, self._workspace, snapshots[-1] if snapshots else None)
                 )
-            records = [StageRecord(MODEL_STAGE, None, snapshots[0])]
+            first = StageCandidates(Candidates(logits), self._workspace) if masks else snapshots[0]
+            records = [StageRecord(MODEL_STAGE, None, first)]
+            if change is not None:
+                unchanged = StageCandidates(Candidates(model_logits), self._workspace)
+                records = [
+                    StageRecord(MODEL_STAGE, None, unchanged),
+                    StageRecord(change.stage, None, first, change.note),
+                ]
             if masks:
-                records = [StageRecord(MODEL_STAGE, None, StageCandidates(Candidates(logits), self._workspace))]
                 for stage, combined_mask in masks[:-1]:
                     candidates = Candidates(logits)
                     candidates.filter_rows(combined_mask)

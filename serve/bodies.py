@@ -40,8 +40,8 @@ IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
         ((_ANYTHING,), "use_default_badwordsids trim_stop ignore_eos_token bypass_eos_token"),
         ((-1, 0), "truncation_length num_ctx n_ctx max_context_length truncate_prompt_tokens"),
         ((0,), "penalty_alpha prompt_lookup_num_tokens"),
-        ((1,), "guidance_scale length_penalty num_beams beam_width"),
-        (("",), "negative_prompt suffix guided_whitespace_pattern adapter"),
+        ((1,), "length_penalty num_beams beam_width"),
+        (("",), "suffix guided_whitespace_pattern adapter"),
         (("none", "auto"), "tool_choice function_call"),
         (("", "none"), "reasoning_effort verbosity"),
         ((-1, "", "none"), "reasoning_format reasoning_budget_tokens thinking_token_budget"),
@@ -133,6 +133,10 @@ class GenerationFields(SamplerFields):
     loop_guard: str | Json | bool | None = None
     phases: list[Json] | None = None
     heal: bool | None = None
+    guidance: Json | None = None
+    guidance_scale: float | None = None
+    cfg_scale: float | None = None
+    negative_prompt: str | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     cache_prompt: bool | None = None
     n_cmpl: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
@@ -270,7 +274,23 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
     if grammars:
         overrides.append(Override(grammars[0][0], "grammar", grammars[0][1]))
     overrides += _text_rules(fields)
+    overrides += _guidance(fields, unused)
     return overrides
+
+
+def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
+    """Yield the settings of guidance. The name of a negative prompt without effect is appended to ``unused``."""
+    if fields.guidance is not None:
+        yield Override("guidance", "guidance", fields.guidance)
+    name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
+    if scale is not None:
+        yield Override(name, "guidance", {"scale": scale})
+    if not fields.negative_prompt:  # clients send an empty one if their user wrote none
+        return
+    if scale == 1:
+        unused.append("negative_prompt")
+    else:
+        yield Override("negative_prompt", "guidance", {"negative_prompt": fields.negative_prompt})
 
 
 def _text_rules(fields: GenerationFields) -> Iterator[Override]:

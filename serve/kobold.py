@@ -6,6 +6,7 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from pydantic import Field
 from starlette.requests import Request
@@ -115,7 +116,8 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     def prepare() -> tuple[Asked, int]:
         asked = maker.make(fields.normalized(is_stream), ignored)
         fitted = [_fit(maker.model, choice, fields.memory or "", length) for choice in asked.choices]
-        return replace(asked, choices=tuple(choice for choice, _ in fitted)), max(count for _, count in fitted)
+        choices = tuple(_put_negative_before_prompt(maker.model, choice) for choice, _ in fitted)
+        return replace(asked, choices=choices), max(count for _, count in fitted)
 
     asked, dropped_count = await state.prepare(request, fields, prepare)
     if is_stream and len(asked.choices) > 1:  # messages do not say to which text they belong
@@ -123,6 +125,26 @@ async def _generate(request: Request, state: ServerState, *, is_stream: bool) ->
     form = KoboldFormat(fields.trim_stop is False, dropped_count)
     key = _answer_key(request, fields.genkey)
     return await answer(request, state.engine, asked, form, partial(state.answers.track, key))
+
+
+def _put_negative_before_prompt(model: Model, choice: Choice) -> Choice:
+    """Return a text whose negative prompt stands before the prompt, as in KoboldCpp, and not in its place.
+
+    The beginning of the prompt is left out there if the context is too short for both.
+    """
+    request = choice.request
+    guidance = request.guidance
+    if guidance is None or not isinstance(guidance.negative_prompt, str) or not guidance.negative_prompt:
+        return choice
+    vocabulary = model.vocabulary
+    negative_ids = vocabulary.tokenize_prompt(f"{guidance.negative_prompt}\n".encode())
+    prompt_ids = list(cast("Sequence[int]", request.prompt))
+    if vocabulary.adds_bos and prompt_ids[:1] == [vocabulary.bos]:
+        del prompt_ids[0]
+    room = model.context_length - len(negative_ids) - (request.max_tokens or 0) - 1
+    ids = (*negative_ids, *prompt_ids[-max(1, room) :])
+    guidance = replace(guidance, negative_prompt=ids)
+    return replace(choice, request=replace(request, guidance=guidance), is_repeatable=False)
 
 
 _MIN_PROMPT_SHARE = 5

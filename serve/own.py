@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ..common.errors import LogitsmithError
 from ..common.text import short_repr
-from ..engine.generation import read_beginning
+from ..engine.generation import negative_prompt_ids, read_beginning
+from ..engine.guidance import GuidedLogits, guide
 from ..engine.model import Model
 from ..engine.next_token import RowReader, next_token_json, trace_row
 from ..engine.request import GenerationRequest
@@ -115,9 +116,28 @@ def _other_chain(text: str, seed: int, model: Model) -> Chain:
 
 async def _logits(
     request: Request, state: ServerState, model: Model, generation: GenerationRequest
-) -> tuple[Floats, int]:
+) -> tuple[Floats | GuidedLogits, int]:
     """Return the logits after the prompt, and the number of tokens that were decoded for them."""
-    ids = cast("tuple[int, ...]", generation.prompt)
+    ids, guidance = cast("tuple[int, ...]", generation.prompt), generation.guidance
+    row, decoded_count = await _row_after(request, state, model, ids)
+    negative_ids = negative_prompt_ids(model, generation, ids)
+    if guidance is None or negative_ids is None:
+        return row, decoded_count
+    if guidance.model is None:
+        negative_row, negative_count = await _row_after(request, state, model, tuple(negative_ids))
+        return guide(row, negative_row, guidance.scale), decoded_count + negative_count
+    reader = RowReader(model.vocabulary)  # gets the logits that the other model has changed
+    (events,) = await run_requests(
+        request, state.engine, [GenerationRequest(ids, reader, max_tokens=1, guidance=guidance)]
+    )
+    decoded_count += cast("Start", events[0]).prompt_tokens - cast("Start", events[0]).cached_tokens
+    return GuidedLogits(row, cast("Floats", reader.row), guidance.scale), decoded_count + len(negative_ids)
+
+
+async def _row_after(
+    request: Request, state: ServerState, model: Model, ids: tuple[int, ...]
+) -> tuple[Floats, int]:
+    """Return the model's logits after a prompt, and the number of tokens that were decoded for them."""
     row = state.rows.get(ids)
     if row is not None:
         return row, 0

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..common.machine import SEED_MAX
 from ..common.text import short_repr
-from ..engine.generation import build_chain, prompt_token_ids, start_constraint
+from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
+from ..engine.guidance import guidance_model, with_system_message
 from ..engine.model import Model
 from ..engine.request import ChatMessages, GenerationRequest
 from ..engine.templates import builtin_chat_templates, format_chat, is_chat_template, open_chat_template
@@ -22,7 +23,7 @@ from ..grammars.grammar import Grammar
 from ..grammars.spec import GrammarSpec, grammar_table
 from ..jobs.bodies import ParsedRequest
 from ..jobs.errors import InvalidLineError
-from ..jobs.resolve import BatchDefaults, RequestResolver
+from ..jobs.resolve import BatchDefaults, RequestResolver, text_rules
 from ..logprobs.events import Start
 from ..models.errors import ModelError
 from ..presets.errors import PresetError, preset_hint
@@ -123,6 +124,9 @@ class RequestMaker:
         self._note, self._reuses_answers = note, reuses_answers
         self.resolver = RequestResolver(defaults, model.metadata, note, notes_schemas=False)
         self._max_token_bytes = max(map(len, model.vocabulary.pieces))
+        guidance = text_rules(self.resolver.default_settings())["guidance"]
+        if guidance is not None:
+            guidance_model(model, guidance)  # loaded before the first request, or refused
 
     def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
@@ -232,6 +236,11 @@ class RequestMaker:
         except PresetError as error:
             raise InvalidRequestError(str(error).removeprefix("--"), "set") from None
         for override in (*set_overrides, *parsed.overrides):
+            if override.target == "guidance" and isinstance(override.value, Mapping) and "model" in override.value:
+                raise InvalidRequestError(
+                    "guidance.model: a request cannot name a model; a preset of this server can",
+                    "guidance",
+                )
             if find_setting_name(override.target) == "grammar" and override.value is not None:
                 check_grammar_source(override.value, override.origin.removeprefix("--"))
         settings = self.resolver.settings(parsed)
@@ -254,9 +263,18 @@ class RequestMaker:
         model, prompt, field = self.model, request.prompt, "prompt"
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
-            prompt = format_chat(model, prompt.messages, template, self._note) + request.beginning
+            guidance, messages = request.guidance, prompt.messages
+            prompt = format_chat(model, messages, template, self._note) + request.beginning
+            if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
+                negative_messages = with_system_message(messages, guidance.negative_prompt)
+                text = format_chat(model, negative_messages, template) + request.beginning
+                request = replace(request, guidance=replace(guidance, negative_prompt=text))
             field = "messages"
         ids = self._prompt_ids(prompt, field)
+        request = replace(request, prompt=tuple(ids))
+        negative_ids = negative_prompt_ids(model, request, ids)
+        if negative_ids is not None:
+            self._check_length(negative_ids, "negative_prompt")
         shown = prompt if isinstance(prompt, str) else model.vocabulary.detokenize(ids).decode("utf-8", "replace")
         constraint = request.constraint
         if isinstance(constraint, GrammarSpec):
@@ -265,7 +283,7 @@ class RequestMaker:
                 grammars[constraint] = constraint.compile(model.vocabulary)
             constraint = start_constraint(constraint, model, grammars[constraint])
         return Choice(
-            replace(request, prompt=tuple(ids), constraint=constraint, chain=build_chain(model, request)),
+            replace(request, constraint=constraint, chain=build_chain(model, request)),
             shown,
             is_repeatable=request.ends_at_eog
             and not request.stop_token_ids
@@ -283,10 +301,14 @@ class RequestMaker:
         if not isinstance(prompt, str):
             self._check_ids(prompt, field)
         ids = prompt_token_ids(self.model.vocabulary, prompt)
+        self._check_length(ids, field)
+        return ids
+
+    def _check_length(self, ids: Sequence[int], field: str) -> None:
+        context = self.model.context_length
         if len(ids) >= context:
             excess = f"{len(ids):,} tokens do not fit into the context of {context:,} tokens; shorten the prompt"
             raise InvalidRequestError(f"{field}: {excess}", field)
-        return ids
 
 
 def _named_field(message: str, fields: GenerationFields) -> str | None:

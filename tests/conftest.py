@@ -41,6 +41,18 @@ def pruned_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first layer of the pruned model, which drafts for the pruned model: about a third of it is right."""
+    from .engine.pruned_model import write_pruned_model
+
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder if worker is None else folder.parent) / "draft.gguf"
+    if not path.exists():
+        write_pruned_model(path, layers=[0])
+    return path
+
+
+@pytest.fixture(scope="session")
 def browser():
     """Chromium. There is one for all tests of a process, because Playwright starts only once in a thread."""
     from .browser import open_browser

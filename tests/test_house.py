@@ -18,7 +18,6 @@ LONGEST = 700
 EXCEPTIONS = {
     "common.lazy": "every face imports it, and nothing else of common/",
     "engine.beam_search": "an algorithm that is proven by itself",
-    "engine.decoder": "a generator that asks for logits: nothing in it knows what computes them",
     "jobs.errors": "as below",
     "models.errors": "the errors of a room are imported by all of its modules",
     "presets.errors": "as above",

@@ -16,12 +16,14 @@ from ..flags import CompletionKind, OptionalValue, Options, flag, options_class
 from ..inputs.model import chosen_model
 from ..inputs.settings import MODEL_PRESET, fresh_seed, grammar_spec, preset_name, resolve_run_settings
 from ..messages import print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
-from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
+from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
+    from ...engine.drafts import DraftOptions
     from ...engine.request import GenerationRequest
     from ...presets.settings import Settings, SettingValue
 
@@ -99,7 +101,7 @@ class ConversationOptions(Options):
     grammar: ConstraintOptions
     length: AnswerLengthOptions
     rules: TextRuleOptions
-    lookup: int = lookup_flag()
+    drafts: DraftingOptions
     model: ModelOptions
     log: LogOptions
 
@@ -120,7 +122,10 @@ class ChatSettings:
     Attributes:
         settings: all settings, each with its origin.
         grammar: the grammar of the answers; None if there is none.
+        draft: the draft model, and the limits of its drafts; None without a draft model.
     """
+
+    draft: DraftOptions | None = None
 
     def __init__(
         self, options: ConversationOptions, metadata: Mapping[str, str] | None, stored: Mapping[str, Any]
@@ -238,7 +243,8 @@ class ChatSettings:
             make_request(settings, "", grammar, answer_seed),
             complete_sentence=grammar is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
-            lookup=self._options.lookup,
+            lookup=self._options.drafts.lookup,
+            draft=self.draft,
         )
 
 

@@ -33,7 +33,7 @@ from ..messages import FAILED, line_sentence, print_message, print_note
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.output import output_flag, trace_flag
 from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
-from ..options.sampling import GrammarOptions, SamplingOptions
+from ..options.sampling import BeamSearchOptions, GrammarOptions, SamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class BatchOptions(Options):
         default=False,
     )
     sampling: BatchSamplingOptions
+    beam_search: BeamSearchOptions
     grammar: GrammarOptions
     logprobs: int | None = output_flag(
         "--logprobs",
@@ -163,6 +164,10 @@ class BatchOptions(Options):
             raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor -1 for all with --format jsonl")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
             raise UsageError(f"--trace: not supported by --format {self.format.value}; use --format jsonl")
+        if self.beam_search.beams is None:
+            self.typed_flags.reject_unavailable(BeamSearchOptions, available=())
+        elif self.trace is not None:
+            raise UsageError("--beams draws no token, but --trace records how tokens are drawn; leave one out")
         if self.resume and self.prints_results:
             raise UsageError("--resume needs a file of results; name it with -o")
         if self.force and not self.resume:
@@ -180,7 +185,8 @@ def batch(options: BatchOptions) -> None:
 
     A line has OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "logprobs_from", "trace", "chat_template",
-    "chat_template_kwargs"}. A flag applies to all lines that do not set the value themselves.
+    "chat_template_kwargs", "beams", "length_penalty", "early_stopping"}. A flag applies to all lines that do not
+    set the value themselves.
     """
     from ...jobs.journal import closing_results
     from ..render.batch_progress import BatchProgress
@@ -403,6 +409,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         ignored_schema_paths=ignored_schema_paths,
         chat_template=chat_template.source,
         chat_template_kwargs=chat_template.variables,
+        beams=options.beam_search.settings(best_count=1),
     )
 
 

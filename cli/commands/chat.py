@@ -11,7 +11,7 @@ import typer
 
 from ..chat.settings import ConversationOptions
 from ..command_options import takes_options
-from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.model import find_draft_model, load_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
 from ..messages import print_note
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...chats.conversation import Conversation
     from ...chats.records import ConversationSummary, SearchHit
     from ...chats.store import ChatStore
+    from ...engine.drafts import DraftOptions
     from ...engine.model import Model
     from ..chat.chat import Chat
 
@@ -57,8 +58,10 @@ def chat(options: ConversationOptions) -> None:
         conversation = _open_conversation(store, options)
         stored = conversation.settings
         settings = None if ChatSettings.needs_model(options) else ChatSettings(options, None, stored)
+        draft = _find_draft_model(options)
         with terminal_mode(), _load(options) as model:
             settings = settings or ChatSettings(options, model.metadata, stored)
+            settings.draft = draft
             session = ChatSession(model, conversation, print_note, template.open(model), options.on_full.value)
             code = _talk(open_chat(session, settings, store.path), options)
     finally:
@@ -131,6 +134,12 @@ def _load(options: ConversationOptions) -> Model:
     """Load the model. Only loading is interruptible here; later each answer handles Ctrl-C separately."""
     with interruptible() as interrupt:
         return load_model(options.model, interrupt)
+
+
+def _find_draft_model(options: ConversationOptions) -> DraftOptions | None:
+    """Return the draft model that ``-md`` names; a download is interruptible."""
+    with interruptible() as interrupt:
+        return find_draft_model(options.drafts, interrupt)
 
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:

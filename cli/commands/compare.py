@@ -360,9 +360,10 @@ class _Comparison:
 
     def _measured_arms(self, model_of_arm: Sequence[Model]) -> list[MeasuredArm]:
         from ...compare.distribution_measures import MeasuredArm
+        from ...jobs.resolve import text_rules
 
         return [
-            MeasuredArm(arm.name, model, settings.steps)
+            MeasuredArm(arm.name, model, settings.steps, text_rules(settings)["guidance"])
             for arm, model, settings in zip(
                 self._plan.arms, model_of_arm, self._settings(model_of_arm), strict=True
             )

@@ -15,13 +15,14 @@ from ...jobs.sources import open_preset, preset_of_model
 from ..command_options import TypedFlags, takes_options
 from ..flags import CompletionKind, Options, at_least, flag, options_class
 from ..inputs.model import BackgroundModel, load_in_background, load_model, show_llama_cpp_messages
-from ..inputs.prompt import prepare_prompt, read_prompt
+from ..inputs.prompt import prepare_prompt, put_negative_into_template, read_prompt
 from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import ChatOptions, EscapeOptions, PromptAffixOptions, PromptOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
+from ..options.text_rules import GuidanceOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -69,6 +70,7 @@ class NextOptions(Options):
     )
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
+    guidance: GuidanceOptions
     model: ModelOptions
     log: LogOptions
 
@@ -197,6 +199,7 @@ def _trace_and_print(setup: _Setup, model: Model, raw_prompt: str, interrupt: In
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
     prompt = prepare_prompt(model, raw_prompt, settings, options.affixes, setup.template, options.is_chat)
     request = make_request(settings, prompt.tokens, setup.spec, seed)
+    request = put_negative_into_template(model, request, prompt, settings, setup.template, options.is_chat)
     with reading_bar() as progress, interrupt.graceful_shutdown():
         result = trace_request(
             model,

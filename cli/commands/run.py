@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from ..command_options import TypedFlags, takes_options
 from ..flags import Limit, Options, flag, options_class
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, end_open_line, print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
 from ..options.prompt import (
@@ -33,12 +34,12 @@ from ..options.prompt import (
     PromptAffixOptions,
     PromptOptions,
     length_flag,
-    lookup_flag,
 )
 from ..options.sampling import BeamOptions, ConstraintOptions, FullSamplingOptions
 from ..options.text_rules import TextRuleOptions
 
 if TYPE_CHECKING:
+    from ...engine.drafts import DraftOptions
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...grammars.spec import GrammarSpec
@@ -94,7 +95,6 @@ class RunOptions(Options):
     length: LengthOptions
     rules: TextRuleOptions
     context: ContextShiftOptions
-    lookup: int = lookup_flag()
     samples: int = length_flag(
         "--samples",
         metavar="N",
@@ -113,6 +113,13 @@ class RunOptions(Options):
         help="With --vote: the answer is the last match in a text, or its first group.",
         parse=_parse_regex,
     )
+    drafts: DraftingOptions
+    verify_draft: bool = flag(
+        "--verify-draft",
+        help="Repeat the run without drafts, and report the first token that differs.",
+        default=False,
+        panel="Drafts",
+    )
     beam_search: BeamOptions
     model: ModelOptions
     output: OutputOptions
@@ -125,6 +132,10 @@ class RunOptions(Options):
             self._check_vote()
         elif self.extract is not None:
             raise UsageError("--extract finds the answers that --vote counts; add --vote")
+        if self.verify_draft and self.drafts.is_off:
+            raise UsageError("--verify-draft checks a run with drafts; add -md FILE or --lookup N")
+        if self.verify_draft and self.samples > 1:
+            raise UsageError("--verify-draft checks one text; leave --samples out")
         self._check_beams()
         if self.samples > 1 and self.output.stream:
             raise UsageError("--stream writes one text while it is generated; leave --samples out")
@@ -147,7 +158,8 @@ class RunOptions(Options):
             "--samples draws several texts (--n-best writes several)": self.samples > 1,
             "--stream writes one text while it is drawn": self.output.stream,
             "--trace records how tokens are drawn": self.output.trace is not None,
-            "--lookup drafts one text that is drawn": self.lookup > 0,
+            "--lookup drafts one text that is drawn": self.drafts.lookup > 0,
+            "-md drafts one text that is drawn": self.drafts.draft_model is not None,
             "--context-shift needs a context for one text": self.context.context_shift,
         }
         for reason, is_given in given.items():
@@ -196,7 +208,7 @@ def run(options: RunOptions) -> None:
 
 
 def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
-    from ..inputs.model import load_model
+    from ..inputs.model import find_draft_model, load_model
     from ..inputs.prompt import PromptText, read_prompt_text
     from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, preset_name
 
@@ -208,15 +220,14 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
         return
     template = ChatTemplateFlags(options.chat.template, options.typed_flags)
     typed_prompt = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
-    with (
-        interruptible() as interrupt,
-        load_model(options.model, interrupt, background_model, options.length.max_tokens) as model,
-    ):
-        setup = setup or _resolve_setup(options, model.metadata)
-        if options.output.show_config:
-            _show_config(setup)
-        else:
-            _generate_text(setup, model, typed_prompt, template, interrupt)
+    with interruptible() as interrupt:
+        draft = None if options.output.show_config else find_draft_model(options.drafts, interrupt)
+        with load_model(options.model, interrupt, background_model, options.length.max_tokens) as model:
+            setup = setup or _resolve_setup(options, model.metadata)
+            if options.output.show_config:
+                _show_config(setup)
+            else:
+                _generate_text(replace(setup, draft=draft), model, typed_prompt, template, interrupt)
 
 
 @dataclass(frozen=True)
@@ -227,11 +238,13 @@ class _Setup:
         options: the options of the command line.
         settings: the settings resolved from the options and the preset.
         grammar: the grammar of the output; None if the output is free.
+        draft: the draft model, and the limits of its drafts; None without a draft model.
     """
 
     options: RunOptions
     settings: Settings
     grammar: GrammarSpec | None
+    draft: DraftOptions | None = None
 
 
 def _resolve_setup(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
@@ -279,7 +292,7 @@ def _generate_text(
     """
     from ...engine.generation import generate_request
     from ...jobs.resolve import make_request
-    from ..inputs.prompt import prepare_prompt
+    from ..inputs.prompt import prepare_prompt, put_negative_into_template
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import erase_bar_before_done, reading_bar
 
@@ -289,12 +302,14 @@ def _generate_text(
         print_note("--keep has no effect without --context-shift")
     prompt = prepare_prompt(model, typed_prompt.text, settings, options.affixes, template, options.is_chat)
     request = make_request(settings, prompt.tokens, grammar, seed_of(settings))
+    request = put_negative_into_template(model, request, prompt, settings, template, options.is_chat)
     request = replace(
         request,
         logprobs=logprobs,
         echo=options.output.echo and logprobs.top_count is not None,
         jump=not options.grammar.no_jump,
-        lookup=options.lookup,
+        lookup=options.drafts.lookup,
+        draft=setup.draft,
         keep_on_shift=options.kept_tokens_on_shift,
         trace=options.output.trace,
         complete_sentence=request.complete_sentence or (grammar is not None and options.grammar.grammar_complete),
@@ -306,12 +321,42 @@ def _generate_text(
         _generate_samples(setup, model, request, prompt, typed_prompt.piped, interrupt)
         return
     with reading_bar() as progress, interrupt.graceful_shutdown():
-        events: Iterator[Event] = generate_request(
-            model, request, progress=progress, is_interrupted=lambda: interrupt.requested
+        token_ids: list[int] = []
+        events = _remember_tokens(
+            generate_request(model, request, progress=progress, is_interrupted=lambda: interrupt.requested),
+            token_ids,
         )
         command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
         done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
     _report_end(done, setup, prompt.shown, request.seed, model, interrupt)
+    if options.verify_draft:
+        _verify_drafts(model, request, token_ids, interrupt)
+
+
+def _remember_tokens(events: Iterator[Event], token_ids: list[int]) -> Iterator[Event]:
+    """Yield the events of a run, and append the ids of its tokens to ``token_ids``."""
+    from ...logprobs.events import Token
+
+    for event in events:
+        if isinstance(event, Token):
+            token_ids.append(event.id)
+        yield event
+
+
+def _verify_drafts(
+    model: Model, request: GenerationRequest, token_ids: Sequence[int], interrupt: Interrupt
+) -> None:
+    """Repeat the run without drafts, and report the first difference, with which the command fails."""
+    from ...jobs.draft_verification import verify_drafts
+    from ..render.run import show_verification
+
+    with interrupt.graceful_shutdown():
+        result = verify_drafts(model, request, token_ids, lambda: interrupt.requested)
+    show_verification(result)
+    if not result.is_complete:
+        raise typer.Exit(interrupt.exit_code)
+    if result.difference is not None:
+        raise typer.Exit(FAILED)
 
 
 def _generate_samples(
@@ -383,15 +428,13 @@ def _search_beams(
         interrupt: whether a signal such as Ctrl-C has arrived.
     """
     from ...engine.beams import generate_beams
-    from ...engine.request import BeamSearch
     from ..render.progress import sample_bar
     from ..render.samples import BeamWriter
 
     flags, output = setup.options.beam_search, setup.options.output
     best_count = 1 if flags.n_best is None and output.format is not Format.jsonl else flags.n_best
-    settings = BeamSearch(flags.beams or 1, flags.length_penalty, flags.stops_early, best_count)
     # No random number is drawn, so a random seed would only make two equal runs look different.
-    request = replace(request, beams=settings, seed=setup.settings.seed.value or 0)
+    request = replace(request, beams=flags.settings(best_count), seed=setup.settings.seed.value or 0)
     with sample_bar() as bar, interrupt.graceful_shutdown():
         limit = request.max_tokens or 0
         progress = None if bar is None else lambda token_count: bar(token_count, limit)
@@ -472,7 +515,7 @@ def _report_end(done: Done, setup: _Setup, prompt: str, seed: int, model: Model,
     """
     output = setup.options.output
     end_note = _note_on_end(done, setup, model)
-    if output.format is Format.text and (end_note is not None or output.stats):
+    if output.format is Format.text and (end_note is not None or output.stats or setup.options.verify_draft):
         end_open_line((prompt if output.echo else "") + done.text)
     if end_note is not None:
         print_note(end_note)

@@ -17,11 +17,13 @@ from ...common.text import nearest_name
 from ...models.names import ModelSpec
 from ..interrupt import Interrupt
 from ..messages import exit_after_abort, flag_sentence, print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import ClusterOptions, LogOptions, ModelOptions, RopeScaling
 
 if TYPE_CHECKING:
     from ...cluster.run import ClusterRun
     from ...cluster.tasks import ServiceFactory
+    from ...engine.drafts import DraftOptions
     from ...engine.model import Model
     from ...engine.native.model import BackgroundLoad
     from ...engine.native.options import ComputeOptions, GpuOptions, LoadPlan
@@ -133,6 +135,31 @@ def _find_or_download(model_reference: str | None, config: UserConfig, interrupt
         return pull(error.reference, interrupt), origin
     except ModelError as error:
         raise with_origin(error, origin) from None
+
+
+def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOptions | None:
+    """Return the draft model and the limits that the options name; None without a draft model.
+
+    The draft model is found or downloaded as the model of ``-m`` is. It is loaded when a request uses it.
+
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
+    """
+    from ...engine.drafts import DraftOptions
+    from ...models.errors import ModelError
+    from ...presets.user_config import user_config
+
+    if options.draft_model is None:
+        return None
+    limits = {
+        "n_max": options.max_draft_tokens,
+        "n_min": options.min_draft_tokens,
+        "p_min": options.min_draft_probability,
+    }
+    try:
+        path, _ = _find_or_download(options.draft_model, user_config(), interrupt)
+    except ModelError as error:
+        raise ModelError(f"-md: {error.problem}", advice=error.advice) from None
+    return DraftOptions(path, **{name: value for name, value in limits.items() if value is not None})
 
 
 def with_origin(error: ModelError, origin: str) -> ModelError:

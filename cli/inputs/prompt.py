@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +23,7 @@ from ..options.prompt import PromptAffixOptions, PromptOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
+    from ...engine.request import GenerationRequest
     from ...presets.settings import Settings
     from .settings import ChatTemplateFlags
 
@@ -140,6 +141,11 @@ class PreparedPrompt:
     text: str
     shown: str
 
+    @property
+    def has_template(self) -> bool:
+        """True if the prompt is in a chat template."""
+        return isinstance(self.tokens, str) and self.text != self.shown
+
 
 def prepare_prompt(
     model: Model,
@@ -172,3 +178,34 @@ def prepare_prompt(
     tokens = tokenize_with_affixes(model.vocabulary, text, affixes.in_prefix or "", affixes.in_suffix or "")
     text_with_affixes = affixes.add_affixes(text)
     return PreparedPrompt(tokens, text_with_affixes, text_with_affixes)
+
+
+def put_negative_into_template(
+    model: Model,
+    request: GenerationRequest,
+    prompt: PreparedPrompt,
+    settings: Settings,
+    template: ChatTemplateFlags,
+    is_chat: bool | None,
+) -> GenerationRequest:
+    """Return the request with the negative prompt of its guidance as the system message of the chat template.
+
+    Without a chat template, the negative prompt stays a text in place of the prompt.
+
+    Args:
+        model: model that reads the prompts.
+        request: request of the run.
+        prompt: its prompt.
+        settings: settings of the run, which have the system message.
+        template: flags of the chat template.
+        is_chat: whether the chat template is used; None to use it if there is a system message.
+    """
+    from ...engine.templates import build_prompt
+
+    guidance = request.guidance
+    if guidance is None or not guidance.negative_prompt or not prompt.has_template:
+        return request
+    text = build_prompt(
+        model, prompt.shown, system=str(guidance.negative_prompt), chat=is_chat, template=template.open(model)
+    )
+    return replace(request, guidance=replace(guidance, negative_prompt=text))

@@ -24,7 +24,7 @@ from ..messages import print_note
 from ..options.output import FORMATS, OutputOptions
 from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_grammar
-from ..options.text_rules import TextRuleOptions
+from ..options.text_rules import GuidanceOptions, TextRuleOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -146,7 +146,7 @@ def flag_overrides(options: Options) -> Iterator[Override]:
     if grammar is not None:
         yield Override(grammar.flag, "grammar", grammar.value)
     for group in vars(options).values():
-        if isinstance(group, TextRuleOptions):
+        if isinstance(group, (TextRuleOptions, GuidanceOptions)):
             yield from group.overrides()
 
 

@@ -215,14 +215,3 @@ class ContextShiftOptions(Options):
         help="Number of prompt tokens that --context-shift never discards; -1 = all. [0]",
         limit=at_least(0, minus_one_meaning="all"),
     )
-
-
-def lookup_flag() -> Any:
-    """Return the declaration of ``--lookup``, which several commands share."""
-    return length_flag(
-        "--lookup",
-        metavar="N",
-        help="Guess up to N next tokens from the text so far, to save time; 0 = off. [0]",
-        default=0,
-        limit=at_least(0),
-    )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...common.errors import UsageError
 from ...common.machine import MAX_SLOTS
 from ..flags import CompletionKind, Limit, Options, at_least, flag, iterate_flags, options_class, within
+
+if TYPE_CHECKING:
+    from ...engine.request import BeamSearch
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
@@ -212,21 +215,14 @@ class EarlyStopping(StrEnum):
 
 
 @options_class
-class BeamOptions(Options):
-    """The flags of a beam search."""
+class BeamSearchOptions(Options):
+    """The flags of a beam search that finds one text for each prompt."""
 
     beams: int | None = _beam_flag(
         "--beams",
         metavar="N",
         help="Draw no token: keep the N texts with the highest probability at each step. [off]",
         limit=Limit(f"1 to {MAX_SLOTS}", 1, MAX_SLOTS),
-    )
-    n_best: int | None = _beam_flag(
-        "--n-best",
-        metavar="K",
-        help="Write the K best texts of --beams, the best first. [1; jsonl: all]",
-        limit=at_least(1),
-        required_companions="--beams N",
     )
     length_penalty: float = _beam_flag(
         "--length-penalty",
@@ -243,15 +239,36 @@ class BeamOptions(Options):
         required_companions="--beams N",
     )
 
+    def settings(self, best_count: int | None) -> BeamSearch | None:
+        """Return the settings of the search; None without one. ``best_count``: see `BeamSearch`."""
+        from ...engine.request import BeamSearch
+
+        if self.beams is None:
+            return None
+        modes: dict[EarlyStopping, Literal[False, True, "never"]] = {
+            EarlyStopping.false: False,
+            EarlyStopping.true: True,
+            EarlyStopping.never: "never",
+        }
+        return BeamSearch(self.beams, self.length_penalty, modes[self.early_stopping], best_count)
+
+
+@options_class
+class BeamOptions(BeamSearchOptions):
+    """The flags of a beam search, and of the number of its texts that are written."""
+
+    n_best: int | None = _beam_flag(
+        "--n-best",
+        metavar="K",
+        help="Write the K best texts of --beams, the best first. [1; jsonl: all]",
+        limit=at_least(1),
+        required_companions="--beams N",
+    )
+
     def check(self) -> None:
         """Raise ``UsageError`` for more texts than beams."""
         if self.beams is not None and self.n_best is not None and self.n_best > self.beams:
             raise UsageError(f"--n-best {self.n_best} is more than --beams {self.beams}")
-
-    @property
-    def stops_early(self) -> bool | Literal["never"]:
-        """The value of ``--early-stopping``, as transformers has it in Python."""
-        return "never" if self.early_stopping is EarlyStopping.never else self.early_stopping is EarlyStopping.true
 
 
 _grammar_flag = partial(flag, panel="Grammar (use one of the first six)")

@@ -1,4 +1,4 @@
-"""The flags of bans, of the loop guard, of the phases of a text, and of token healing."""
+"""The flags of bans, of the loop guard, of the phases of a text, of token healing, and of guidance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,60 @@ if TYPE_CHECKING:
 
 _ban = partial(flag, panel="Bans and loops")
 _phase = partial(flag, panel="Reasoning")
+_guidance = partial(flag, panel="Guidance")
 
 _MAX_BAN_FILE_BYTES = 4_000_000
+_MAX_PROMPT_BYTES = 64_000_000
+
+
+@options_class
+class GuidanceOptions(Options):
+    """The flags of classifier-free guidance."""
+
+    cfg_scale: float | None = _guidance(
+        "--cfg-scale",
+        metavar="S",
+        help="Move away from the negative prompt by this factor; 1 = off, 1.5 = a bit. [1]",
+    )
+    cfg_negative_prompt: str | None = _guidance(
+        "--cfg-negative-prompt",
+        metavar="TEXT",
+        help="Text in place of the prompt; in a chat, of the system message. [the prompt's last token]",
+        has_escapes=True,
+    )
+    cfg_negative_prompt_file: str | None = _guidance(
+        "--cfg-negative-prompt-file",
+        metavar="FILE",
+        help="Read the negative prompt from a file.",
+        is_path=True,
+        completion_kind=CompletionKind.FILE,
+    )
+    cfg_model: str | None = _guidance(
+        "--cfg-model",
+        metavar="FILE",
+        help="Model with the same vocabulary that reads the negative prompt. [the model of -m]",
+        is_path=True,
+        completion_kind=CompletionKind.MODEL,
+    )
+
+    def overrides(self) -> Iterator[Override]:
+        """Yield the setting of each flag. Raises ``UsageError``."""
+        from ...presets.overrides import Override
+
+        if self.cfg_negative_prompt is not None and self.cfg_negative_prompt_file is not None:
+            raise UsageError("--cfg-negative-prompt and --cfg-negative-prompt-file: give one of them")
+        negative_prompt, flag_name = self.cfg_negative_prompt, "--cfg-negative-prompt"
+        if self.cfg_negative_prompt_file is not None:
+            flag_name = "--cfg-negative-prompt-file"
+            negative_prompt = _read_file(self.cfg_negative_prompt_file, flag_name, _MAX_PROMPT_BYTES)
+        values = {
+            "--cfg-scale": ("scale", self.cfg_scale),
+            flag_name: ("negative_prompt", negative_prompt),
+            "--cfg-model": ("model", self.cfg_model),
+        }
+        for name, (key, value) in values.items():
+            if value is not None:
+                yield Override(name, "guidance", {key: value})
 
 
 @options_class
@@ -87,6 +139,7 @@ class TextRuleOptions(Options):
         help="Text before the end of the reasoning, if --reasoning-budget ends it. [none]",
         has_escapes=True,
     )
+    guidance: GuidanceOptions
 
     def overrides(self) -> Iterator[Override]:
         """Yield the settings that flags without a setting of the same name set."""
@@ -100,6 +153,7 @@ class TextRuleOptions(Options):
             yield Override("--loop-guard", "loop_guard", guard)
         if self.heal:
             yield Override("--heal", "heal", True)
+        yield from self.guidance.overrides()
         phase = self._thinking_phase()
         if phase is not None:
             yield Override(phase[0], "phases", [phase[1], {}])
@@ -141,15 +195,21 @@ class TextRuleOptions(Options):
 
 def _read_ban_file(path: str) -> Iterator[Any]:
     """Yield the bans of a file, as a preset writes them."""
-    from ...common.files import TextFileError, read_text_file
     from ...grammars.bans import parse_ban_lines
     from ...grammars.errors import GrammarError
 
-    try:
-        text = read_text_file(Path(path), _MAX_BAN_FILE_BYTES)
-    except TextFileError as error:
-        raise UsageError(f"--ban-file {path}: {error}") from None
+    text = _read_file(path, "--ban-file", _MAX_BAN_FILE_BYTES)
     try:
         yield from (ban.as_setting() for ban in parse_ban_lines(text, f"--ban-file {path}"))
     except GrammarError as error:
         raise UsageError(error.message) from None
+
+
+def _read_file(path: str, flag_name: str, max_bytes: int) -> str:
+    """Return the text of a file that a flag names. Raises ``UsageError``."""
+    from ...common.files import TextFileError, read_text_file
+
+    try:
+        return read_text_file(Path(path), max_bytes)
+    except TextFileError as error:
+        raise UsageError(f"{flag_name} {path}: {error}") from None

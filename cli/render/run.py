@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from ...common.text import count_noun
+from ...common.text import count_noun, short_repr
 
 if TYPE_CHECKING:
+    from ...jobs.draft_verification import DraftVerification
     from ...logprobs.events import Done, Event
 
 
@@ -181,7 +182,7 @@ def show_stats(done: Done, model_name: str, seed: int) -> None:
         speed_line("generation", token_count, times.generation),
         f"chain       {chain_us:6,.0f} µs per token, {chain_share:.1%} of the generation",
         *_grammar(done),
-        *_lookup(done),
+        *draft_lines([done]),
         *_context_shifts(done),
         *_discarded(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
@@ -198,11 +199,38 @@ def _grammar(done: Done) -> list[str]:
     return [f"grammar     {grammar_us:6,.0f} µs per token, {forced}, {completeness}"]
 
 
-def _lookup(done: Done) -> list[str]:
-    if done.drafted_tokens is None or done.accepted_tokens is None:
+def draft_lines(dones: Sequence[Done]) -> list[str]:
+    """Return a line with the counts of drafts in several texts; none if no text had drafts."""
+    drafted_counts = [done.drafted_tokens for done in dones if done.drafted_tokens is not None]
+    if not drafted_counts:
         return []
-    share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
-    return [f"lookup      {_tokens(done.drafted_tokens).rstrip()} guessed, {done.accepted_tokens:,} right{share}"]
+    drafted, accepted = sum(drafted_counts), sum(done.accepted_tokens or 0 for done in dones)
+    share = f", {accepted / drafted:.0%}" if drafted else ""
+    return [f"drafts      {_tokens(drafted).rstrip()} drafted, {accepted:,} accepted{share}"]
+
+
+def show_verification(result: DraftVerification) -> None:
+    """Print the result of `--verify-draft` to stderr; at a difference, the top tokens of both rows."""
+    from ...logprobs.records import display_text
+
+    tokens, difference = count_noun(result.equal_token_count, "token"), result.difference
+    if not result.is_complete:
+        lines = [f"gen: the check of the drafts was interrupted; {tokens} were equal"]
+    elif difference is None:
+        lines = [f"gen: {tokens}: all are equal to those of the run without drafts"]
+    else:
+        drafted, plain = (
+            "the end of the text" if token is None else repr(token.chosen.text)
+            for token in (difference.drafted, difference.plain)
+        )
+        lines = [f"gen: token {difference.index} (from 0) is {drafted} with drafts, and {plain} without"]
+    if difference is not None and difference.top:
+        lines.append(f"{'token':20}  {'with drafts':>12}  {'without':>12}")
+        for token in difference.top:
+            text = short_repr(display_text(token.data))
+            lines.append(f"{text:20}  {token.drafted_logprob:12.6f}  {token.plain_logprob:12.6f}")
+        lines.append(f"largest difference of two logprobs: {difference.max_logprob_difference:.2g} nats")
+    print("\n".join(terminal_safe(line, sys.stderr) for line in lines), file=sys.stderr)
 
 
 def _context_shifts(done: Done) -> list[str]:

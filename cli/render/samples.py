@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from ...common.text import count_noun, short_repr
 from ..options.output import Format, OutputOptions
-from .run import render_text, speed_line, terminal_safe
+from .run import draft_lines, render_text, speed_line, terminal_safe
 
 if TYPE_CHECKING:
     from ...engine.request import GenerationRequest
@@ -149,6 +149,7 @@ class SampleWriter:
         lines = [
             terminal_safe(f"model       {model_name}", sys.stderr),
             speed_line("together", sum(done.completion_tokens for done in self._dones), seconds),
+            *draft_lines(self._dones),
             f"samples     {count_noun(self.count, 'text')}, seeds {first} to {last}",
         ]
         print("\n".join(lines), file=sys.stderr)

@@ -19,6 +19,20 @@ _write_piece = bind_function(lib, "llama_token_to_piece", _TokenToPiece)
 _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 _is_eog = bind_function(lib, "llama_vocab_is_eog", _TokenTest)
 _is_control = bind_function(lib, "llama_vocab_is_control", _TokenTest)
+_token_text = bind_function(
+    lib, "llama_vocab_get_text", ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32)
+)
+
+_KINDS = {
+    lib.LLAMA_VOCAB_TYPE_NONE: "none",
+    lib.LLAMA_VOCAB_TYPE_SPM: "SPM",
+    lib.LLAMA_VOCAB_TYPE_BPE: "BPE",
+    lib.LLAMA_VOCAB_TYPE_WPM: "WPM",
+    lib.LLAMA_VOCAB_TYPE_UGM: "UGM",
+    lib.LLAMA_VOCAB_TYPE_RWKV: "RWKV",
+    lib.LLAMA_VOCAB_TYPE_PLAMO2: "PLAMO2",
+}
+"""llama.cpp's names of its types of vocabularies."""
 
 _SuppressedTokens = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)
@@ -67,6 +81,19 @@ class NativeVocabulary:
     def adds_bos(self) -> bool:
         """Return whether every text begins with the beginning-of-sequence token."""
         return bool(lib.llama_vocab_get_add_bos(self.handle))
+
+    def adds_eos(self) -> bool:
+        """Return whether every text ends with the end-of-sequence token."""
+        return bool(lib.llama_vocab_get_add_eos(self.handle))
+
+    def kind(self) -> str:
+        """Return llama.cpp's name of the vocabulary's type, such as ``BPE``."""
+        number = int(lib.llama_vocab_type(self.handle))
+        return _KINDS.get(number, str(number))
+
+    def texts(self) -> list[bytes]:
+        """Return the text of every token by id, as the vocabulary spells it."""
+        return list(map(_token_text, repeat(self.handle), range(self.size)))
 
     def suppressed_tokens(self) -> frozenset[int]:
         """Return the ids under ``tokenizer.ggml.suppress_tokens`` in the file that the vocabulary has."""

@@ -64,8 +64,8 @@ class ImportedChainBuilder:
         defaults_owner: name of the tool whose defaults replace absent keys, for comments.
         step_by_slot: the steps that have been read, except those that are off.
         steps: the chain that `set_chain` made.
-        other_settings: values of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``, if the file sets
-            them.
+        other_settings: values of ``max_tokens``, ``stop``, ``system``, ``seed``, ``grammar`` and ``guidance``, if
+            the file sets them.
         unsupported_settings: a sentence for each setting that could not be carried over as it is.
         changed_settings: the sentences of ``unsupported_settings`` whose setting was carried over with a change.
         notes: sentences about the whole chain, such as the order of its steps, for comments.
@@ -274,14 +274,14 @@ def merge_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
 
 
 _BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
-DECODING_KEYS = (*_BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "rep_pen_decay")
-"""The keys that `report_unsupported_decoding` reads."""
+DECODING_KEYS = (*_BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "negative_prompt", "rep_pen_decay")
+"""The keys that `read_decoding` reads."""
 _NEUTRAL_BEAM_VALUES = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penalty": 1.0}
 """The value of each key with which it does not change a beam search."""
 
 
-def report_unsupported_decoding(builder: ImportedChainBuilder) -> None:
-    """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
+def read_decoding(builder: ImportedChainBuilder) -> None:
+    """Read guidance. Report beam search, contrastive search and a decay of the penalty if they are on."""
     table = builder.table
     if table.number("num_beams", 1) > 1:
         builder.report_unsupported("num_beams", "beam search is not part of a preset; gen run has it as --beams N")
@@ -293,17 +293,25 @@ def report_unsupported_decoding(builder: ImportedChainBuilder) -> None:
     if table.number("penalty_alpha", 0) != 0:
         builder.report_unsupported(
             "penalty_alpha",
-            "contrastive search is not supported; it would have avoided tokens that resemble earlier ones",
+            "contrastive search compares the model's hidden states, which a chain does not see; it would have"
+            " avoided tokens that resemble earlier ones",
         )
-    for key in ("guidance_scale", "cfg_scale"):
-        if table.number(key, 1) != 1:
-            builder.report_unsupported(key, GUIDANCE_REASON)
+    read_guidance(builder, "guidance_scale")
+    read_guidance(builder, "cfg_scale")
     if table.number("rep_pen_decay", 0) != 0:
         builder.report_unsupported("rep_pen_decay", "the repetition penalty would have faded with distance")
 
 
-GUIDANCE_REASON = "guidance is not supported; it would have run the model twice, with a negative prompt"
-"""The reason that is reported for keys of classifier-free guidance."""
+def read_guidance(builder: ImportedChainBuilder, key: str) -> None:
+    """Read the scale of classifier-free guidance, and its negative prompt, unless the scale 1 turns it off."""
+    scale = builder.table.number(key, 1)
+    if scale == 1:
+        return
+    guidance: dict[str, Any] = {"scale": scale}
+    negative_prompt = builder.table.string("negative_prompt")
+    if negative_prompt:
+        guidance["negative_prompt"] = negative_prompt
+    builder.other_settings["guidance"] = guidance
 
 
 @supports_old_names

@@ -16,9 +16,7 @@ from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
 from ..preset import make_step
 from .sampler_keys import SamplerKeys
-
-_UNLIMITED_WINDOW_TOKENS = 1_000_000
-"""Penalty window that includes all tokens, for tools without a special value: longer than any context."""
+from .table import UNLIMITED_WINDOW_TOKENS
 
 
 @supports_old_names
@@ -203,6 +201,23 @@ class PresetExporter:
                 self.report_unsupported(f"bans {short_repr(ban)}", f"{self.tool} bans only phrases in any case")
         return phrases
 
+    def take_guidance(self, scale_key: str, negative_key: str | None = "negative_prompt") -> dict[str, Any]:
+        """Remove guidance from the settings, and return it by the keys of the format. Report its model.
+
+        Args:
+            scale_key: the key of the scale.
+            negative_key: the key of the negative prompt; None if the format has none, so that it is reported.
+        """
+        guidance = self.other_settings.pop("guidance", None) or {}
+        values = {scale_key: guidance["scale"]} if "scale" in guidance else {}
+        if "model" in guidance:
+            self.report_unsupported("guidance.model", f"{self.tool} reads the negative prompt with the same model")
+        if "negative_prompt" in guidance and negative_key is not None:
+            values[negative_key] = guidance["negative_prompt"]
+        elif "negative_prompt" in guidance:
+            self.report_unsupported("guidance.negative_prompt", f"{self.tool}'s presets do not hold its text")
+        return values
+
     def convert_other_settings(self, keys: Mapping[str, str], unlimited_value: Any = None) -> dict[str, Any]:
         """Return the settings other than the chain, by the keys of the format. Report settings without a key.
 
@@ -222,17 +237,18 @@ class PresetExporter:
                 value_by_key[keys[name]] = unlimited_value
         return value_by_key
 
-    def write_unlimited_window(self, key: str, subject: str) -> None:
+    def write_unlimited_window(self, key: str, subject: str, reason: str = "") -> None:
         """Replace a penalty window of -1, all tokens, with a large number, and report the replacement.
 
         Args:
             key: the tool's key of the window.
             subject: logitsmith's name of the parameter, for the report.
+            reason: the reason for the report; empty: the tool has no number that means all tokens.
         """
         if self.values.get(key) == -1:
-            self.values[key] = _UNLIMITED_WINDOW_TOKENS
-            reason = f"{self.tool} has no number that means all tokens; {_UNLIMITED_WINDOW_TOKENS} was written"
-            self.report_unsupported(f"{subject} -1", reason)
+            self.values[key] = UNLIMITED_WINDOW_TOKENS
+            reason = reason or f"{self.tool} has no number that means all tokens"
+            self.report_unsupported(f"{subject} -1", f"{reason}; {UNLIMITED_WINDOW_TOKENS} was written")
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the finite biases of token ids. Biases of strings, and biases of -inf, are reported."""

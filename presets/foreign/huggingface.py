@@ -1,8 +1,8 @@
 """Import and export of ``generation_config.json`` of Hugging Face's transformers.
 
 Without ``do_sample: true``, transformers takes the most likely token, whatever the temperature; only the penalties
-have an effect. The steps always have the order of transformers 5.23's logits processors. With ``do_sample: true``,
-an absent top_k means 50.
+and a watermark have an effect. The steps always have the order of transformers 5.24's logits processors. With
+``do_sample: true``, an absent top_k means 50.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from ...samplers.methods.length_decay import LengthDecay
 from ...samplers.methods.logit_bias import BAN, LogitBias
 from ...samplers.methods.sequence_bias import SequenceBias
-from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, report_unsupported_decoding
+from ...samplers.methods.synthid import Synthid
+from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
@@ -41,12 +42,18 @@ _SAMPLER_KEYS = keys_by_sampler(
     SamplerKeys("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
     SamplerKeys("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
     SamplerKeys("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
+    SamplerKeys(
+        "synthid",
+        {name: ToolKey(name, field.default) for name, field in Synthid.model_fields.items()},
+        slot="watermarking_config",
+    ),
 )
 SLOTS_BEFORE_SAMPLING = (
     *("sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size"),
     *("bad_words_ids", "bad_words_sequences", "min_new_tokens", _LENGTH_DECAY, "suppress_tokens"),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+_LAST_SLOT = "watermarking_config"
 _ACTIVE_DEFAULTS = {"top_k": 50}
 """The defaults of transformers with which a step is on (GenerationConfig)."""
 
@@ -54,14 +61,19 @@ _ACTIVE_DEFAULTS = {"top_k": 50}
 _UNSUPPORTED_KEYS = {
     "min_length": (0, "it counts the prompt; min_new_tokens would carry over"),
     "encoder_no_repeat_ngram_size": (0, "it would have kept the prompt's n-grams out"),
-    "begin_suppress_tokens": (None, "it would have banned tokens at the start only"),
-    "forced_bos_token_id": (None, "it would have forced the first token"),
+    "begin_suppress_tokens": (None, "it would have banned tokens as the first one only, and a ban is for all"),
+    "forced_bos_token_id": (
+        None,
+        "it would have forced the token after a decoder's first one; a prompt has its own tokens there",
+    ),
     "forced_eos_token_id": (None, "it would have forced the last token"),
     "forced_decoder_ids": (None, "it would have forced tokens at the start"),
-    "watermarking_config": (None, "it would have marked the text by favoring some tokens"),
     "constraints": (None, "it would have constrained a beam search"),
     "force_words_ids": (None, "it would have forced words in a beam search"),
-    "dola_layers": (None, "it would have contrasted layers of the model"),
+    "dola_layers": (
+        None,
+        "it would have contrasted layers; llama.cpp computes the logits of the last one only",
+    ),
 }
 _IGNORED_KEYS = (
     *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),
@@ -81,17 +93,18 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     builder = ImportedChainBuilder(TOOL, table, _ACTIVE_DEFAULTS)
     _read_penalties_and_bans(builder)
     _read_sampling_steps(builder)
-    first_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING)
+    _read_watermark(builder)
+    first_steps, last_steps = builder.steps_in_order(SLOTS_BEFORE_SAMPLING), builder.steps_in_order([_LAST_SLOT])
     if table.boolean("do_sample", False):
-        builder.set_chain([*first_steps, *builder.steps_in_order(SAMPLING_SLOTS)])
+        builder.set_chain([*first_steps, *builder.steps_in_order(SAMPLING_SLOTS), *last_steps])
     else:
         builder.report_inactive_steps(builder.steps_in_order(SAMPLING_SLOTS), "do_sample is not true")
         keys = ("do_sample",) if table.is_set("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
-        builder.set_chain([*first_steps, ForeignStep("greedy", comment=comment, keys=keys)])
+        builder.set_chain([*first_steps, *last_steps, ForeignStep("greedy", comment=comment, keys=keys)])
     builder.read_max_tokens("max_new_tokens")
     builder.read_strings("stop_strings", "stop")
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     _report_unsupported_keys(builder)
     return builder
 
@@ -129,6 +142,30 @@ def _read_sampling_steps(builder: ImportedChainBuilder) -> None:
     builder.read_steps(
         _SAMPLER_KEYS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff"
     )
+
+
+def _read_watermark(builder: ImportedChainBuilder) -> None:
+    """Read the step of a SynthID-Text watermark. Another watermark is reported."""
+    table = builder.table
+    config = table.raw_value("watermarking_config")
+    if config in (None, {}):
+        return
+    if not isinstance(config, dict):
+        raise table.value_error("watermarking_config", "a table")
+    if "keys" not in config:
+        builder.report_unsupported(
+            "watermarking_config",
+            "only SynthID-Text is supported; the green list of this watermark needs torch's random permutations",
+        )
+        return
+    params = {name: value for name, value in config.items() if name in Synthid.model_fields and value is not None}
+    builder.put_step("watermarking_config", "synthid", params, ["watermarking_config"])
+    if config.get("debug_mode"):
+        builder.report_changed(
+            "watermarking_config", "debug_mode would have made all tokens equally likely before it"
+        )
+    for name in config.keys() - Synthid.model_fields - {"debug_mode"}:
+        builder.report_unsupported("watermarking_config", f"transformers does not know {name!r} there")
 
 
 def _read_length_decay(builder: ImportedChainBuilder) -> None:
@@ -181,6 +218,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
         "stop_strings",
         *SAMPLING_SLOTS,
         *SLOTS_BEFORE_SAMPLING,
+        _LAST_SLOT,
     )
     known_keys = {*keys, *_IGNORED_KEYS, *_UNSUPPORTED_KEYS, *DECODING_KEYS}
     known_keys |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
@@ -199,7 +237,15 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
     if selector_name != "greedy":
         values["top_k"] = 0  # 50 where it is absent
     values |= _write_steps(exporter)
-    exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS])
+    exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS, _LAST_SLOT])
+    if "keys" in values:
+        values[_LAST_SLOT] = {name: values.pop(name) for name in Synthid.model_fields}
+        exporter.report_unsupported(
+            "synthid",
+            "transformers writes this watermarking_config, but cannot read it from a file; pass "
+            "SynthIDTextWatermarkingConfig(**watermarking_config) to its generate",
+        )
+    values |= exporter.take_guidance("guidance_scale", None)
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
     return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from .conversion import GUIDANCE_REASON, ImportedChainBuilder
+from .conversion import ImportedChainBuilder, read_guidance
 from .exporter import ExportedPreset, PresetExporter, has_halves_slope
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import BREAKERS, ForeignTable, read_breakers
@@ -259,13 +259,14 @@ _KOBOLDCPP_SAMPLER_KEYS = keys_by_sampler(
 _PRESENCE_AFTER_SLOPE_KEYS = SamplerKeys(
     "penalties", {"presence": _PRESENCE_KEY, "last_n": _PENALTY_RANGE_KEY}, slot="presence_penalty"
 )
+_NEGATIVE_PROMPT_PLACE = "KoboldCpp puts the negative prompt before the prompt, logitsmith in its place"
 KOBOLDCPP_KEYS = (
     *off_values(_KOBOLDCPP_SAMPLER_KEYS),
-    *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale"),
+    *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale", "negative_prompt"),
 )
 _IGNORED_KOBOLDCPP_KEYS = (
     *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
-    *("trim_stop", "render_special", "use_default_badwordsids", "negative_prompt", "images", "logprobs"),
+    *("trim_stop", "render_special", "use_default_badwordsids", "images", "logprobs"),
     *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
     *("bypass_eos_token", "adapter", "Model Type", "Model Size", "Model Name", "Preset Category"),
 )
@@ -304,6 +305,10 @@ def _read_biases_and_dry(builder: ImportedChainBuilder) -> None:
         builder.other_settings["bans"] = strings
     builder.read_logit_bias()
     builder.read_steps(_KOBOLDCPP_SAMPLER_KEYS, "dry")
+    if table.number("dry_multiplier", 0) > 0 and table.integer("dry_penalty_last_n", 1) < 0:
+        builder.report_unsupported(
+            "dry_penalty_last_n", "KoboldCpp reads it as 0, so DRY is off; to llama.cpp it once meant all tokens"
+        )
 
 
 def _read_penalty(builder: ImportedChainBuilder) -> None:
@@ -340,8 +345,9 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     builder.read_seed("seed", min_fixed_seed=1)
     builder.read_strings("stop", "stop")
     builder.read_string("grammar", "grammar")
-    if table.number("guidance_scale", 1) != 1:
-        builder.report_unsupported("guidance_scale", GUIDANCE_REASON)
+    read_guidance(builder, "guidance_scale")
+    if "negative_prompt" in builder.other_settings.get("guidance", ()):
+        builder.report_changed("negative_prompt", _NEGATIVE_PROMPT_PLACE)
 
 
 def _read_sampler_numbers(builder: ImportedChainBuilder, key: str) -> list[int] | None:
@@ -553,7 +559,10 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     """Return the settings other than the chain, by KoboldCpp's keys."""
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
     phrases = exporter.take_banned_phrases()
-    settings = exporter.convert_other_settings(keys)
+    guidance = exporter.take_guidance("guidance_scale")
+    settings = exporter.convert_other_settings(keys) | guidance
+    if "negative_prompt" in guidance:
+        exporter.report_unsupported("guidance.negative_prompt", _NEGATIVE_PROMPT_PLACE)
     if phrases:
         settings["banned_tokens"] = [*exporter.values.get("banned_tokens", []), *phrases]
     if settings.get("sampler_seed") == 0:

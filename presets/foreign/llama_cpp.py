@@ -31,7 +31,7 @@ from ..preset import make_step
 from .conversion import ImportedChainBuilder
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
-from .table import BREAKERS, ForeignTable, IniSection
+from .table import BREAKERS, ForeignTable, IniSection, read_window
 
 TOOL = "llama.cpp"
 METADATA_PREFIX = "general.sampling."
@@ -72,7 +72,7 @@ SAMPLER_KEYS = keys_by_sampler(
             "repeat": ToolKey("repeat-penalty", 1.0),
             "presence": ToolKey("presence-penalty", 0.0),
             "frequency": ToolKey("frequency-penalty", 0.0),
-            "last_n": ToolKey("repeat-last-n", 64, minimum=-1),
+            "last_n": ToolKey("repeat-last-n", 64, minimum=-1, reader=read_window),
         },
     ),
     SamplerKeys(
@@ -81,7 +81,7 @@ SAMPLER_KEYS = keys_by_sampler(
             "multiplier": ToolKey("dry-multiplier", 0.0),
             "base": ToolKey("dry-base", 1.75),
             "allowed_length": ToolKey("dry-allowed-length", 2),
-            "last_n": ToolKey("dry-penalty-last-n", 64, minimum=-1),
+            "last_n": ToolKey("dry-penalty-last-n", 64, minimum=-1, reader=read_window),
             "breakers": ToolKey("dry-sequence-breaker", BREAKERS, reader=_read_breakers),
         },
     ),
@@ -393,17 +393,34 @@ def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Importe
     builder = ImportedChainBuilder(TOOL, table, _DEFAULTS)
     read_steps(builder)
     _read_biases(builder)
-    for key in ("repeat-last-n", "dry-penalty-last-n"):
-        if table.integer(key, 0) < 0:
-            builder.report_changed(key, "llama.cpp now rejects a negative window; here the window is all tokens")
+    is_metadata = any(entry.key_in_file.startswith(METADATA_PREFIX) for entry in entries.values())
+    report_negative_windows(
+        builder, "llama.cpp now reads it as 0, off" if is_metadata else "llama.cpp now rejects it"
+    )
     order = _read_sampler_list(builder)
     if order is None:
         builder.notes.append("order: llama.cpp's default")
     elif "infill" in order:
         builder.put_step("infill", "infill", {}, ["samplers" if table.is_set("samplers") else "sampler-seq"])
     arrange_chain(builder, DEFAULT_ORDER if order is None else order)
+    if not table.is_set("dry-penalty-last-n") and any(step.name == "dry" for step in builder.steps):
+        builder.notes.append(
+            "dry.last_n: 64 is llama.cpp's default since August 2026; before, it was -1, all tokens"
+        )
     _read_other_settings(builder)
     return builder
+
+
+def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str) -> None:
+    """Report each negative penalty window. Until August 2026 llama.cpp read it as all tokens.
+
+    Args:
+        builder: the builder. Its table has the windows under the names of llama.cpp's options.
+        present_meaning: a clause that says how the tool reads a negative window now.
+    """
+    for key in ("repeat-last-n", "dry-penalty-last-n"):
+        if builder.table.integer(key, 0) < 0:
+            builder.report_changed(key, f"read as all tokens, its meaning until August 2026; {present_meaning}")
 
 
 def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:

@@ -129,6 +129,7 @@ def _read_common_settings(builder: ImportedChainBuilder) -> ImportedChainBuilder
     builder.notes.append("only the steps that the file sets; LM Studio's defaults are not known")
     builder.defaults_owner = "llama.cpp"
     llama_chain.read_steps(builder)
+    llama_chain.report_negative_windows(builder, "LM Studio has no such setting since version 0.3")
     builder.read_step(_TFS_KEYS)
     llama_chain.arrange_chain(builder, _ORDER)
     builder.read_max_tokens("max-tokens", (-1,))

@@ -135,6 +135,7 @@ def convert(instructions: Sequence[Instruction], origin: str) -> ImportedChainBu
     builder.notes.append("order: llama.cpp's default, which Ollama runs")
     builder.notes.append("the defaults are Ollama's; a base model may have other ones")
     llama_chain.read_steps(builder)
+    llama_chain.report_negative_windows(builder, "llama-server, which Ollama runs, now rejects it")
     llama_chain.arrange_chain(builder)
     _read_other_settings(builder, instructions)
     _report_dropped(builder, dropped_values)
@@ -221,6 +222,7 @@ def to_modelfile(exporter: PresetExporter) -> ExportedPreset:
     elif name != "dist":
         exporter.report_replaced_selector()
     exporter.report_order(llama_chain.DEFAULT_ORDER)
+    exporter.write_unlimited_window("repeat_last_n", "penalties.last_n")
     values = {**off_values(_SAMPLER_KEYS), **exporter.values}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
     settings = exporter.convert_other_settings(keys, unlimited_value=-1)

@@ -22,12 +22,20 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.text import short_repr
-from .conversion import DECODING_KEYS, ImportedChainBuilder, report_unsupported_decoding
+from .conversion import DECODING_KEYS, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
 from .kobold import KOBOLDCPP_ORDER
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
-from .table import BREAKERS, ForeignTable, unify_newlines
-from .webui import EXPORT_SAMPLER_KEYS, LEADING_SLOTS, arrange_chain, chain_values, read_steps
+from .table import BREAKERS, ForeignTable, read_window, unify_newlines
+from .webui import (
+    EXPORT_SAMPLER_KEYS,
+    LEADING_SLOTS,
+    arrange_chain,
+    chain_values,
+    looks_at_all_tokens,
+    read_steps,
+    window_subject,
+)
 
 TOOL = "SillyTavern"
 _TOOL_DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
@@ -61,7 +69,7 @@ KNOWN_KEYS = (
 _IGNORED_KEYS = (
     *("max_length", "add_bos_token", "skip_special_tokens", "truncation_length", "streaming", "streaming_url"),
     *("spaces_between_special_tokens", "spaces_between_special_tokens_aphrodite", "speculative_ngram", "n"),
-    *("rep_pen_size", "negative_prompt", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
+    *("rep_pen_size", "json_schema_allow_empty", "include_reasoning", "max_tokens_second"),
     *("extensions", "name", "preset", "type", "server_urls", "custom_model", "bypass_status_check", "derived"),
     *("openrouter_allow_fallbacks", "openrouter_providers", "openrouter_quantizations", "generic_model"),
     *("n_aphrodite", "best_of_aphrodite", "log_probs_aphrodite", "prompt_log_probs_aphrodite", "legacy_api"),
@@ -84,7 +92,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
         _discard_temperature(builder)
     _read_biases(builder)
     _read_other_settings(builder)
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     _report_settings_of_others(builder)
     order = _complete_order(table.raw_value("sampler_priority"), _STEP_ORDER)
     if table.is_set("sampler_priority") and not isinstance(table.raw_value("sampler_priority"), list):
@@ -92,6 +100,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     if not table.is_set("temperature_last"):
         builder.notes.append("temperature_last: true, as in a fresh session")
     arrange_chain(builder, order, table.boolean("temperature_last", True))
+    _report_windows(builder)
     builder.report_unknown({*KNOWN_KEYS, *_IGNORED_KEYS})
     return builder
 
@@ -201,6 +210,24 @@ def _read_other_settings(builder: ImportedChainBuilder) -> None:
     schema = builder.table.raw_value("json_schema")
     if isinstance(schema, dict) and schema and "grammar" not in builder.other_settings:
         builder.other_settings["grammar"] = {"json_schema": schema}
+
+
+def _report_windows(builder: ImportedChainBuilder) -> None:
+    """Report windows of the penalties and DRY that other back ends read in another way."""
+    table = builder.table
+    if looks_at_all_tokens(builder):
+        builder.notes.append("rep_pen_range 0: all tokens; off to llama.cpp and TabbyAPI, one token to KoboldCpp")
+    if table.integer("repetition_penalty_range", 0) < 0:
+        builder.report_changed(
+            "repetition_penalty_range",
+            "read as all tokens, its meaning to llama.cpp until August 2026; llama.cpp now rejects it",
+        )
+    dry_window = read_window(table, "dry_penalty_last_n", 0)
+    for step in builder.steps:
+        if step.name == "dry" and dry_window not in (0, step.params["last_n"]):
+            builder.report_unsupported(
+                "dry_penalty_last_n", "text-generation-webui ignores it: its DRY has the range of the penalties"
+            )
 
 
 def _report_settings_of_others(builder: ImportedChainBuilder) -> None:
@@ -346,10 +373,16 @@ def to_json(exporter: PresetExporter) -> ExportedPreset:
         if "temperature" in exporter.written_slots:
             exporter.report_unsupported("temperature", "SillyTavern does not use it together with dynatemp")
             values.pop("temperature", None)
+    exporter.write_unlimited_window(
+        "repetition_penalty_range",
+        window_subject(exporter),
+        "some back ends of SillyTavern read 0 as off, and reject -1",
+    )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # llama.cpp and others read this key
     _write_biases_and_bans(exporter, values)
+    values |= exporter.take_guidance("guidance_scale")
     values |= exporter.convert_other_settings(
         {"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"}
     )

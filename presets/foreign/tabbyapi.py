@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from .conversion import GUIDANCE_REASON, ImportedChainBuilder
+from .conversion import ImportedChainBuilder, read_guidance
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
 from .table import ForeignTable
@@ -44,7 +44,7 @@ KEY_SPELLINGS = {
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
 _IGNORED_KEYS = (
-    *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "negative_prompt", "logprobs"),
+    *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "logprobs"),
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
@@ -181,8 +181,7 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
                 )
     if table.number("repetition_decay", 0) != 0:
         builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
-    if table.number("cfg_scale", 1) != 1:
-        builder.report_unsupported("cfg_scale", GUIDANCE_REASON)
+    read_guidance(builder, "cfg_scale")
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
         penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):
@@ -252,7 +251,10 @@ def _convert_other_settings(exporter: PresetExporter) -> dict[str, Any]:
     if exporter.other_settings.get("max_tokens") == -1:
         del exporter.other_settings["max_tokens"]
     phrases = exporter.take_banned_phrases()
-    settings = exporter.convert_other_settings(
+    guidance = exporter.take_guidance("cfg_scale")
+    if guidance:
+        exporter.report_unsupported("guidance", "TabbyAPI applies it with exllamav2 only")
+    settings = guidance | exporter.convert_other_settings(
         {"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"}
     )
     if phrases:

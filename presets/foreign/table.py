@@ -270,6 +270,16 @@ _QUOTED_STRING_PATTERN = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 """Pattern of a string in double or single quotes."""
 
 
+UNLIMITED_WINDOW_TOKENS = 1_000_000
+"""Penalty window that includes all tokens, for tools without a special value: longer than any context."""
+
+
+def read_window(table: ForeignTable, key: str, default: int) -> int:
+    """Return a penalty window in tokens; -1, all tokens, for one that no text fills."""
+    window = table.integer(key, default)
+    return -1 if window >= UNLIMITED_WINDOW_TOKENS else window
+
+
 def read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> list[str]:
     """Return DRY's sequence breakers, given as a list, a JSON array in a string, or quoted strings with commas."""
     value: Any = table.raw_value(key)

@@ -30,11 +30,11 @@ from .conversion import (
     ForeignStep,
     ImportedChainBuilder,
     merge_penalties,
-    report_unsupported_decoding,
+    read_decoding,
 )
 from .exporter import ExportedPreset, PresetExporter
 from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler, off_values
-from .table import BREAKERS, ForeignTable, read_breakers
+from .table import BREAKERS, ForeignTable, read_breakers, read_window
 
 TOOL = "text-generation-webui"
 _CUTOFF_UNITS = 10_000
@@ -62,8 +62,8 @@ _STEP_ORDER = (
 
 
 def _read_penalty_window(table: ForeignTable, key: str, default: int) -> int:
-    """Return the penalty window in tokens; the tool's 0 means all tokens."""
-    return table.integer(key, default) or -1
+    """Return the penalty window in tokens; the tool's 0, or a number that no text reaches, means all tokens."""
+    return read_window(table, key, default) or -1
 
 
 def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
@@ -144,7 +144,7 @@ KNOWN_KEYS = (
 # Parameters of a generation that the tool does not write into presets. A user may have added them by hand.
 _GENERATION_KEYS = ("seed", "max_new_tokens", "ban_eos_token", "grammar_string", "custom_token_bans")
 _IGNORED_KEYS = (
-    *("negative_prompt", "add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
+    *("add_bos_token", "skip_special_tokens", "truncation_length", "auto_max_new_tokens"),
     *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
     *("reasoning_effort", "name"),
 )
@@ -165,17 +165,27 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
     read_steps(builder)
     builder.read_steps(_SAMPLER_KEYS, "adaptive_p")
     _read_other_settings(builder)
-    report_unsupported_decoding(builder)
+    read_decoding(builder)
     order = _read_order(table, "sampler_priority")
     if order is None:
         builder.notes.append("order: text-generation-webui's default")
     arrange_chain(builder, _STEP_ORDER if order is None else order, table.boolean("temperature_last", False))
+    if looks_at_all_tokens(builder):
+        builder.notes.append("repetition_penalty_range 0: all tokens; off for the tool's llama.cpp loader")
     for key, former_effect in FORMER_KEYS.items():
         if table.is_set(key):
             effect = former_effect.format(temperature=table.number("temperature", 1.0))
             builder.report_unsupported(key, f"{TOOL} no longer knows this key; {effect}")
     builder.report_unknown({*KNOWN_KEYS, *_GENERATION_KEYS, *_IGNORED_KEYS, *FORMER_KEYS})
     return builder
+
+
+def looks_at_all_tokens(builder: ImportedChainBuilder) -> bool:
+    """Return whether a penalty or DRY of the chain has no window, because the file has 0 as their range."""
+    default = builder.defaults.get("repetition_penalty_range", 0)
+    return builder.table.integer("repetition_penalty_range", default) == 0 and any(
+        step.name in ("penalties", "dry") for step in builder.steps
+    )
 
 
 def _read_other_settings(builder: ImportedChainBuilder) -> None:
@@ -307,8 +317,20 @@ def to_yaml(exporter: PresetExporter) -> ExportedPreset:
         )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
+    if values.get("repetition_penalty_range") == -1:
+        values["repetition_penalty_range"] = 0
+        exporter.report_unsupported(
+            f"{window_subject(exporter)} -1",
+            "0 was written, which is all tokens to the transformers loaders, and off to the llama.cpp loader",
+        )
+    values |= exporter.take_guidance("guidance_scale", None)
     exporter.convert_other_settings({})
     return exporter.make_result(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
+
+
+def window_subject(exporter: PresetExporter) -> str:
+    """Return logitsmith's name of the parameter that the range of the penalties was written from."""
+    return "penalties.last_n" if "penalties" in exporter.written_slots else "dry.last_n"
 
 
 def chain_values(
@@ -366,7 +388,7 @@ def _write_order(values: dict[str, Any], slots: list[str], default_order: tuple[
 
 
 def _merge_penalty_windows(exporter: PresetExporter) -> None:
-    """Write one window for penalties and DRY, where 0 means all tokens; also if it is the tool's default."""
+    """Write one window for penalties and DRY, where -1 means all tokens; also if it is the tool's default."""
     values = exporter.values
     dry_window = values.pop("dry_range", None)
     shared_window = values.get("repetition_penalty_range", dry_window)
@@ -376,4 +398,4 @@ def _merge_penalty_windows(exporter: PresetExporter) -> None:
             f"{exporter.tool} has one window for penalties and DRY, {shared_window} here",
         )
     if shared_window is not None:
-        values["repetition_penalty_range"] = max(shared_window, 0)
+        values["repetition_penalty_range"] = shared_window

@@ -9,6 +9,14 @@ export function setProblem(field, problem) {
   }
 }
 
+/** Return the number in a field; null, and mark the field, if it has none. */
+export function readNumber(field, name) {
+  const value = Number(field.value);
+  const isRight = field.value.trim() !== "" && Number.isFinite(value);
+  setProblem(field, isRight ? null : `${name} must be a number.`);
+  return isRight ? value : null;
+}
+
 /** Return the integer in a field with `min` and perhaps `max`; null, and mark the field, if it has none. */
 export function readInteger(field, name) {
   const value = Number(field.value);

@@ -7,7 +7,7 @@ import { BranchTree } from "./branches.js";
 import { Catalogue, ChainEditor } from "./chain.js";
 import { Comparison } from "./compare.js";
 import { Editor } from "./editor.js";
-import { readInteger } from "./fields.js";
+import { readInteger, readNumber } from "./fields.js";
 import { download, exportText, linesOf, listenToFiles, readExport, tokensOf } from "./files.js";
 import { GrammarField } from "./grammar.js";
 import { MessageList } from "./messages.js";
@@ -48,6 +48,7 @@ class Page {
     this.isLoaded = false;
     this.isLoading = false;
     this.isStarting = false; // true from the press of Generate to the end of the text
+    this.guidanceModel = null; // the model that a preset names for guidance, which requests cannot name
     this.changedSettings = new Set(); // the settings that a person has changed since the preset was chosen
     this.editor = new Editor(byId("text"), byId("mirror"), byId("tokens"), {
       edited: (start, end, text) => this.edited(start, end, text),
@@ -165,7 +166,7 @@ class Page {
   /** Return the settings of requests. Raises an error if the seed or the length is wrong. */
   settings() {
     const { seed, length } = this.numbers();
-    const wrong = [byId("seed"), byId("length"), byId("samples")].find((field) => field.validationMessage);
+    const wrong = [byId("seed"), byId("length"), byId("samples"), byId("guidance-scale")].find((field) => field.validationMessage);
     if (wrong) throw new Error(wrong.validationMessage);
     return {
       chain: this.chain.notation || "dist",
@@ -174,8 +175,22 @@ class Page {
       stop: readStrings(byId("stop-strings").value), // also if it is empty: otherwise the server's own would apply
       bans: readBans(byId("bans").value),
       rules: this.rules,
+      guidance: this.guidance(),
       grammar: this.grammar.value,
     };
+  }
+
+  /** Return the guidance of requests. The scale 1 is sent, too: otherwise the server's own would apply. */
+  guidance() {
+    const scale = readNumber(byId("guidance-scale"), "The scale of guidance") ?? 1;
+    return scale === 1 ? { scale } : { scale, negative_prompt: byId("negative-prompt").value };
+  }
+
+  showGuidance(guidance) {
+    byId("guidance-scale").value = String(guidance?.scale ?? 1);
+    byId("negative-prompt").value = guidance?.negative_prompt ?? "";
+    this.guidanceModel = guidance?.model ?? null;
+    byId("guidance-note").textContent = this.guidanceModel === null ? "" : visible(`The model of guidance, ${this.guidanceModel}, applies if the server was started with it.`);
   }
 
   /** Return the seed, the length and the number of texts; null, and a marked field, for one that is wrong. */
@@ -184,6 +199,7 @@ class Page {
       seed: readInteger(byId("seed"), "The seed"),
       length: readInteger(byId("length"), "The number of tokens"),
       samples: readInteger(byId("samples"), "The number of texts"),
+      guidanceScale: readNumber(byId("guidance-scale"), "The scale of guidance"),
     };
   }
 
@@ -196,6 +212,7 @@ class Page {
     const rules = Object.fromEntries(RULES.map((name) => [name, settings[name] ?? null]));
     if (rules.phases) rules.phases = [...rules.phases.slice(0, -1), {}]; // the cards are the chain of the last phase
     this.showRules(rules);
+    this.showGuidance(settings.guidance);
     this.grammar.setPreset(settings.grammar ?? null);
     if (settings.system && !this.messages.messages.length) this.messages.show([{ role: "system", content: settings.system }]);
     this.changedSettings.clear();
@@ -223,8 +240,9 @@ class Page {
 
   async savePreset() {
     await this.settle();
-    const { seed, max_tokens, stop, bans } = this.settings();
-    const values = { seed, max_tokens, stop: stop.length ? stop : null, bans: bans.length ? bans : null, grammar: this.grammar.presetValue };
+    const { seed, max_tokens, stop, bans, guidance } = this.settings();
+    const savedGuidance = guidance.scale === 1 ? null : { ...guidance, ...(this.guidanceModel === null ? {} : { model: this.guidanceModel }) };
+    const values = { seed, max_tokens, stop: stop.length ? stop : null, bans: bans.length ? bans : null, guidance: savedGuidance, grammar: this.grammar.presetValue };
     const changed = Object.fromEntries(Object.entries(values).filter(([name]) => this.changedSettings.has(name)));
     return this.presets.save(this.chain.notation || "dist", changed, this.chain.steps.filter((step) => !step.isOn).map((step) => step.name));
   }
@@ -554,6 +572,8 @@ class Page {
       stop: byId("stop-strings").value,
       bans: byId("bans").value,
       rules: this.rules,
+      negativePrompt: byId("negative-prompt").value,
+      guidanceModel: this.guidanceModel,
       ...this.presets.state,
       measure: byId("measure").value,
       usesTemplate: byId("uses-template").checked,
@@ -571,6 +591,7 @@ class Page {
     if (state.stop !== undefined) byId("stop-strings").value = state.stop;
     if (state.bans !== undefined) byId("bans").value = state.bans;
     if (state.rules !== undefined) this.showRules(state.rules);
+    this.showGuidance({ scale: state.guidanceScale, negative_prompt: state.negativePrompt, model: state.guidanceModel });
     if (state.preset !== undefined) this.presets.restore(state);
     if (Object.hasOwn(MEASURES, state.measure ?? "")) this.tint(state.measure);
     if (state.messages) this.messages.show(state.messages);
@@ -684,6 +705,12 @@ class Page {
     byId("samples").addEventListener("input", () => this.settingChanged("samples"));
     byId("stop-strings").addEventListener("input", () => this.settingChanged("stop"));
     byId("bans").addEventListener("input", () => this.settingChanged("bans"));
+    for (const name of ["guidance-scale", "negative-prompt"]) {
+      byId(name).addEventListener("input", () => {
+        this.settingChanged("guidance");
+        this.chainChanged();
+      });
+    }
     this.editor.area.addEventListener("beforeinput", (event) => {
       if (!["historyUndo", "historyRedo"].includes(event.inputType)) return;
       event.preventDefault();

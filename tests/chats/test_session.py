@@ -8,8 +8,12 @@ from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.records import ChatError, ReplayError
 from logitsmith.chats.session import ChatSession, load_prompt_cache_file, save_prompt_cache_file
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
+from logitsmith.engine.guidance import Guidance
 from logitsmith.grammars import GrammarError, resolve_grammar
+from logitsmith.grammars.bans import parse_bans
 from logitsmith.samplers import build
+from logitsmith.samplers.building import build_phases
+from logitsmith.samplers.loop_guard import parse_loop_guard
 
 from ..engine.small_models import write_model
 from .conftest import OPTIONS, TEMPLATE, ids, settings
@@ -228,3 +232,22 @@ def test_a_long_conversation_with_the_bundled_model(conversation, notes):
         for message in draw.sample(everyone, 2):
             record = conversation.answer_record(message)
             assert ids(session.replay(record)) == list(record.token_ids)
+
+
+RULES = {
+    "bans": {"bans": parse_bans([{"regex": "[a-m]"}])},
+    "loop guard": {"loop_guard": parse_loop_guard({"action": "rewind", "repeats": 2, "min_tokens": 2})},
+    "phases": {"phases": build_phases([{"chain": "temp1.5", "max_tokens": 3, "adds_end": True}, {}], ())},
+    "guidance": {"guidance": Guidance(2.0, "Be rude.")},
+}
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_an_answer_under_rules_is_replayed(session, conversation, rules):
+    conversation.add_user_message("Tell me a story")
+    request = replace(settings(7), max_tokens=16, chain=ENDLESS, **rules)
+    written = ids(session.answer(request))
+    plain = ids(session.regenerate(replace(settings(7), max_tokens=16, chain=ENDLESS)))
+    assert written != plain or "loop_guard" in rules
+    record = conversation.answer_record(conversation.siblings(conversation.current_message)[0])
+    assert ids(session.replay(record)) == written

@@ -1,5 +1,6 @@
 """`gen run --beams`: the best texts of a beam search, as text, as lines and as choices."""
 
+import json
 import re
 
 import pytest
@@ -129,6 +130,7 @@ WRONG = {
     "stream": (["--beams", "2", "--format", "openai", "--stream"], "--stream writes one text while it is drawn"),
     "trace": (["--beams", "2", "--format", "jsonl", "--trace"], "--trace records how tokens are drawn"),
     "lookup": (["--beams", "2", "--lookup", "4"], "--lookup drafts one text"),
+    "draft": (["--beams", "2", "-md", "draft.gguf"], "-md drafts one text"),
     "shift": (["--beams", "2", "--context-shift"], "--context-shift needs a context for one text"),
     "bans": (["--beams", "2", "--ban-phrase", "x"], "bans (--ban-phrase) is for a text that is drawn"),
     "loops": (["--beams", "2", "--loop-guard"], "loop_guard (--loop-guard) is for a text that is drawn"),
@@ -151,3 +153,83 @@ DRAWS = {
 @pytest.mark.parametrize(("flags", "sentence"), DRAWS.values(), ids=DRAWS)
 def test_chains_that_draw(gen, flags, sentence):
     assert sentence in gen(*BEAMS, *flags, code=1).err
+
+
+def batch(gen, home, lines, *flags, code=0):
+    path = home / "requests.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = gen("batch", str(path), "--format", "jsonl", "--no-chat", *flags, code=code)
+    return {line["id"]: line for line in result.lines}
+
+
+def test_lines_of_a_batch_are_answered_by_the_best_text(gen, home):
+    prompts = ("The sea was", "Once upon a time", "A hill")
+    search = {"beams": 3, "length_penalty": 0.5, "early_stopping": "never"}
+    lines = [{"id": prompt, "prompt": prompt, "max_tokens": 7, **search} for prompt in prompts]
+    drawn = {"id": "drawn", "prompt": "The sea was", "max_tokens": 7, "seed": 3}
+    results = batch(gen, home, [drawn, *lines])
+    flags = ["--beams", "3", "--length-penalty", "0.5", "--early-stopping", "never"]
+    by_flags = batch(gen, home, [{"id": each, "prompt": each, "max_tokens": 7} for each in prompts], *flags)
+    for prompt in prompts:
+        done = dones(gen("run", prompt, "--no-chat", "-n", "7", *flags, "--n-best", "1", "--format", "jsonl"))[0]
+        assert (results[prompt]["text"], results[prompt]["score"]) == (done["text"], done["score"])
+        assert results[prompt]["finish_reason"] == done["finish_reason"]
+        assert by_flags[prompt]["score"] == done["score"]
+    assert "score" not in results["drawn"]
+    assert results["drawn"]["text"] == gen(*RUN[:-1], "7", "--seed", "3").out
+
+
+def test_a_line_changes_the_search_of_the_flags(gen, home):
+    lines = [
+        {"id": "flags", "prompt": "The sea was", "max_tokens": 5},
+        {"id": "penalty", "prompt": "The sea was", "max_tokens": 5, "length_penalty": 0},
+        {"id": "beams", "prompt": "The sea was", "max_tokens": 5, "beams": 1},
+    ]
+    results = batch(gen, home, lines, "--beams", "4", "--logprobs", "0")
+    assert results["penalty"]["score"] == pytest.approx(5 * results["flags"]["score"])
+    assert results["beams"]["text"] == gen(*RUN[:-1], "5", "--temp", "0").out
+    assert len(results["flags"]["tokens"]) == 5
+
+
+WRONG_LINES = {
+    "no beams": ({"length_penalty": 1}, "length_penalty needs beams"),
+    "zero": ({"beams": 0}, "beams: 0 is not within 1..256"),
+    "penalty": ({"beams": 2, "length_penalty": 99}, "length_penalty: 99.0 is not within"),
+    "stopping": ({"beams": 2, "early_stopping": "soon"}, "early_stopping"),
+    "bans": ({"beams": 2, "bans": ["x"]}, "bans: not supported by a beam search"),
+    "mirostat": ({"beams": 2, "chain": "mirostat"}, "beams: mirostat chooses by what it has drawn before"),
+}
+
+
+@pytest.mark.parametrize(("fields", "sentence"), WRONG_LINES.values(), ids=WRONG_LINES)
+def test_a_wrong_line_is_a_failure_of_this_line(gen, home, fields, sentence):
+    lines = [{"id": "wrong", "prompt": "x", **fields}, {"id": "right", "prompt": "x", "max_tokens": 1}]
+    results = batch(gen, home, lines, code=1)
+    assert sentence in results["wrong"]["error"]["message"]
+    assert results["right"]["error"] is None
+
+
+def test_the_flags_of_a_search_are_settings_of_the_results(gen, home):
+    (home / "requests.jsonl").write_text('{"id": "a", "prompt": "x", "max_tokens": 2}\n')
+    run = ["batch", str(home / "requests.jsonl"), "-o", str(home / "results.jsonl")]
+    gen(*run, "--beams", "2")
+    assert "was made with beams 2, now" in gen(*run, "--resume", code=1).err
+    assert gen(*run, "--resume", "--beams", "2").out == ""
+    assert (
+        "--trace records how tokens are drawn"
+        in gen(*run[:2], "--beams", "2", "--format", "jsonl", "--trace", code=2).err
+    )
+    assert "--length-penalty is for --beams N" in gen(*run[:2], "--length-penalty", "2", code=2).err
+
+
+def test_a_line_of_openai_with_several_choices_has_no_search(gen, home):
+    path = home / "requests.jsonl"
+    body = {"prompt": "x", "max_tokens": 2}
+    lines = [
+        {"custom_id": name, "method": "POST", "url": "/v1/completions", "body": {**body, **more}}
+        for name, more in (("one", {}), ("two", {"n": 2}))
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    one, two = sorted(gen("batch", str(path), "--beams", "2", code=1).lines, key=lambda line: line["custom_id"])
+    assert one["error"] is None
+    assert "body.n: the answer of a beam search is its best text; leave n out" in two["error"]["message"]

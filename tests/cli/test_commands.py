@@ -272,7 +272,7 @@ def test_two_flags_that_name_the_chain_are_refused(gen):
 
 def test_schema_is_json(gen):
     schema = json.loads(gen("presets", "schema").out)
-    rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal"}
+    rules = {"bans", "ban_retries", "ban_then", "loop_guard", "phases", "heal", "guidance"}
     settings = {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"}
     assert set(schema["properties"]) == settings | rules
 

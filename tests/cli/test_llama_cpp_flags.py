@@ -259,7 +259,8 @@ def test_a_beginning_of_foreign_names_is_none_of_a_flag_here():
 
 
 FOREIGN = {
-    "x --spec-draft-n-max 8": "is guesses of several tokens in llama.cpp; gen has no draft model",
+    "x --spec-draft-threads 2": "leave it out: the draft model has the threads of -t",
+    "x --spec-type ngram-mod": "use --lookup N, which guesses from the text, or -md FILE, a draft model",
     "x --mmproj-offload": "--mmproj-offload is the model part that reads images in llama.cpp; leave it out",
     "x --reasoning off": """use --chat-template-kwargs '{"enable_thinking": false}'""",
     "x --usage": "use --help",
@@ -290,7 +291,7 @@ FOREIGN = {
     "x --max_new_tokens 3": "there is no flag --max_new_tokens; use -n N",
     "x --n 3": "there is no flag --n; write -n",
     "x --TEMP 1": "there is no flag --TEMP; did you mean --temp?",
-    "x --draft 8": "gen has no draft model; --lookup N guesses from the text",
+    "x --draft 8": "use --spec-draft-n-max N",
     "score x --context-shift": "there is no flag --context-shift",
     "batch x.jsonl --mirostat-tau 3": "no flag --mirostat-tau in gen batch; use --set mirostat.tau=VALUE",
     "batch x.jsonl --rep-pen 1.1": "there is no flag --rep-pen; use --repeat-penalty N",

@@ -7,6 +7,7 @@ English texts have the same tokens in both.
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from logitsmith.engine import locate
@@ -43,13 +44,24 @@ class _Parts(HeaderReader):
         return self._data[start : self._offset], result
 
 
-def write_pruned_model(path: Path) -> None:
-    """Write the model, atomically."""
+def write_pruned_model(path: Path, layers: Sequence[int] = range(LAYERS), tokens: int | None = TOKENS) -> None:
+    """Write the model, atomically.
+
+    Args:
+        path: The GGUF file.
+        layers: The layers that are kept.
+        tokens: The number of tokens that are kept, the first ones. None: all, so that it can draft for the bundled
+            model.
+    """
     with locate()[0].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         parts = _Parts(data)
         magic_and_version = data[:8]
-    metadata = b"".join(_pruned_metadata(parts.metadata).values())
-    tensors = [_pruned(name, *tensor) for name, tensor in parts.tensors.items() if _is_kept(name)]
+    metadata = b"".join(_pruned_metadata(parts.metadata, len(layers), tokens).values())
+    tensors = [
+        _pruned(new_name, _renamed(description, new_name), weights, tokens)
+        for name, (description, weights) in parts.tensors.items()
+        if (new_name := _new_name(name, layers)) is not None
+    ]
     descriptions = weights_of_all = b""
     for description, weights in tensors:
         descriptions += description[:-8] + struct.pack("<Q", len(weights_of_all))
@@ -60,14 +72,16 @@ def write_pruned_model(path: Path) -> None:
     unfinished.replace(path)
 
 
-def _pruned_metadata(metadata: dict[str, bytes]) -> dict[str, bytes]:
+def _pruned_metadata(metadata: dict[str, bytes], layer_count: int, tokens: int | None) -> dict[str, bytes]:
     changed = dict(metadata)
-    for key, number in (("llama.block_count", LAYERS), ("llama.vocab_size", TOKENS)):
-        changed[key] = metadata[key][:-4] + struct.pack("<I", number)
+    changed["llama.block_count"] = metadata["llama.block_count"][:-4] + struct.pack("<I", layer_count)
+    if tokens is None:
+        return changed
+    changed["llama.vocab_size"] = metadata["llama.vocab_size"][:-4] + struct.pack("<I", tokens)
     lists = [f"tokenizer.ggml.{name}" for name in ("tokens", "token_type", "merges")]
-    tokens, _, merges = (_count(key, metadata[key]) for key in lists)
+    all_tokens, _, merges = (_count(key, metadata[key]) for key in lists)
     # Each merge makes the next token: those of the tokens that are left out go with them.
-    for key, count in zip(lists, (TOKENS, TOKENS, TOKENS - (tokens - merges)), strict=True):
+    for key, count in zip(lists, (tokens, tokens, tokens - (all_tokens - merges)), strict=True):
         changed[key] = _first_items(key, metadata[key], count)
     return changed
 
@@ -89,18 +103,26 @@ def _first_items(key: str, entry: bytes, count: int) -> bytes:
     return entry[: start - 8] + struct.pack("<Q", count) + entry[start:end]
 
 
-def _is_kept(tensor: str) -> bool:
-    return not tensor.startswith("blk.") or int(tensor.split(".")[1]) < LAYERS
+def _new_name(tensor: str, layers: Sequence[int]) -> str | None:
+    """Return the name of a tensor in the pruned model; None if its layer is left out."""
+    if not tensor.startswith("blk."):
+        return tensor
+    _, layer, rest = tensor.split(".", 2)
+    return f"blk.{layers.index(int(layer))}.{rest}" if int(layer) in layers else None
 
 
-def _pruned(name: str, description: bytes, weights: bytes) -> tuple[bytes, bytes]:
+def _renamed(description: bytes, name: str) -> bytes:
+    return struct.pack("<Q", len(name)) + name.encode() + description[8 + len(_name(description)) :]
+
+
+def _pruned(name: str, description: bytes, weights: bytes, tokens: int | None) -> tuple[bytes, bytes]:
     """A tensor as it is, or of the embeddings the rows of the tokens that are kept."""
-    if name != "token_embd.weight":
+    if name != "token_embd.weight" or tokens is None:
         return description, weights
     # At its end: the width, the rows, the type and the place.
     width, rows = struct.unpack("<QQ", description[-28:-12])
-    shape = struct.pack("<QQ", width, TOKENS)
-    return description[:-28] + shape + description[-12:], weights[: len(weights) // rows * TOKENS]
+    shape = struct.pack("<QQ", width, tokens)
+    return description[:-28] + shape + description[-12:], weights[: len(weights) // rows * tokens]
 
 
 def _name(entry: bytes) -> str:

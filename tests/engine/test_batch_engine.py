@@ -24,9 +24,9 @@ from logitsmith.engine import (
     generate_request,
     score_prompt,
 )
+from logitsmith.engine.context import common_token_count
 from logitsmith.engine.native.binding import lib
 from logitsmith.engine.native.context import NativeContext
-from logitsmith.engine.slots import common_token_count
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.logprobs.events import ExactnessLevel
 from logitsmith.samplers import Sampler, SamplerInfo, build, parse_chain

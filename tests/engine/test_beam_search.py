@@ -14,14 +14,12 @@ from .beam_reference import all_texts, random_rows, tensor_search
 MODES = (False, True, "never")
 
 
-def search(row_of, settings, max_tokens, ends, **more):
+def search(row_of, settings, max_tokens, ends):
     def next_logprobs(texts):
         rows = [np.asarray(row_of(tokens), dtype=np.float64) for tokens in texts]
         return [NextLogprobs(np.arange(row.size), row) for row in rows]
 
-    return search_beams(
-        next_logprobs, settings, max_tokens, lambda tokens: "stop" if tokens[-1] in ends else None, **more
-    )
+    return search_beams(next_logprobs, settings, max_tokens, lambda tokens: "stop" if tokens[-1] in ends else None)
 
 
 def assert_same(found, expected):
@@ -123,9 +121,12 @@ def test_no_tokens_are_an_empty_text():
 
 
 def test_an_interrupted_search_returns_the_texts_as_they_are():
-    steps = itertools.count()
     row_of = random_rows(3, 12, set())
-    found = search(row_of, BeamSearch(3), 9, set(), is_interrupted=lambda: next(steps) == 2)
+
+    def next_logprobs(texts):
+        return None if len(texts[0]) == 2 else [NextLogprobs(np.arange(12), row_of(text)) for text in texts]
+
+    found = search_beams(next_logprobs, BeamSearch(3), 9, lambda tokens: None)
     assert [len(text.tokens) for text in found] == [2, 2, 2]
     assert {text.finish_reason for text in found} == {"interrupted"}
     expected = search(row_of, BeamSearch(3), 2, set())

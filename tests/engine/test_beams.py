@@ -1,17 +1,21 @@
 """Beam search with models: sequences, chains, grammars and texts, against a context that reads each text alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from logitsmith.engine import GenerationRequest, LogprobRequest, Model, generate_request
-from logitsmith.engine.batch import BatchFailure, generate_many
+from logitsmith.engine.batch import BatchEngine, BatchFailure, generate_many
 from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.beams import generate_beams
+from logitsmith.engine.drafts import DraftOptions
+from logitsmith.engine.guidance import Guidance
 from logitsmith.engine.request import BeamSearch, ChatMessages
 from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.bans import parse_bans
 from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.logprobs.events import Done, ExactnessLevel, PromptToken, Start, Token
-from logitsmith.models.errors import ModelError
+from logitsmith.models.errors import AbortedError, ModelError
 from logitsmith.samplers import build
 from logitsmith.samplers.chain import Phase
 from logitsmith.samplers.errors import SamplingError
@@ -31,18 +35,29 @@ def ids_of(events):
     return tuple(event.id for event in events if isinstance(event, Token))
 
 
-def alone(model, prompt, chain, settings, n, constraint=None):
-    """Return the texts of the search if each text is read by itself, into an empty context, with a new chain."""
-    context, vocabulary, stop = model.context, model.vocabulary, model.vocabulary.eog
+def alone(model, prompt, chain, settings, n, constraint=None, negative=None, scale=1.0):
+    """Return the texts of the search if each text is read by itself, into an empty context, with a new chain.
+
+    ``negative``: the model and the tokens of the negative prompt under guidance.
+    """
+    vocabulary, stop = model.vocabulary, model.vocabulary.eog
     ids = vocabulary.tokenize_prompt(prompt.encode())
+
+    def row_after(reader, prompt_ids, tokens):
+        context = reader.context
+        context.truncate(0)
+        context.read(prompt_ids)
+        for token in tokens:
+            context.append(token)
+        return context.logits().copy()
 
     def next_logprobs(texts):
         rows = []
         for tokens in texts:
-            context.truncate(0)
-            context.read(ids)
-            for token in tokens:
-                context.append(token)
+            row = row_after(model, ids, tokens)
+            if negative is not None:
+                other = row_after(*negative, tokens)
+                row = other + np.float32(scale) * (row - other)
             built = build(chain, vocab=vocabulary)
             built.reset(ids)
             state = None if constraint is None else constraint()
@@ -50,7 +65,7 @@ def alone(model, prompt, chain, settings, n, constraint=None):
                 built.accept(token)
                 if state is not None:
                     state.accept(token)
-            candidates = built.apply(context.logits(), None if state is None else state.mask())
+            candidates = built.apply(row, None if state is None else state.mask())
             weights = np.exp(candidates.logits.astype(np.float64))
             rows.append(NextLogprobs(candidates.ids, np.log(weights / weights.sum())))
         return rows
@@ -199,6 +214,63 @@ def test_a_grammar_after_a_trigger(pruned):
         assert after[:3].isdigit() or not run[-1].complete
 
 
+GUIDANCES = {
+    "negative prompt": Guidance(1.5, "A desert of dust and"),
+    "long negative prompt": Guidance(2.0, "It was a cold and dark night in the middle of a long winter, and"),
+    "last token": Guidance(3.0),
+    "mixture": Guidance(0.4, "Once upon a time"),
+}
+
+
+@pytest.mark.parametrize("chain", ["dist", CHAINS["penalties"]], ids=["model", "penalties"])
+@pytest.mark.parametrize("guidance", GUIDANCES.values(), ids=GUIDANCES)
+def test_under_guidance_each_text_is_read_twice(pruned, pruned_model, guidance, chain):
+    settings = BeamSearch(4, 0.7)
+    runs = texts_of(pruned, chain=chain, settings=settings, guidance=guidance, logprobs=LogprobRequest(1, "both"))
+    with Model.load(pruned_model, n_ctx=1024) as second:
+        ids = pruned.vocabulary.tokenize_prompt
+        negative_ids = ids(PROMPT.encode())[-1:]
+        if guidance.negative_prompt is not None:
+            negative_ids = ids(guidance.negative_prompt.encode())
+        negative = (second, negative_ids)
+        expected = alone(pruned, PROMPT, chain, settings, 8, negative=negative, scale=guidance.scale)
+    assert [ids_of(run) for run in runs] == [text.tokens for text in expected]
+    assert [run[-1].score for run in runs] == pytest.approx([text.score for text in expected], abs=1e-4)
+    for start, *tokens, done in runs:
+        assert start.text_rules["guidance"] == guidance.as_setting()
+        model_logprobs, chain_logprobs = zip(*(token.distributions for token in tokens), strict=True)
+        assert sum(each.logprob for each in chain_logprobs) / len(tokens) ** 0.7 == pytest.approx(
+            done.score, abs=1e-4
+        )
+        assert all(each.top[0].logprob >= each.logprob for each in model_logprobs)
+
+
+def test_guidance_by_another_model_under_a_grammar_that_is_completed(pruned, pruned_model, tmp_path):
+    other = tmp_path / "other.gguf"
+    other.write_bytes(pruned_model.read_bytes())
+    spec = GrammarSpec("test", "gbnf", 'root ::= [a-z ]{3,90} "(" [0-9]{2,6} ")"')
+    fields = {"constraint": spec, "n": 5, "complete_sentence": True, "logprobs": LogprobRequest(0, "both")}
+    plain = texts_of(pruned, **fields)
+    guided = texts_of(pruned, guidance=Guidance(2.5, model=str(other)), **fields)
+    # The other model is the same one, and reads the same prompt: the logits are those without guidance.
+    assert [ids_of(run) for run in guided] == [ids_of(run) for run in plain]
+    for run, other_run in zip(plain, guided, strict=True):
+        for token, other_token in zip(run[1:-1], other_run[1:-1], strict=True):
+            assert [each.logprob for each in other_token.distributions] == pytest.approx(
+                [each.logprob for each in token.distributions], abs=1e-3
+            )
+    moved = texts_of(pruned, guidance=Guidance(1.5, "A list of facts"), **fields)
+    assert all(run[-1].complete for run in moved)
+
+
+def test_a_long_negative_prompt_leaves_less_room(small_context):
+    negative = Guidance(1.5, [600] * 250)
+    runs = texts_of(small_context, n=None, guidance=negative)
+    assert {(run[-1].completion_tokens, run[-1].finish_reason) for run in runs} == {(7, "context")}
+    with pytest.raises(ModelError, match="guidance, negative prompt: the prompt has 257 tokens"):
+        texts_of(small_context, guidance=Guidance(1.5, [600] * 257))
+
+
 class OnlyEven:
     """A constraint of a user, which knows only its mask."""
 
@@ -296,11 +368,31 @@ def test_an_interruption_keeps_the_texts(pruned):
     assert [ids_of(run) for run in runs] == [ids_of(run) for run in texts_of(pruned, n=5)]
 
 
+def test_an_abort_keeps_the_texts(pruned):
+    """The first Ctrl-C aborts llama.cpp's call, whose texts end with the tokens before it."""
+    request = GenerationRequest(PROMPT, "dist", max_tokens=50, beams=BeamSearch(3))
+
+    def abort_at_fourth(token_count):
+        if token_count == 4:
+            pruned.abort()
+
+    runs = generate_beams(pruned, request, progress=abort_at_fourth, is_interrupted=lambda: False)
+    assert [ids_of(run) for run in runs] == [ids_of(run) for run in texts_of(pruned, n=5)]
+    assert {run[-1].finish_reason for run in runs} == {"interrupted"}
+    with pytest.raises(AbortedError):
+        generate_beams(pruned, request, progress=abort_at_fourth)
+    pruned.abort()
+    (run,) = generate_beams(pruned, request, is_interrupted=lambda: False)
+    assert (run[-1].text, run[-1].finish_reason) == ("", "interrupted")
+    assert texts_of(pruned, n=2)[0][-1].finish_reason == "length"
+
+
 UNSUPPORTED = {
     "bans": {"bans": parse_bans(["x"])},
     "loop_guard": {"loop_guard": LoopGuard()},
     "phases": {"phases": [Phase(steps="greedy", until="x")]},
     "lookup": {"lookup": 3},
+    "draft": {"draft": DraftOptions("draft.gguf")},
     "trace": {"trace": 3},
     "keep_on_shift": {"keep_on_shift": 0},
 }
@@ -326,12 +418,47 @@ def test_chains_that_draw_before_their_last_step(pruned, chain, sentence):
         texts_of(pruned, chain=chain)
 
 
+def test_searches_among_requests_of_a_batch(pruned):
+    """Each search has the best text of `generate_beams`, and the other requests have their own tokens."""
+    search = GenerationRequest(PROMPT, "dist", max_tokens=6, beams=BeamSearch(3), id="search")
+    drawn = [GenerationRequest(PROMPT, "temp1", max_tokens=12, seed=seed, id=seed) for seed in range(3)]
+    wrong = GenerationRequest(PROMPT, "mirostat", beams=BeamSearch(2), id="wrong")
+    counts = []
+    requests = [drawn[0], search, drawn[1], wrong, drawn[2]]
+    answers = {each.id: each for each in generate_many(pruned, requests, 2, progress=counts.append)}
+    best = generate_beams(pruned, search)[0]
+    assert answers["search"].tokens == tuple(event for event in best if isinstance(event, Token))
+    assert answers["search"].done.score == best[-1].score
+    assert isinstance(answers["wrong"], BatchFailure)
+    assert not answers["wrong"].has_begun
+    for request in drawn:
+        assert ids_of(answers[request.id].tokens) == ids_of(generate_request(pruned, request))
+    assert sum(counts) == 6 + 3 * 12
+
+
+def test_a_deterministic_search_is_exact(tmp_path):
+    path = write_model(tmp_path / "model.gguf", "mamba")
+    with Model.load(path, n_ctx=256, batch=64, threads=1) as model:
+        request = GenerationRequest(PROMPT, "dist", max_tokens=12, beams=BeamSearch(3), id=1)
+        (answer,) = generate_many(model, [request], 2, deterministic=True)
+        assert answer.exactness.level is ExactnessLevel.EXACT
+        (best, *_) = generate_beams(model, request)
+        assert best[0].batch_exactness.level is ExactnessLevel.ROUNDING
+        assert ids_of(answer.tokens) == ids_of(best)
+
+
 def test_a_request_with_beams_is_not_drawn(pruned):
     request = GenerationRequest(PROMPT, "dist", beams=BeamSearch(2), id=1)
     with pytest.raises(ModelError, match="call generate_beams"):
         next(generate_request(pruned, request))
-    (failure,) = generate_many(pruned, [request], 2)
-    assert isinstance(failure, BatchFailure)
+    with BatchEngine(pruned, 2) as engine:
+        engine.add(replace(request, max_tokens=3))
+        pruned.abort()
+        with pytest.raises(AbortedError):
+            engine.step()
+        events = [event for _, event in engine.step()]
+        assert ids_of(events) == ids_of(texts_of(pruned, beams=2, n=3)[0])
+        assert engine.is_idle
     with pytest.raises(ModelError, match="the request has no settings of a beam search"):
         generate_beams(pruned, GenerationRequest(PROMPT, "dist"))
     with pytest.raises(ModelError, match="beams: 0 is not"):

@@ -14,7 +14,7 @@ from logitsmith.engine import (
     generate_many,
 )
 from logitsmith.engine.context import Context
-from logitsmith.engine.lookup import PromptLookup
+from logitsmith.engine.drafts import PromptLookup
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from logitsmith.engine.decoder import Decoder, LogitsRequest
-from logitsmith.engine.lookup import PromptLookup
+from logitsmith.engine.drafts import PromptLookup
 from logitsmith.engine.phase_tracker import PhaseTracker, RunningPhase
 from logitsmith.engine.text_guard import GuardSettings, TextGuard
 from logitsmith.engine.token_records import LogprobReader, LogprobRequest
@@ -25,6 +25,7 @@ CHAINS = {
     "history": 'penalties(repeat=1.3, last_n=8) > dry(multiplier=0.8, breakers=[" "]) > temp1',
     "ngram": "no-repeat-ngram4 > repetition_penalty1.2 > min-p0.02 > temp1.2",
     "xtc": "xtc(probability=0.5, threshold=0.1) > temp1",
+    "watermark": "synthid(keys=[5, 6, 7], ngram_len=2, context_history_size=3) > dist",
     "mirostat": "mirostat(tau=2)",
     "mirostat_v2": "temp1 > mirostat_v2(tau=2)",
     "adaptive_p": "min-p0.02 > adaptive_p0.3",
@@ -80,7 +81,7 @@ def decode(reference, lookup=0, guarded=True, interrupt_after=None):
         reader=LogprobReader(vocabulary, LogprobRequest(0)),
         stream=TextStream(),
         jump=reference.seed % 2 == 0,
-        lookup=PromptLookup(lookup, prompt) if lookup else None,
+        drafts=PromptLookup(lookup, prompt) if lookup else None,
         guard=TextGuard(GuardSettings([ban_of(ban) for ban in rules.bans], rules.retries, rules.then, loop))
         if guarded
         else None,

@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.engine import GenerationRequest, Model, ModelError, Token, generate, generate_many, trace_next
+from logitsmith.engine.beams import generate_beams
+from logitsmith.engine.request import BeamSearch
 from logitsmith.engine.scoring import score
 from logitsmith.grammars import compile_grammar
+from logitsmith.grammars.spec import GrammarSpec
 from logitsmith.models.facts import read_facts
 from logitsmith.samplers import SamplingError, build, parse_chain
 from logitsmith.samplers.chain import Phase, StepSpec
@@ -54,6 +57,23 @@ def free_model(folder: Path) -> Iterator[Model]:
     """The same weights, and no suppressed token."""
     with Model.load(write(folder / "none.gguf", {}), n_ctx=256, threads=1) as loaded:
         yield loaded
+
+
+def test_a_beam_search_finds_no_suppressed_token(model, free_model):
+    # A sentence after which only a suppressed token could follow is complete.
+    spec = GrammarSpec("test", "regex", "(x|he|th)(1?)")
+    likely = [{"logit_bias": {"bias": dict.fromkeys(SUPPRESSED, 3.0)}}, "dist"]
+    for constraint, chain in ((None, likely), (spec, "dist"), (None, [*likely[:1], {"top_k": 3}])):
+        found, free = (
+            generate_beams(each, GenerationRequest(PROMPT, chain, constraint, max_tokens=12, beams=BeamSearch(6)))
+            for each in (model, free_model)
+        )
+        tokens = {event.id for events in found for event in events if isinstance(event, Token)}
+        assert tokens.isdisjoint(SUPPRESSED)
+        assert not {event.id for events in free for event in events[1:-1]}.isdisjoint(SUPPRESSED)
+        if constraint is not None:
+            assert {events[-1].text for events in found} == {"x", "th"}
+            assert {events[-1].finish_reason for events in found} == {"grammar"}
 
 
 def run(model, constraint=None, chain="temp1", seed=3, prompt=PROMPT, **options):
@@ -263,6 +283,15 @@ def test_a_batch_draws_what_single_runs_draw(model):
         tokens = [event for event in answer.events if isinstance(event, Token)]
         assert not set(ids_of(tokens)) & set(SUPPRESSED)
         assert ids_of(tokens) == ids_of(run(model, seed=seed)[0])
+
+
+def test_beams_leave_them_out(model):
+    grammar = compile_grammar('root ::= ("h" | "i" "}" | "in") [a-z1}]*', model.vocabulary)
+    request = GenerationRequest(PROMPT, parse_chain("temp1"), grammar.start(), max_tokens=6, beams=BeamSearch(4))
+    for events in generate_beams(model, request):
+        tokens = ids_of(event for event in events if isinstance(event, Token))
+        assert tokens
+        assert not set(tokens) & set(SUPPRESSED)
 
 
 def test_bans_that_leave_only_such_tokens_end_the_text(model):

@@ -6,9 +6,16 @@ import json
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar, completion_search
+from logitsmith.grammars import (
+    BYTE_VOCABULARY,
+    GrammarError,
+    compile_grammar,
+    completion_search,
+    shortest_completion,
+)
 
 from .drawn import ALPHABET, begins, gbnf, grammars, whole
+from .vocabularies import Small
 
 RECORD = 'root ::= "{" key ":" [0-9]+ ("," root)? "}"\nkey ::= "name" | "age"'
 OBJECT = json.dumps(
@@ -106,3 +113,53 @@ def test_an_end_that_is_too_long_is_refused():
     state = compile_grammar('root ::= "a"{30000}').start()
     with pytest.raises(GrammarError, match=r"^the end of the sentence has 30,000 bytes; the limit is 20,000$"):
         state.completion_tokens()
+
+
+WORDS = [b"a", b"b", b"aa", b"ab", b"aba", b"ba", b"c", b"abc", b"\xc3", b"\xa9", b"\xc3\xa9"]
+
+
+def spellings(data, pieces):
+    """All ways to write ``data`` with these pieces, by trying each of them at each place."""
+    if not data:
+        return [[]]
+    begun = [(token, piece) for token, piece in pieces.items() if data.startswith(piece)]
+    return [[token, *rest] for token, piece in begun for rest in spellings(data[len(piece) :], pieces)]
+
+
+@given(
+    st.binary(max_size=7).map(lambda data: bytes(b"abc\xc3\xa9"[byte % 5] for byte in data)),
+    st.sets(st.integers(3, len(WORDS) + 2)),
+)
+def test_a_text_is_spelled_with_the_fewest_tokens_that_are_not_suppressed(data, suppressed):
+    vocabulary = Small(WORDS)
+    vocabulary.suppressed = suppressed
+    pieces = {token: vocabulary.pieces[token] for token in range(3, vocabulary.size) if token not in suppressed}
+    possible = spellings(data, pieces)
+    found = completion_search.spell(data, vocabulary)
+    if not possible:
+        assert found is None
+    else:
+        assert found in possible
+        assert len(found) == min(map(len, possible))
+
+
+LIMITED = {
+    "gbnf": ('root ::= "a" ("b" | "cc")', "b", b"cc"),
+    "regex": ("a(b|c{3}|é)", "b", b"c"),
+    "a character": ("ab?é", "b", b"\xc3\xa9"),
+}
+
+
+@pytest.mark.parametrize(("source", "excluded", "expected"), LIMITED.values(), ids=LIMITED)
+def test_a_completion_without_some_bytes(source, excluded, expected):
+    kind = "gbnf" if source.startswith("root") else "regex"
+    grammar = compile_grammar(source, kind=kind)
+    completion = shortest_completion(grammar, b"a", frozenset(excluded.encode()))
+    assert not set(completion) & set(excluded.encode())
+    assert set(completion) <= set(expected) | {0xC3, 0xA9}
+    assert grammar.matches(b"a" + completion)
+
+
+def test_no_completion_without_a_byte_that_all_need():
+    with pytest.raises(GrammarError, match="no way to complete"):
+        shortest_completion(compile_grammar('root ::= "ab"'), b"a", frozenset(b"b"))

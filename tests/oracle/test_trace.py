@@ -18,6 +18,7 @@ from logitsmith.engine.token_records import TraceReader
 from logitsmith.samplers import ChainRecorder, build, catalogue
 
 from ..samplers.rows import FakeVocabulary, make_row, softmax
+from ..samplers.test_synthid import Reference
 from .native import MAKERS, ROW, NativeChain, _read
 from .test_parity import ALONE, CHAINS, PROMPT, steps_of
 
@@ -175,6 +176,16 @@ def skew(rows, amount):
     return skewed
 
 
+def synthid(rows, keys):
+    reference = Reference(keys)
+    probs = probabilities(rows)
+    for key in keys:
+        bits = {token: reference.bit((0, 0, 0, 0, token), key) for token in rows}
+        mass = math.fsum(probs[token] * bits[token] for token in rows)
+        probs = {token: p * (1 + bits[token] - mass) for token, p in probs.items()}
+    return {token: math.log(p) for token, p in probs.items() if p > 0}
+
+
 def without(rows, tokens):
     return {token: logit for token, logit in rows.items() if token not in tokens}
 
@@ -224,6 +235,7 @@ BRUTE = {
         'scripts=["Greek"]',
         lambda rows: {token: rows[token] for token in rows if is_greek_or_sign(token)},
     ),
+    "synthid": ("synthid(keys=[6, 5, 4])", lambda rows: synthid(rows, [6, 5, 4])),
     "no_repeat_ngram": ("no_repeat_ngram2", lambda rows: without(rows, {9, 7})),
     "repetition_penalty": ("repetition_penalty1.5", lambda rows: scaled(rows, {5, 7, 9}, 1.5)),
     "encoder_repetition_penalty": ("encoder_repetition_penalty1.5", lambda rows: scaled(rows, {5, 7, 9}, 1 / 1.5)),

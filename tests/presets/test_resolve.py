@@ -238,7 +238,9 @@ def test_unknown_sampler_names_the_settings_too() -> None:
     with pytest.raises(PresetError) as caught:
         parse_set("maxtokens=3")
     assert str(caught.value).startswith("--set maxtokens: unknown sampler 'maxtokens'; ")
-    known = "seed, max_tokens, stop, system, grammar, bans, ban_retries, ban_then, loop_guard, phases, heal"
+    known = (
+        "seed, max_tokens, stop, system, grammar, bans, ban_retries, ban_then, loop_guard, phases, heal, guidance"
+    )
     assert str(caught.value).endswith(f"; other settings: {known}")
 
 

@@ -24,8 +24,8 @@ KINDS: dict[str, Any] = {
 }
 UNDERSTOOD = {
     "$defs", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default", "description", "enum",
-    "exclusiveMinimum", "items", "maximum", "minLength", "minimum", "pattern", "properties", "required", "title",
-    "type",
+    "exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maximum", "minLength", "minimum", "pattern",
+    "properties", "required", "title", "type",
 }  # fmt: skip
 
 
@@ -50,11 +50,13 @@ def holds(schema: Any, value: Any) -> bool:
             value >= schema.get("minimum", value),
             value <= schema.get("maximum", value),
             "exclusiveMinimum" not in schema or value > schema["exclusiveMinimum"],
+            "exclusiveMaximum" not in schema or value < schema["exclusiveMaximum"],
         ]
     if isinstance(value, str):
         checks.append(len(value) >= schema.get("minLength", 0))
         checks.append(re.search(schema.get("pattern", ""), value) is not None)
     if isinstance(value, list):
+        checks.append(len(value) <= schema.get("maxItems", len(value)))
         checks += [holds(schema.get("items", True), item) for item in value]
     if isinstance(value, dict):
         known = schema.get("properties", {})

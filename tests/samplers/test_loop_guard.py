@@ -1,15 +1,14 @@
 """The loop guard: it fires at the exact token of a repetition, and not in what people write."""
 
-import ast
 import random
 import re
-import sysconfig
-from pathlib import Path
 
 import numpy as np
 import pytest
 from logitsmith.engine import Model, locate
 from logitsmith.samplers.loop_guard import LoopDetector, LoopGuard
+
+from ..human_texts import human_texts
 
 FAST_PERIODS = {1, 2, 3, 7, 8, 9, 11, 31, 32, 33, 100, 511, 512}
 
@@ -66,29 +65,9 @@ RULER = re.compile(r"(.{1,3})\1{15,}")
 """Sixteen times the same few characters, as in a line of dashes or in the zeros of an address."""
 
 
-def human_texts():
-    """Paragraphs of prose and functions of code: docstrings and functions of Python's library, and documentation.
-
-    A part without 40 letters, such as a table of numbers, is neither.
-    """
-    library = Path(sysconfig.get_paths()["stdlib"])
-    for path in sorted(library.glob("*.py")):
-        source = path.read_text(encoding="utf-8", errors="replace")
-        lines = source.splitlines(keepends=True)
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                yield "".join(lines[node.lineno - 1 : node.end_lineno])
-                yield from re.split(r"\n\s*\n", ast.get_docstring(node) or "")
-    packages = Path(sysconfig.get_paths()["purelib"])
-    for folder, patterns in ((packages, ("*.md", "*.rst")), (Path("/usr/share/common-licenses"), ("*",))):
-        for path in sorted(path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()):
-            yield from re.split(r"\n\s*\n", path.read_text(encoding="utf-8", errors="replace"))
-
-
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_what_people_write_does_not_repeat_itself(count):
-    found = dict.fromkeys(text for text in human_texts() if len(re.findall("[^\\W\\d_]", text)) >= 40)
-    texts = random.Random(1).sample(list(found), count)
+    texts = human_texts(count)
     with Model.load(locate()[0], n_ctx=64, threads=1) as model:
         tokenized = [model.vocabulary.tokenize(text.encode()) for text in texts]
     lengths, fired, ruled = [], [], []

@@ -77,6 +77,13 @@ CASES = {
         [],
         "2 tokens raised by up to 2, 1 token lowered by up to 1.5, 1 token banned",
     ),
+    "synthid": ("synthid(keys=[1, 2])", PS, [], "mean g 0.75 -> 0.875"),
+    "synthid, first": (
+        "synthid(keys=[1, 2], skip_first_ngram_calls=true)",
+        PS,
+        [1, 2, 3, 4, 5],
+        "not marked: fewer than 4 tokens precede",
+    ),
     "top_k": ("top_k3", PS, [], "mass 0.86 at 3 tokens"),
     "top_k, all": ("top_k9", PS, [], "mass 1 at 5 tokens"),
     "top_k, nearly all": ("top_k1", row(20, 5), [], "mass 0.999999694 at 1 token"),

@@ -70,6 +70,17 @@ SPECIAL = {
             "ignore_case": st.booleans(),
         },
     ),
+    "synthid": st.fixed_dictionaries(
+        {},
+        optional={
+            "keys": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9),
+            "ngram_len": st.integers(2, 9),
+            "context_history_size": st.integers(0, 30),
+            "sampling_table_size": st.integers(1, 70_000),
+            "sampling_table_seed": st.integers(0, 2**64),
+            "skip_first_ngram_calls": st.booleans(),
+        },
+    ),
 }
 """Parameters that their types say too little of."""
 

@@ -149,7 +149,6 @@ def test_there_is_no_command_where_none_repeats_the_answer(client, body):
     ("fields", "ignored"),
     [
         pytest.param({"guidance_scale": 1.0, "negative_prompt": ""}, [], id="neutral"),
-        pytest.param({"guidance_scale": 1.5}, ["guidance_scale"], id="guidance"),
         pytest.param({"user": "me", "cache_prompt": True, "api_type": "koboldcpp"}, [], id="labels"),
         pytest.param({"typical": 0.5, "typical_p": 0.6}, ["typical_p"], id="two values of one setting"),
         pytest.param({"typical": 0.5, "typical_p": 0.5}, [], id="one value twice"),

@@ -271,12 +271,14 @@ def test_presets_are_chosen_imported_and_saved(page, tmp_path):
                 "top_p": 1,
                 "rep_pen": 1.1,
                 "guidance_scale": 1.5,
+                "skew": 1,
                 "sampler_priority": ["top_k", "temperature"],
             }
         )
     )
     page.locator("#preset-file").set_input_files(other)
-    expect(page.locator("#import-notes")).to_contain_text("guidance_scale")
+    expect(page.locator("#import-notes")).to_contain_text("skew")
+    expect(page.locator("#guidance-scale")).to_have_value("1.5")
     expect(page.card("top_k").get_by_role("spinbutton", name="k", exact=True)).to_have_value("30")
 
 
@@ -629,3 +631,38 @@ def test_logprobs_are_shown(page, pruned_model):
     page.write("The sea was", tokens=1)
     page.items.last.click()
     expect(page.locator("#probability")).to_have_text(f"{math.exp(line['logprob']):.4f}")
+
+
+def test_guidance_is_that_of_the_command_and_is_saved(page, pruned_model, tmp_path):
+    flags = ["--cfg-scale", 2, "--cfg-negative-prompt", "A dry land of dust"]
+    words = ["-m", pruned_model, "-t", "1", "--no-chat"]
+    expected = gen("run", *words, "--seed", 5, "-n", 12, "The old", *flags)
+    shown = json.loads(gen("next", *words, "--format", "json", "--top", 5, "The old", *flags))
+    page.write("The old", tokens=1, seed=5)
+    plain = page.value()
+    page.locator("#negative-prompt").fill("A dry land of dust")
+    page.locator("#guidance-scale").fill("2")
+    written = page.write("The old", tokens=12, seed=5)
+    assert written == ("The old" + expected).rstrip("\n")
+    assert not written.startswith(plain) or len(written) > len(plain)
+    expect(page.locator("#command")).to_contain_text("guidance=")
+    page.items.last.click()
+    expect(page.why).to_contain_text("guidance")
+    assert [stage["name"] for stage in shown["stages"]][1] == "guidance"
+    with page.expect_download() as download:
+        page.press("Save preset")
+    saved = yaml.safe_load(download.value.path().read_text())
+    assert saved["guidance"] == {"scale": 2, "negative_prompt": "A dry land of dust"}
+    page.tab.wait_for_timeout(1500)  # the page stores its text after a pause
+    page.reload()
+    page.wait_until_ready()
+    assert page.locator("#negative-prompt").input_value() == "A dry land of dust"
+    assert page.locator("#guidance-scale").input_value() == "2"
+    page.locator("#guidance-scale").fill("")
+    page.press("Generate")
+    expect(page.locator("#problem")).to_contain_text("The scale of guidance must be a number.")
+    path = tmp_path / "mine.yaml"
+    path.write_text("guidance: {scale: 1.5, negative_prompt: Be rude., model: other.gguf}\n")
+    page.locator("#preset-file").set_input_files(path)
+    expect(page.locator("#guidance-scale")).to_have_value("1.5")
+    expect(page.locator("#guidance-note")).to_contain_text("other.gguf")

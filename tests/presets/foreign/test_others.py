@@ -5,6 +5,14 @@ from logitsmith.presets import PresetError
 
 from .conftest import steps
 
+WATERMARK = {
+    "context_history_size": 512,
+    "keys": [1, 2],
+    "ngram_len": 5,
+    "sampling_table_seed": 3,
+    "sampling_table_size": 4096,
+    "skip_first_ngram_calls": True,
+}
 HUGGINGFACE = {
     "greedy if do_sample is absent": ({"temperature": 0.6, "top_p": 0.9}, [["greedy", {}]]),
     "the penalties still act": (
@@ -83,6 +91,15 @@ HUGGINGFACE = {
         [["length_decay", {"start": 15, "factor": 1.05}]],
     ),
     "a decay that is off": ({"do_sample": True, "top_k": 0, "exponential_decay_length_penalty": [15, 1.0]}, []),
+    "a watermark comes last": (
+        {"do_sample": True, "top_k": 0, "top_p": 0.8, "watermarking_config": {"keys": [3, -4], "ngram_len": 4}},
+        [["top_p", {"p": 0.8}], ["synthid", {"keys": [3, -4], "ngram_len": 4}]],
+    ),
+    "a watermark on the most likely token": (
+        {"watermarking_config": {**WATERMARK, "debug_mode": False}, "repetition_penalty": 1.2},
+        [["penalties", {"repeat": 1.2, "last_n": -1}], ["synthid", WATERMARK], ["greedy", {}]],
+    ),
+    "a watermark without keys": ({"do_sample": True, "top_k": 0, "watermarking_config": {"keys": []}}, []),
 }
 
 
@@ -100,6 +117,14 @@ HUGGINGFACE_REPORTS = {
     ),
     "the prompt counts": ({"min_length": 5, "max_length": 20}, ["min_length"]),
     "unknown": ({"chat_format": "chatml", "nested": {"temperature": 0.1}}, ["chat_format", "nested"]),
+    "another watermark": (
+        {"watermarking_config": {"greenlist_ratio": 0.25, "bias": 2.0}},
+        ["watermarking_config"],
+    ),
+    "a tested watermark": (
+        {"watermarking_config": {**WATERMARK, "debug_mode": True, "depth": 2}},
+        ["watermarking_config", "watermarking_config"],
+    ),
     "token ids": ({"eos_token_id": [1, 2], "user_token_id": 195, "transformers_version": "4.40"}, []),
 }
 
@@ -281,8 +306,8 @@ TABBY_REPORTS = {
     ),
     "dynamic temperature": (overrides(min_temp=0.5, max_temp=2), ["min_temp", "max_temp"]),
     "others": (
-        overrides(cfg_scale=1.5, allowed_tokens="[1]", repetition_decay=5),
-        ["allowed_tokens", "repetition_decay", "cfg_scale"],
+        overrides(allowed_tokens="[1]", repetition_decay=5),
+        ["allowed_tokens", "repetition_decay"],
     ),
     "not sampling": (overrides(token_healing="true", loop_detect_window=9, generate_window=512), []),
     "unknown": (overrides(temprature=0.5), ["temprature"]),
@@ -387,3 +412,25 @@ def test_lmstudio_reports(load):
     assert [sentence.split()[0] for sentence in imported.unsupported_settings] == ["llm.prediction.speed"]
     with pytest.raises(PresetError, match=r"operation\.fields"):
         load({"operation": {"fields": 3}})
+
+
+REASONS = {
+    "begin_suppress_tokens": ([220], "banned tokens as the first one only"),
+    "forced_bos_token_id": (2, "a prompt has its own tokens there"),
+    "penalty_alpha": (0.6, "compares the model's hidden states, which a chain does not see"),
+    "dola_layers": ("high", "llama.cpp computes the logits of the last one only"),
+}
+
+
+@pytest.mark.parametrize(("key", "case"), REASONS.items(), ids=REASONS)
+def test_a_setting_of_transformers_that_no_chain_can_express_has_a_reason(load, key, case):
+    value, reason = case
+    (sentence,) = load({"do_sample": True, "top_k": 0, key: value}, "huggingface").unsupported_settings
+    assert sentence.startswith(f"{key} ")
+    assert reason in sentence
+
+
+def test_suppressed_tokens_of_transformers_become_a_ban(load):
+    imported = load({"do_sample": True, "top_k": 0, "suppress_tokens": [-1, 7, 9]}, "huggingface")
+    assert steps(imported) == [["ban", {"tokens": [7, 9]}]]
+    assert imported.unsupported_settings == []

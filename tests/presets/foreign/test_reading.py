@@ -179,6 +179,7 @@ KEYS = {
         *huggingface.SLOTS_BEFORE_SAMPLING,
         "sequence_bias",
         "stop_strings",
+        "watermarking_config",
     ),
     "webui": webui.KNOWN_KEYS,
     "tabbyapi": (*tabbyapi.KEY_SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),

@@ -115,8 +115,8 @@ def test_extras(load, values, expected):
 
 REPORTS = {
     "no counterpart": (
-        {"skew": 1, "guidance_scale": 1.5, "rep_pen_decay": 10, "num_beams": 2},
-        ["num_beams", "guidance_scale", "rep_pen_decay", "skew"],
+        {"skew": 1, "rep_pen_decay": 10, "num_beams": 2},
+        ["num_beams", "rep_pen_decay", "skew"],
     ),
     "neutral": ({"skew": 0, "guidance_scale": 1, "rep_pen_decay": 0, "num_beams": 1, "min_keep": 0}, []),
     "unknown, also if another tool has it": ({"temperature": 0.5, "typical": 0.2}, ["temperature", "typical"]),

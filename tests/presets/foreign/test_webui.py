@@ -161,7 +161,6 @@ REPORTS = {
         ["num_beams", "length_penalty", "early_stopping"],
     ),
     "contrastive search": ("do_sample: false\npenalty_alpha: 0.3\ntop_k: 4", ["penalty_alpha", "top_k"]),
-    "guidance": ("guidance_scale: 1.5", ["guidance_scale"]),
     "mirostat 1 does nothing": ("mirostat_mode: 1", ["mirostat_mode"]),
     "behind mirostat": ("mirostat_mode: 2\nxtc_probability: 0.5", ["xtc_probability"]),
     "early 2024": ("dynatemp: 1.4\ndynamic_temperature_low: 0.1", ["dynatemp", "dynamic_temperature_low"]),

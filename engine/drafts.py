@@ -1,0 +1,376 @@
+"""Drafts of the next tokens: from the text so far, or from a smaller model with the same vocabulary.
+
+A draft saves time if the model reads several tokens in one batch faster than one by one. The chain draws every
+token anyway, and a draft only counts as far as the chain draws its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..models.errors import ModelError
+from .native.context import Logits
+from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+class DraftSource(Protocol):
+    """A source of drafts, which follows the text.
+
+    Attributes:
+        drafted_token_count: number of tokens that were drafted so far.
+        accepted_token_count: number of drafted tokens that the chain drew, too.
+    """
+
+    @property
+    def drafted_token_count(self) -> int: ...  # noqa: D102 - see the class
+
+    @property
+    def accepted_token_count(self) -> int: ...  # noqa: D102 - see the class
+
+    def add(self, token: int) -> None:
+        """Append one token to the text."""
+
+    def remove_last(self, count: int) -> None:
+        """Remove the last ``count`` tokens of the text."""
+
+    def draft(self, max_count: int) -> list[int]:
+        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
+        ...
+
+    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
+        """Record how many tokens of the last draft were right."""
+
+
+_MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
+"""Number of tokens at the end of the text that must occur earlier in the text: the maximum for the first draft and
+after a wrong draft, the minimum after a right one. A longer match is preferred to a shorter one."""
+_FIRST_DRAFT_TOKENS = 4
+"""Length of the first draft, and of a draft after a wrong one. On CPUs the first rows of a batch cost most."""
+_MAX_PAUSE_TOKENS = 32
+"""Limit of the pause after wrong drafts, in tokens. The pause begins with one token, and doubles with each wrong
+draft."""
+
+
+class PromptLookup:
+    """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
+
+    A wrong draft costs time. So the first draft needs a long match. While all tokens of the drafts are right, the
+    length doubles, and a short match is enough. If less than half of a draft was right, it cost more time than it
+    saved, and there is no draft for some tokens. All of this depends on the tokens alone, never on measured times,
+    so that a repeated run has the same batches.
+    Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
+
+    Attributes:
+        drafted_token_count: number of tokens that were drafted so far.
+        accepted_token_count: number of drafted tokens that the chain drew, too.
+    """
+
+    def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
+        self._max_tokens = max_tokens
+        self._text_tokens: list[int] = []
+        self._continuations: dict[tuple[int, ...], int] = {}
+        """For each sequence of tokens, the index in the text after its latest occurrence."""
+        self._max_draft_tokens, self._min_match_tokens = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
+        self._paused_tokens, self._next_pause_tokens = 0, 1
+        self._replaced_entries: list[list[tuple[tuple[int, ...], int | None]]] = []
+        """For each added token, the entries of `_continuations` that it replaced, to remove the token again."""
+        self.drafted_token_count = self.accepted_token_count = 0
+        for token in text:
+            self.add(token)
+
+    def add(self, token: int) -> None:
+        """Append one token to the text."""
+        end = len(self._text_tokens)
+        replaced_entries = []
+        for match_length in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
+            sequence = tuple(self._text_tokens[end - match_length :])
+            replaced_entries.append((sequence, self._continuations.get(sequence)))
+            self._continuations[sequence] = end
+        self._replaced_entries.append(replaced_entries)
+        self._text_tokens.append(token)
+        self._paused_tokens -= self._paused_tokens > 0
+
+    def remove_last(self, count: int) -> None:
+        """Remove the last ``count`` tokens of the text."""
+        for _ in range(count):
+            self._text_tokens.pop()
+            for sequence, continuation_start in reversed(self._replaced_entries.pop()):
+                if continuation_start is None:
+                    del self._continuations[sequence]
+                else:
+                    self._continuations[sequence] = continuation_start
+
+    def draft(self, max_count: int) -> list[int]:
+        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
+        if self._paused_tokens:
+            return []
+        for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
+            continuation_start = self._continuations.get(tuple(self._text_tokens[-match_length:]))
+            if continuation_start is not None:
+                period = (
+                    len(self._text_tokens) - continuation_start
+                )  # a continuation that reaches the end of the text is repeated
+                return [
+                    self._text_tokens[continuation_start + step % period]
+                    for step in range(min(max_count, self._max_draft_tokens))
+                ]
+        return []
+
+    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
+        """Adapt the length of drafts to the last draft, of which ``accepted_count`` tokens were right."""
+        self.drafted_token_count += drafted_count
+        self.accepted_token_count += accepted_count
+        if accepted_count == drafted_count:
+            self._max_draft_tokens, self._min_match_tokens = (
+                min(self._max_tokens, 2 * self._max_draft_tokens),
+                _MIN_MATCH_TOKENS,
+            )
+            self._next_pause_tokens = 1
+            return
+        self._max_draft_tokens = min(max(_FIRST_DRAFT_TOKENS, accepted_count), self._max_tokens)
+        if 2 * accepted_count >= drafted_count:
+            self._next_pause_tokens = 1
+        else:
+            self._min_match_tokens = _MAX_MATCH_TOKENS
+            self._paused_tokens = self._next_pause_tokens
+            self._next_pause_tokens = min(2 * self._next_pause_tokens, _MAX_PAUSE_TOKENS)
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """The draft model of a request, and the limits of its drafts.
+
+    Attributes:
+        model: path of a GGUF file with the vocabulary of the model, see `vocabulary_difference`.
+        n_max: maximum number of tokens in a draft; 0: no drafts.
+        n_min: minimum number of tokens in a draft; a shorter draft is not read.
+        p_min: a draft ends before a token whose probability, of the draft model's softmax, is below this.
+    """
+
+    model: str | Path
+    n_max: int = 3
+    n_min: int = 0
+    p_min: float = 0.0
+
+    def check(self) -> None:
+        """Raise ``ModelError`` for a limit that is not allowed."""
+        for name, value in (("n_max", self.n_max), ("n_min", self.n_min)):
+            if value < 0:
+                raise ModelError(f"draft: {name}: {value} is not ≥ 0")
+        if not (isfinite(self.p_min) and 0 <= self.p_min <= 1):
+            raise ModelError(f"draft: p_min: {self.p_min:g} is not within 0..1")
+
+    def open_for(self, model: Model) -> Model | None:
+        """Return the draft model, which is loaded once and closed with ``model``; None if no draft is possible.
+
+        Raises ``ModelError`` if a limit is not allowed, if one of the models is recurrent, or if their
+        vocabularies differ.
+        """
+        self.check()
+        if self.n_max < max(1, self.n_min):
+            return None
+        if not model.can_truncate:
+            raise ModelError("draft: not supported by recurrent models, which cannot discard wrong guesses")
+        draft_model = model.companion(self.model)
+        if not draft_model.can_truncate:
+            raise ModelError(
+                f"draft: {draft_model.path} is recurrent, and cannot discard wrong guesses",
+                advice="give another draft model",
+            )
+        difference = vocabulary_difference(model.vocabulary, draft_model.vocabulary)
+        if difference:
+            raise ModelError(
+                f"draft: {draft_model.path} cannot draft for {model.path}: {difference}",
+                advice="give a draft model of the same family",
+            )
+        return draft_model
+
+    def as_setting(self) -> dict[str, Any]:
+        """Return the options as JSON. The model has the name of its file."""
+        return {"model": Path(self.model).stem, "n_max": self.n_max, "n_min": self.n_min, "p_min": self.p_min}
+
+
+_MAX_SIZE_DIFFERENCE = 128
+"""Number of tokens by which the sizes of two vocabularies may differ, as in llama.cpp. Models of a family often
+have different padding."""
+_FIRST_COMPARED_TOKEN = 5
+"""The tokens before this id may differ, as in llama.cpp. They are often special tokens with other names."""
+
+
+def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) -> str:
+    """Return the first difference that prevents a vocabulary from drafting for another; empty if there is none.
+
+    As llama.cpp does, this compares the types, the tokens that begin and end a text, the sizes (up to 128 tokens
+    more or fewer are allowed) and the texts of all common tokens from id 5 on.
+
+    Args:
+        vocabulary: the vocabulary of the model.
+        draft_vocabulary: the vocabulary of the draft model.
+    """
+    if draft_vocabulary.kind != vocabulary.kind:
+        return f"its vocabulary is of the type {draft_vocabulary.kind}, not {vocabulary.kind}"
+    for name, value, draft_value in (
+        ("beginning-of-sequence token", vocabulary.bos, draft_vocabulary.bos),
+        ("end-of-sequence token", vocabulary.eos, draft_vocabulary.eos),
+    ):
+        if draft_value != value:
+            return f"its {name} is {_token_words(draft_value)}, not {_token_words(value)}"
+    for name, adds, draft_adds in (
+        ("beginning-of-sequence token", vocabulary.adds_bos, draft_vocabulary.adds_bos),
+        ("end-of-sequence token", vocabulary.adds_eos, draft_vocabulary.adds_eos),
+    ):
+        if draft_adds != adds:
+            verb, other_verb = ("adds", "does not add") if draft_adds else ("does not add", "adds")
+            return f"it {verb} the {name} to a text, and the model {other_verb} it"
+    if abs(draft_vocabulary.size - vocabulary.size) > _MAX_SIZE_DIFFERENCE:
+        sizes = f"{draft_vocabulary.size:,} tokens, not {vocabulary.size:,}"
+        return f"it has {sizes}; at most {_MAX_SIZE_DIFFERENCE} more or fewer are allowed"
+    texts, draft_texts = vocabulary.texts, draft_vocabulary.texts
+    end = min(len(texts), len(draft_texts))
+    if draft_texts[_FIRST_COMPARED_TOKEN:end] == texts[_FIRST_COMPARED_TOKEN:end]:
+        return ""
+    token = next(token for token in range(_FIRST_COMPARED_TOKEN, end) if draft_texts[token] != texts[token])
+    return f"token {token} is {_shown(draft_texts[token])}, not {_shown(texts[token])}"
+
+
+def _token_words(token: int | None) -> str:
+    return "missing" if token is None else str(token)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text.decode("utf-8", "replace"))
+
+
+ReadTokens = Callable[[Sequence[int]], Logits | None]
+"""Function that makes a draft model read a text, and returns the logits after it, float32 (V,).
+
+It reads only what follows the common beginning of this text and the previous one. It returns None if it was
+interrupted. The logits are valid until the next call.
+"""
+
+
+class ModelDraft:
+    """Drafts of a draft model: after the text, always the model's most likely token.
+
+    The draft model reads the same text. When its context is full, it forgets the first half of the text. The
+    limits of `DraftOptions` are those of llama.cpp, except that llama.cpp computes the probability for ``p_min``
+    from the ten most likely tokens alone.
+
+    Attributes:
+        drafted_token_count: number of tokens that were drafted so far.
+        accepted_token_count: number of drafted tokens that the chain drew, too.
+    """
+
+    def __init__(
+        self, options: DraftOptions, draft_model: Model, vocabulary: Vocabulary, read: ReadTokens
+    ) -> None:
+        """Begin with an empty text.
+
+        Args:
+            options: the limits of drafts.
+            draft_model: the model that drafts.
+            vocabulary: the vocabulary of the model that the drafts are for.
+            read: makes the draft model read a text.
+        """
+        self._options, self._read = options, read
+        self._length = draft_model.context_length
+        self._last_token = draft_model.vocabulary.size - 1
+        self._common_token_count = min(draft_model.vocabulary.size, vocabulary.size)
+        self._text_tokens: list[int] = []
+        self.drafted_token_count = self.accepted_token_count = 0
+
+    def add(self, token: int) -> None:
+        """Append one token to the text."""
+        self._text_tokens.append(min(token, self._last_token))  # the draft model may have fewer tokens
+
+    def remove_last(self, count: int) -> None:
+        """Remove the last ``count`` tokens of the text."""
+        del self._text_tokens[max(0, len(self._text_tokens) - count) :]
+
+    def draft(self, max_count: int) -> list[int]:
+        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
+        max_draft_tokens = min(max_count, self._options.n_max)
+        if max_draft_tokens < max(1, self._options.n_min):
+            return []
+        tokens = self._text_tokens
+        while len(tokens) + max_draft_tokens > self._length:
+            del tokens[: (len(tokens) + 1) // 2]
+        if not tokens:
+            return []
+        text_length = len(tokens)
+        try:
+            while len(tokens) < text_length + max_draft_tokens:
+                logits = self._read(tokens)
+                if logits is None:
+                    return []
+                token = int(logits[: self._common_token_count].argmax())
+                if self._options.p_min and _probability(logits, token) < self._options.p_min:
+                    break
+                tokens.append(token)
+            draft = tokens[text_length:]
+        finally:
+            del tokens[text_length:]
+        return draft if len(draft) >= self._options.n_min else []
+
+    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
+        """Count the tokens of the last draft, of which ``accepted_count`` were right."""
+        self.drafted_token_count += drafted_count
+        self.accepted_token_count += accepted_count
+
+
+def _probability(logits: Logits, token: int) -> float:
+    """Return the probability of a token, by the softmax of the logits."""
+    highest = logits.max()
+    weights = np.exp(logits - highest)
+    return float(weights[token] / weights.sum())
+
+
+class FirstDraft:
+    """The drafts of the first of several sources that has one."""
+
+    def __init__(self, sources: Sequence[DraftSource]) -> None:
+        """Begin with sources that have the same text. The first one takes precedence."""
+        self._sources = sources
+        self._last_source = sources[0]
+
+    @property
+    def drafted_token_count(self) -> int:
+        """The number of tokens that were drafted so far."""
+        return sum(source.drafted_token_count for source in self._sources)
+
+    @property
+    def accepted_token_count(self) -> int:
+        """The number of drafted tokens that the chain drew, too."""
+        return sum(source.accepted_token_count for source in self._sources)
+
+    def add(self, token: int) -> None:
+        """Append one token to the text."""
+        for source in self._sources:
+            source.add(token)
+
+    def remove_last(self, count: int) -> None:
+        """Remove the last ``count`` tokens of the text."""
+        for source in self._sources:
+            source.remove_last(count)
+
+    def draft(self, max_count: int) -> list[int]:
+        """Return a guess of the next tokens, at most ``max_count``, possibly none."""
+        for source in self._sources:
+            draft = source.draft(max_count)
+            if draft:
+                self._last_source = source
+                return draft
+        return []
+
+    def record_acceptance(self, drafted_count: int, accepted_count: int) -> None:
+        """Report the last draft to the source that made it."""
+        self._last_source.record_acceptance(drafted_count, accepted_count)

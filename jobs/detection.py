@@ -1,0 +1,209 @@
+"""The detection of SynthID-Text watermarks: how many g values of a text are 1, and how unlikely that is.
+
+The p value is the probability that a text without the watermark scores at least as high. Its distribution is the
+one of the table that the sampler uses. The mean of the table is not exactly one half, and with a long text
+the difference would count as a watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import erfc, exp, gcd, pi, sinh, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..samplers.methods.synthid import Synthid
+from ..samplers.watermark import GValues, Hashes, ngram_hashes
+
+
+@dataclass(frozen=True)
+class WatermarkScore:
+    """The score of a text, and its p value.
+
+    Attributes:
+        token_count: number of tokens of the text.
+        counted_count: number of tokens that count: those after a complete and new context.
+        mean: mean g value of these tokens, over all keys; None if no token counts.
+        weighted_mean: mean g value, in which the first key weighs ten times as much as the last one; None if no
+            token counts.
+        expected_mean: the value that both means have on average in a text without the watermark.
+        z: distance of the weighted mean from the expected one, in standard deviations; None if no token counts.
+        p_value: probability that a text without the watermark has at least this weighted mean; None if no token
+            counts.
+    """
+
+    token_count: int
+    counted_count: int
+    mean: float | None
+    weighted_mean: float | None
+    expected_mean: float
+    z: float | None
+    p_value: float | None
+
+
+class WatermarkDetector:
+    """A detector of the watermark of one `Synthid` sampler.
+
+    Its g values and masks are those of transformers 5.24 (``SynthIDTextWatermarkLogitsProcessor``). An n-gram that
+    occurs several times counts once, also beyond the history of contexts, because a repetition adds no evidence.
+    The scores are the mean and the weighted mean of Dathathri et al. 2024.
+
+    Attributes:
+        watermark: the sampler with the keys.
+    """
+
+    def __init__(self, watermark: Synthid) -> None:
+        """Prepare the table. Raises ``ValueError`` for a sampler without keys."""
+        if not watermark.keys:
+            raise ValueError("the watermark has no keys")
+        self.watermark = watermark
+        self._g_values = GValues(watermark.keys, watermark.sampling_table_size, watermark.sampling_table_seed)
+        self._weights = layer_weights(len(watermark.keys))
+
+    def score(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> WatermarkScore:
+        """Return the score of a text.
+
+        Args:
+            tokens: the token ids of the text, without the prompt.
+            end_tokens: ids of end-of-generation tokens. The first one in the text and later tokens do not count.
+        """
+        expected_mean = float(self._g_values.table.mean())
+        hashes = self.counted_hashes(tokens, end_tokens)
+        if not hashes.size:
+            return WatermarkScore(len(tokens), 0, None, None, expected_mean, None, None)
+        sums = [int(np.add.reduce(g, dtype=np.int64)) for g in self._g_values.of_hashes(hashes)]
+        weighted_sum = sum(weight * g_sum for weight, g_sum in zip(self._weights, sums, strict=True))
+        unmarked = self._unmarked
+        return WatermarkScore(
+            token_count=len(tokens),
+            counted_count=hashes.size,
+            mean=sum(sums) / (hashes.size * self._g_values.depth),
+            weighted_mean=weighted_sum / (hashes.size * sum(self._weights)),
+            expected_mean=expected_mean,
+            z=unmarked.z(weighted_sum, hashes.size),
+            p_value=unmarked.tail_probability(weighted_sum, hashes.size),
+        )
+
+    def g_values(self, tokens: Sequence[int]) -> NDArray[np.uint8]:
+        """Return the g values of all n-grams of a text, uint8 (T - n + 1, keys), T >= n."""
+        hashes = ngram_hashes(np.array(tokens, dtype=np.int64), self.watermark.ngram_len)
+        return np.stack(list(self._g_values.of_hashes(hashes)), axis=1)
+
+    def counted_hashes(self, tokens: Sequence[int], end_tokens: Collection[int] = ()) -> Hashes:
+        """Return the hashes of the n-grams that count, in their order. The arguments are those of `score`."""
+        length = self.watermark.ngram_len
+        end = next((place for place, token in enumerate(tokens) if token in end_tokens), len(tokens))
+        if end < length:
+            return np.empty(0, dtype=np.int64)
+        ids = np.array(tokens[:end], dtype=np.int64)
+        hashes = ngram_hashes(ids, length)
+        is_counted = new_context_mask(ngram_hashes(ids[:-1], length - 1), self.watermark.context_history_size)
+        is_first = np.zeros(hashes.size, dtype=np.bool_)
+        is_first[np.unique(hashes, return_index=True)[1]] = True
+        return hashes[is_counted & is_first]
+
+    @cached_property
+    def _unmarked(self) -> UnmarkedDistribution:
+        sums = np.zeros(self._g_values.table.size, dtype=np.int64)
+        for weight, g in zip(self._weights, self._g_values.of_remainders(), strict=True):
+            sums += g * np.int64(weight)
+        return UnmarkedDistribution(sums, span=gcd(*self._weights))
+
+
+def new_context_mask(context_hashes: Hashes, history_size: int) -> NDArray[np.bool_]:
+    """Return for each context whether it differs from the ``history_size`` contexts before it, bool (n,).
+
+    As in transformers, the history begins with zeros.
+    """
+    last_place = {0: -1}
+    is_new = []
+    for place, context in enumerate(context_hashes.tolist()):
+        is_new.append(place - last_place.get(context, -history_size - 1) > history_size)
+        last_place[context] = place
+    return np.array(is_new, dtype=np.bool_)
+
+
+def layer_weights(depth: int) -> list[int]:
+    """Return the integer weights of the keys: proportional to ``linspace(10, 1, depth)``, as in the paper."""
+    return [10 * (depth - 1) - 9 * layer for layer in range(depth)] if depth > 1 else [1]
+
+
+_NEAR_MEAN = 1e-3
+"""Up to this distance from the mean, in standard deviations, the saddlepoint formula would lose digits."""
+_MAX_SADDLEPOINT_STEPS = 200
+
+
+class UnmarkedDistribution:
+    """The distribution of the weighted sum of g values of n independent tokens without a watermark."""
+
+    def __init__(self, sums: NDArray[np.int64], span: int) -> None:
+        """Prepare the distribution.
+
+        Args:
+            sums: the equally probable sums of one token, (size,).
+            span: greatest common divisor of the weights, of which each sum is a multiple.
+        """
+        values, counts = np.unique(sums, return_counts=True)
+        self._values = values.astype(np.float64)
+        self._shares = counts / sums.size
+        self._span = span
+        self._mean = float(self._shares @ self._values)
+        self._deviation = sqrt(float(self._shares @ (self._values - self._mean) ** 2))
+
+    def z(self, total: int, count: int) -> float:
+        """Return the distance of the sum of ``count`` tokens from its mean, in standard deviations."""
+        if not self._deviation:  # all tokens have the same sum, for example with a table of one entry
+            return 0.0
+        return (total - count * self._mean) / (sqrt(count) * self._deviation)
+
+    def tail_probability(self, total: int, count: int) -> float:
+        """Return the probability that ``count`` tokens have at least the sum ``total``.
+
+        The saddlepoint approximation with a continuity correction (Lugannani & Rice 1980, Daniels 1987). A normal
+        distribution would underestimate it for few tokens.
+        """
+        lowest, highest = float(self._values[0]), float(self._values[-1])
+        corrected_mean = (total - self._span / 2) / count
+        if corrected_mean <= lowest:
+            return 1.0
+        if total >= count * highest:
+            return float(self._shares[-1]) ** count
+        z = (corrected_mean - self._mean) * sqrt(count) / self._deviation
+        if abs(z) < _NEAR_MEAN:
+            return erfc(z / sqrt(2)) / 2
+        theta = self._saddlepoint(corrected_mean)
+        log_moment, _, variance = self._cumulants(theta)
+        square = max(2 * count * (theta * corrected_mean - log_moment), 0.0)
+        root = sqrt(square) if theta > 0 else -sqrt(square)
+        scaled_theta = 2 / self._span * sinh(theta * self._span / 2) * sqrt(count * variance)
+        density = exp(-square / 2) / sqrt(2 * pi)
+        return min(max(erfc(root / sqrt(2)) / 2 + density * (1 / scaled_theta - 1 / root), 0.0), 1.0)
+
+    def _saddlepoint(self, mean: float) -> float:
+        """Return the tilt with which one token has this mean: Newton's method between bounds."""
+        low, high = -np.inf, np.inf
+        theta = (mean - self._mean) / self._deviation**2
+        for _ in range(_MAX_SADDLEPOINT_STEPS):
+            _, tilted_mean, variance = self._cumulants(theta)
+            error = tilted_mean - mean
+            if abs(error) < 1e-10 * self._deviation:
+                break
+            low, high = (low, theta) if error > 0 else (theta, high)
+            step = theta - error / variance if variance > 0 else np.inf
+            if not low < step < high:
+                step = (low + high) / 2 if np.isfinite(low + high) else 2 * theta
+            theta = step
+        return theta
+
+    def _cumulants(self, theta: float) -> tuple[float, float, float]:
+        """Return the logarithm of the moment generating function of one token, and its first two derivatives."""
+        exponents = theta * self._values
+        highest = float(exponents.max())
+        weights = self._shares * np.exp(exponents - highest)
+        total = float(weights.sum())
+        mean = float(weights @ self._values) / total
+        variance = float(weights @ (self._values - mean) ** 2) / total
+        return highest + float(np.log(total)), mean, variance

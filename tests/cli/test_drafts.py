@@ -1,0 +1,130 @@
+"""Drafts of a smaller model on the command line: the same text, counts, and the check against a run without."""
+
+import re
+
+import pytest
+
+from ..engine.small_models import write_model
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
+RUN = ["run", "The sea was", "--no-chat", "-n", "24", "-s", "3", "--temp", "0.5"]
+
+
+@pytest.fixture
+def draft(draft_path):
+    return ["-md", str(draft_path)]
+
+
+LIMITS = ["--spec-draft-n-max", "6", "--spec-draft-n-min", "2", "--spec-draft-p-min", "0.1"]
+
+
+def lines_of_tokens(lines):
+    return [line for line in lines if line["event"] in ("token", "prompt", "rewind")]
+
+
+def test_limits_change_no_token(gen, draft):
+    flags = [*RUN, "--format", "jsonl", "--logprobs", "2"]
+    plain, drafted = gen(*flags).lines, gen(*flags, *draft, *LIMITS).lines
+    assert lines_of_tokens(drafted) == lines_of_tokens(plain)
+    assert drafted[-1]["usage"]["draft_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--lookup", "4"],
+        ["--mirostat", "2"],
+        ["--grammar", "list"],
+        ["--ban-regex", "[aeo]", "--ban-retries", "3"],
+        ["--context-shift", "-c", "16"],
+        ["--cfg-scale", "1.5", "--cfg-negative-prompt", "The lake"],
+        ["--echo"],
+        ["--samples", "3"],
+        ["--samples", "2", "--lookup", "4"],
+        ["-P", "creative"],
+    ],
+    ids=" ".join,
+)
+def test_the_tokens_are_those_of_a_run_without(gen, draft, flags):
+    flags = [*RUN, *flags, "--format", "jsonl", "--logprobs", "2", "--logprobs-from", "both", "--trace", "3"]
+    plain, drafted = gen(*flags).lines, gen(*flags, *draft).lines
+    assert lines_of_tokens(drafted) == lines_of_tokens(plain)
+    ends = [line for line in drafted if line["event"] == "done"]
+    assert all(0 <= end["usage"]["accepted_tokens"] <= end["usage"]["draft_tokens"] for end in ends)
+    assert sum(end["usage"]["draft_tokens"] for end in ends) > 0
+
+
+def test_the_first_line_says_who_drafts(gen, draft):
+    start = gen(*RUN, *draft, "--spec-draft-n-max", "2", "--format", "jsonl").lines[0]
+    assert start["draft"] == {"model": "draft", "n_max": 2, "n_min": 0, "p_min": 0.0}
+    assert start["draft_exactness"] == "exact up to 256 tokens"
+    assert "draft" not in gen(*RUN, "--format", "jsonl").lines[0]
+
+
+@pytest.mark.parametrize("name", ["-md", "--model-draft", "--spec-draft-model"])
+def test_its_names(gen, draft_path, name):
+    assert "accepted" in gen(*RUN, name, str(draft_path), "--stats").err
+
+
+@pytest.mark.parametrize("form", ["openai", "openai-chat", "together"])
+def test_answers_of_apis_count_drafts(gen, draft, form):
+    run = ["run", "The sea was", "-n", "12", "-s", "3", "--format", form]
+    usage = gen(*run, *draft).lines[0]["usage"]
+    assert usage["draft_tokens"] >= usage["accepted_tokens"]
+    two = gen(*run, *draft, "--samples", "2").lines[0]["usage"]
+    assert two["draft_tokens"] > usage["draft_tokens"]
+    assert "draft_tokens" not in gen(*run).lines[0]["usage"]
+
+
+def test_statistics(gen, draft):
+    assert re.search(r"^drafts +\d+ tokens drafted, \d+ accepted, \d+%$", gen(*RUN, *draft, "--stats").err, re.M)
+    assert re.search(r"^drafts +", gen(*RUN, "--stats").err, re.M) is None
+    samples = gen(*RUN, *draft, "--stats", "--samples", "2").err
+    assert re.search(r"^drafts +\d+ tokens drafted, \d+ accepted, \d+%$", samples, re.M)
+
+
+def test_a_check_that_finds_no_difference(gen, draft):
+    result = gen(*RUN, *draft, "--verify-draft")
+    assert result.err == "gen: 24 tokens: all are equal to those of the run without drafts\n"
+    assert gen(*RUN, "--lookup", "8", "--verify-draft").err == result.err
+    assert gen(*RUN, *draft, "--verify-draft", "--format", "jsonl", "--logprobs", "2", "--echo").err == result.err
+
+
+WRONG = {
+    "no draft model": (
+        ["--spec-draft-n-max", "4"],
+        2,
+        "limits the guesses of a draft model; name",
+    ),
+    "negative": (["-md", "x", "--spec-draft-n-max", "-1"], 2, "--spec-draft-n-max: -1 is not ≥ 0"),
+    "probability": (["-md", "x", "--spec-draft-p-min", "1.5"], 2, "--spec-draft-p-min: 1.5 is not within 0..1"),
+    "missing": (["-md", "nonsuch"], 1, "-md: nonsuch: there is no such file"),
+    "nothing to check": (
+        ["--verify-draft"],
+        2,
+        "checks a run with drafts; add -md FILE",
+    ),
+    "two texts": (["--lookup", "4", "--verify-draft", "--samples", "2"], 2, "--verify-draft checks one text"),
+}
+
+
+@pytest.mark.parametrize(("flags", "code", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(gen, flags, code, sentence):
+    assert sentence in gen(*RUN, *flags, code=code).err
+
+
+def test_a_model_of_another_family(gen, tmp_path):
+    path = write_model(tmp_path / "other.gguf", "llama", "llama")
+    result = gen(*RUN, "-md", str(path), code=1)
+    assert "other.gguf cannot draft for" in result.err
+    assert "its vocabulary is of the type SPM, not BPE; give a draft model of the same family" in result.err
+    assert result.out == ""
+
+
+def test_a_chat(gen, draft):
+    chat = ["chat", "--no-log", "--seed", "3", "-n", "8"]
+    plain = gen(*chat, stdin="Hello\nAnd again\n")
+    drafted = gen(*chat, *draft, stdin="Hello\nAnd again\n")
+    assert drafted.out == plain.out
