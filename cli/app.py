@@ -25,7 +25,7 @@ COMMANDS = {
     ),
     "compare": ("Generate", "Compare presets, chains or models on the same prompts."),
     "next": ("Generate", "Show the candidates for the next token after each step of the chain."),
-    "score": ("Generate", "Score a text, or several continuations of a prompt, by the model's logprobs."),
+    "score": ("Generate", "Score a text, or continuations of a prompt, by the model's logprobs."),
     "inspect": (
         "Look up",
         "Show runs written by gen --format jsonl: probability, surprise and entropy of each token.",

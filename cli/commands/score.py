@@ -141,7 +141,7 @@ class ScoreOptions(Options):
 
 @takes_options(ScoreOptions)
 def score(options: ScoreOptions) -> None:
-    """Score a text, or several continuations of a prompt, by the model's logprobs.
+    """Score a text, or continuations of a prompt, by the model's logprobs.
 
     Sums are in nats, over all tokens except the first (BOS, if the model has one), which has no logprob.
     """
