@@ -167,13 +167,7 @@ class BatchOptions(Options):
             raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor -1 for all with --format jsonl")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
             raise UsageError(f"--trace: not supported by --format {self.format.value}; use --format jsonl")
-        if self.beam_search.beams is None:
-            self.typed_flags.reject_unavailable(BeamSearchOptions, available=())
-        elif self.trace is not None:
-            raise UsageError("--beams draws no token, but --trace records how tokens are drawn; leave one out")
-        elif not self.drafts.is_off:
-            name = "-md" if self.drafts.draft_model is not None else "--lookup"
-            raise UsageError(f"--beams draws no token, but {name} drafts a text that is drawn; leave one out")
+        self._check_beams()
         if self.resume and self.prints_results:
             raise UsageError("--resume needs a file of results; name it with -o")
         if self.force and not self.resume:
@@ -185,6 +179,16 @@ class BatchOptions(Options):
         both_exist = self.requests.exists() and self.output.exists()
         if not self.prints_results and both_exist and self.requests.samefile(self.output):
             raise UsageError(f"-o: {self.output} is the file of the requests; name another file")
+
+    def _check_beams(self) -> None:
+        """Raise ``UsageError`` for flags that a beam search does not support, or that need one."""
+        if self.beam_search.beams is None:
+            self.typed_flags.reject_unavailable(BeamSearchOptions, available=())
+        elif self.trace is not None:
+            raise UsageError("--beams draws no token, but --trace records how tokens are drawn; leave one out")
+        elif not self.drafts.is_off:
+            name = "-md" if self.drafts.draft_model is not None else "--lookup"
+            raise UsageError(f"--beams draws no token, but {name} drafts a text that is drawn; leave one out")
 
 
 @takes_options(BatchOptions)
