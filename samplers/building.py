@@ -148,8 +148,8 @@ def parse_notation(text: str) -> list[Any]:
 
     Users of KoboldAI write chains this way. Steps are joined by ``>``. A step is ``name``, or ``name0.8`` or
     ``name=0.8`` to set the main parameter, or ``name(parameter=value, …)``. A value is a number, ``true``,
-    ``false``, ``null``, a word, or a string or list in JSON. Raises ``SamplingError``, whose message names the
-    step.
+    ``false``, ``null``, a word, or a string, list or table in JSON. Raises ``SamplingError``, whose message
+    names the step.
     """
     quoted_text = repr(_quotable(text))
     _reject_koboldai_order(text, f"chain {quoted_text}")
@@ -184,7 +184,8 @@ def _step_notation(name: str, values: Mapping[str, Any]) -> str:
         return name
     if changed.keys() == {main} and isinstance(changed[main], (int, float)):
         return f"{name}={_value_notation(changed[main])}"
-    if changed.keys() == {main} and isinstance(changed[main], Mapping):
+    is_main_table = changed.keys() == {main} and isinstance(changed[main], Mapping)
+    if is_main_table and changed[main].keys().isdisjoint(cls.model_fields):
         changed = changed[main]
     pairs = (f"{_key_notation(key)}={_value_notation(value)}" for key, value in changed.items())
     return f"{name}({', '.join(pairs)})"
@@ -316,7 +317,7 @@ def _parse_or_raise(text: str, origin: str, read: Callable[[str], Any] | None = 
     try:
         return (read or _parse_value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{origin}: {_quotable(text)!r} is neither a string nor a list") from None
+        raise SamplingError(f"{origin}: {_quotable(text)!r} is not a string, list or table") from None
 
 
 _VALUE_OF_WORD = {"true": True, "false": False, "null": None}
@@ -325,7 +326,7 @@ _VALUE_OF_WORD = {"true": True, "false": False, "null": None}
 def _parse_value(text: str) -> Any:
     if text in _VALUE_OF_WORD:
         return _VALUE_OF_WORD[text]
-    if text[0] in '"[':
+    if text[0] in '"[{':
         return json.loads(text, strict=False)
     try:
         return _parse_number(text)
@@ -376,7 +377,7 @@ def _quotable(text: str) -> str:
 
 # A quoted string is not searched for separators. A backslash in it escapes the next character.
 _QUOTED_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_DEPTH_BY_BRACKET = {"(": 1, "[": 1, ")": -1, "]": -1}
+_DEPTH_BY_BRACKET = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
 def _quoted_strings(text: str) -> Iterator[re.Match[str]]:
@@ -411,7 +412,7 @@ def _is_balanced(text: str) -> bool:
     unquoted = "".join(_cut_at_quotes(text)[::2])
     if '"' in unquoted:
         return False
-    return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
+    return all(unquoted.count(opening) == unquoted.count(closing) for opening, closing in ("()", "[]", "{}"))
 
 
 def _reduce_spaces(text: str) -> str:

@@ -2,7 +2,7 @@
 
 The functions check token ids of a text, and find the token that a parameter names by its id or its text.
 `LastPositions` finds the last position of each token in a text. `TokenBytesIndex` finds the tokens whose bytes
-contain a string, or begin with it.
+contain a string, or begin with it. `text_pieces` has the bytes that tokens add to a text.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import BuildContext, need_vocabulary
+from .base import BuildContext, Vocabulary, need_vocabulary
 from .errors import SamplingError
 
 
@@ -116,6 +117,28 @@ def encode_utf8(text: str, parameter: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise SamplingError(f"{parameter}: {text!r} is not UTF-8") from None
+
+
+_text_pieces: WeakKeyDictionary[Vocabulary, tuple[bytes, ...]] = WeakKeyDictionary()
+
+
+def text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
+    """Return the bytes that each token adds to a text, by id: those of its piece; none for a control token.
+
+    They are computed once for each vocabulary, because llama.cpp is asked about each token.
+    """
+    try:
+        pieces = _text_pieces.get(vocabulary)
+    except TypeError:  # an object of another package that has no hash or no weak references
+        return _compute_text_pieces(vocabulary)
+    if pieces is None:
+        pieces = _text_pieces[vocabulary] = _compute_text_pieces(vocabulary)
+    return pieces
+
+
+def _compute_text_pieces(vocabulary: Vocabulary) -> tuple[bytes, ...]:
+    pieces = enumerate(vocabulary.pieces)
+    return tuple(b"" if vocabulary.is_control(token) else piece for token, piece in pieces)
 
 
 class TokenBytesIndex:

@@ -159,6 +159,7 @@ class SamplerFields(_ParameterFields):
     bad_words: list[str] | None = None
     custom_token_bans: str | list[int] | None = None
     allowed_token_ids: list[int] | None = Field(default=None, min_length=1)
+    allowed_tokens: str | list[int] | None = None
     samplers: list[str] | str | None = None
     sampler_order: list[int] | None = None
     sampler_priority: list[str] | str | None = None
@@ -291,8 +292,9 @@ class ChainChanges:
             self._add(name, "ban.tokens", token_ids)
         if fields.bad_words:
             self._add("bad_words", "ban.strings", fields.bad_words)
-        if fields.allowed_token_ids:
-            self._add("allowed_token_ids", "allow.tokens", fields.allowed_token_ids)
+        name, allowed = self._value("allowed_token_ids", "allowed_tokens")
+        if allowed_ids := _token_ids(name, allowed):
+            self._add(name, "allow.tokens", allowed_ids)
 
     def _read_selector(self) -> None:
         """Read the fields that choose the selecting step."""

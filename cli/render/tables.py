@@ -101,6 +101,8 @@ def _format_value(value: Any) -> str:
         return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(_format_item(item) for item in value)}]"
+    if value is None:
+        return "null"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,6 +20,9 @@ shows the same facts in the terminal. The *main parameter* of a sampler is the o
 Where systems compute a sampler differently, a parameter selects the variant: `top_p.boundary`, `tfs.pad`,
 `dry.match` and others. The default is llama.cpp's variant; where llama.cpp lacks the sampler, it is the paper's.
 
+DoLa and contrastive search are missing, because llama.cpp hands out neither the logits of inner layers nor hidden
+states; see [What a chain cannot do](../chains.md#what-a-chain-cannot-do).
+
 """
 
 

@@ -287,9 +287,12 @@ def read_decoding(builder: ImportedChainBuilder) -> None:
         builder.report_unsupported("num_beams", "beam search is not part of a preset; gen run has it as --beams N")
         for key, neutral_value in _NEUTRAL_BEAM_VALUES.items():
             if table.number(key, neutral_value) != neutral_value:
-                builder.report_unsupported(key, "it would have weighted the texts of the beam search")
+                flag = "; gen run has it as --length-penalty X" if key == "length_penalty" else ""
+                builder.report_unsupported(key, f"it would have weighted the texts of the beam search{flag}")
         if table.raw_value("early_stopping") not in (None, False, 0, "false"):
-            builder.report_unsupported("early_stopping", "it would have ended the beam search early")
+            builder.report_unsupported(
+                "early_stopping", "it would have ended the beam search early; gen run has it as --early-stopping"
+            )
     if table.number("penalty_alpha", 0) != 0:
         builder.report_unsupported(
             "penalty_alpha",

@@ -137,16 +137,20 @@ class PresetExporter:
     def write_steps(self, sampler_keys: Mapping[str, SamplerKeys]) -> None:
         """Write each step into `values` and `written_slots`. Steps that the format cannot express are reported."""
         for sampler in self.steps:
-            keys = sampler_keys.get(sampler.about.name)
-            if keys is None:
-                self.report_unsupported(sampler.about.name, f"{self.tool} has no such step")
-            elif keys.slot in self.written_slots:
-                self.report_unsupported(
-                    sampler.about.name, f"{self.tool} has such a step once only; the first was kept"
-                )
-            else:
-                self.write_parameters(sampler, keys)
-                self.written_slots.append(keys.slot)
+            self.write_step(sampler, sampler_keys)
+
+    def write_step(self, sampler: Sampler, sampler_keys: Mapping[str, SamplerKeys]) -> None:
+        """Write one step, as `write_steps` does."""
+        keys = sampler_keys.get(sampler.about.name)
+        if keys is None:
+            self.report_unsupported(sampler.about.name, f"{self.tool} has no such step")
+        elif keys.slot in self.written_slots:
+            self.report_unsupported(
+                sampler.about.name, f"{self.tool} has such a step once only; the first was kept"
+            )
+        else:
+            self.write_parameters(sampler, keys)
+            self.written_slots.append(keys.slot)
 
     def write_selector(self, sampler_keys: Mapping[str, SamplerKeys]) -> SamplerKeys | None:
         """Write the step that selects the token into `values`; return its keys, or None if the tool has none."""

@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...common.text import short_repr
+from ...samplers.methods.length_decay import LengthDecay
+from ...samplers.methods.logit_bias import BAN, LogitBias
+from ...samplers.methods.sequence_bias import SequenceBias
 from ...samplers.methods.synthid import Synthid
 from .conversion import DECODING_KEYS, ForeignStep, ImportedChainBuilder, read_decoding
 from .exporter import ExportedPreset, PresetExporter
@@ -19,8 +21,8 @@ from .sampler_keys import SamplerKeys, ToolKey, keys_by_sampler
 from .table import ForeignTable
 
 TOOL = "transformers"
+_LENGTH_DECAY = "exponential_decay_length_penalty"
 _SAMPLER_KEYS = keys_by_sampler(
-    SamplerKeys("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
     SamplerKeys("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
     SamplerKeys(
         "penalties",
@@ -47,8 +49,8 @@ _SAMPLER_KEYS = keys_by_sampler(
     ),
 )
 SLOTS_BEFORE_SAMPLING = (
-    *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
-    *("min_new_tokens", "suppress_tokens"),
+    *("sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size"),
+    *("bad_words_ids", "bad_words_sequences", "min_new_tokens", _LENGTH_DECAY, "suppress_tokens"),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _LAST_SLOT = "watermarking_config"
@@ -66,7 +68,6 @@ _UNSUPPORTED_KEYS = {
     ),
     "forced_eos_token_id": (None, "it would have forced the last token"),
     "forced_decoder_ids": (None, "it would have forced tokens at the start"),
-    "exponential_decay_length_penalty": (None, "it would have made the end token more and more likely"),
     "constraints": (None, "it would have constrained a beam search"),
     "force_words_ids": (None, "it would have forced words in a beam search"),
     "dola_layers": (
@@ -110,17 +111,22 @@ def convert(values: Mapping[Any, Any], origin: str) -> ImportedChainBuilder:
 
 def _read_penalties_and_bans(builder: ImportedChainBuilder) -> None:
     table = builder.table
-    builder.put_step("logit_bias", "logit_bias", {"bias": _read_sequence_bias(builder)}, ["sequence_bias"])
+    biases = _read_sequence_bias(table)
+    if all(len(ids) == 1 for ids in biases):
+        params: dict[str, Any] = {"bias": {ids[0]: value for ids, value in biases.items()}}
+        builder.put_step("sequence_bias", "logit_bias", params, ["sequence_bias"])
+    else:
+        params = {"ids": [[list(ids), value] for ids, value in biases.items()]}
+        builder.put_step("sequence_bias", "sequence_bias", params, ["sequence_bias"])
     builder.read_steps(_SAMPLER_KEYS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
     banned_sequences = _read_id_lists(table, "bad_words_ids")
     single_ids = [ids[0] for ids in banned_sequences if len(ids) == 1]
     builder.put_step("bad_words_ids", "ban", {"tokens": single_ids}, ["bad_words_ids"])
-    if any(len(ids) > 1 for ids in banned_sequences):
-        longer_sequences = [ids for ids in banned_sequences if len(ids) > 1]
-        builder.unsupported_settings.append(
-            f"bad_words_ids {short_repr(longer_sequences)}: sequences of several tokens cannot be banned by ids"
-        )
+    longer_sequences = dict.fromkeys(tuple(ids) for ids in banned_sequences if len(ids) > 1)
+    params = {"ids": [[list(ids), False] for ids in longer_sequences]}
+    builder.put_step("bad_words_sequences", "sequence_bias", params, ["bad_words_ids"])
     builder.read_steps(_SAMPLER_KEYS, "min_tokens")
+    _read_length_decay(builder)
     suppressed_ids = table.raw_value("suppress_tokens") or []
     if not _are_ids(suppressed_ids):
         raise table.value_error("suppress_tokens", "a list of token ids")
@@ -162,24 +168,32 @@ def _read_watermark(builder: ImportedChainBuilder) -> None:
         builder.report_unsupported("watermarking_config", f"transformers does not know {name!r} there")
 
 
-def _read_sequence_bias(builder: ImportedChainBuilder) -> dict[int, float]:
-    """Return the biases of single tokens. Biases of longer sequences are reported."""
-    entries = builder.table.raw_value("sequence_bias") or []
-    bias_by_id: dict[int, float] = {}
+def _read_length_decay(builder: ImportedChainBuilder) -> None:
+    value = builder.table.raw_value(_LENGTH_DECAY)
+    if value is None:
+        return
+    if not isinstance(value, list) or len(value) != 2:
+        raise builder.table.value_error(_LENGTH_DECAY, "a list of two numbers, the start and the factor")
+    numbers = ForeignTable({f"{_LENGTH_DECAY}.{i}": item for i, item in enumerate(value)}, builder.table.origin)
+    params = {
+        "start": numbers.integer(f"{_LENGTH_DECAY}.0", 0),
+        "factor": numbers.number(f"{_LENGTH_DECAY}.1", 1.0),
+    }
+    builder.put_step(_LENGTH_DECAY, "length_decay", params, [_LENGTH_DECAY], "for all end-of-generation tokens")
+
+
+def _read_sequence_bias(table: ForeignTable) -> dict[tuple[int, ...], float]:
+    """Return the biases of sequences of token ids. Of equal sequences the last one counts, as in transformers."""
+    entries = table.raw_value("sequence_bias") or []
+    biases: dict[tuple[int, ...], float] = {}
+    allowed = "a list of [token ids, number]"
     if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
-        raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
+        raise table.value_error("sequence_bias", allowed)
     for ids, value in entries:
-        if not _are_ids(ids):
-            raise builder.table.value_error("sequence_bias", "a list of [token ids, number]")
-        if len(ids) == 1:
-            bias_by_id[ids[0]] = ForeignTable({"sequence_bias": value}, builder.table.origin).number(
-                "sequence_bias", 0.0
-            )
-        else:
-            builder.unsupported_settings.append(
-                f"sequence_bias {ids}: a bias on a sequence of tokens is not supported"
-            )
-    return bias_by_id
+        if not _are_ids(ids) or not ids:
+            raise table.value_error("sequence_bias", allowed)
+        biases[tuple(ids)] = ForeignTable({"sequence_bias": value}, table.origin).number("sequence_bias", 0.0)
+    return biases
 
 
 def _read_id_lists(table: ForeignTable, key: str) -> list[list[int]]:
@@ -202,7 +216,6 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
         "do_sample",
         "max_new_tokens",
         "stop_strings",
-        "sequence_bias",
         *SAMPLING_SLOTS,
         *SLOTS_BEFORE_SAMPLING,
         _LAST_SLOT,
@@ -220,21 +233,11 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
         exporter.remove_steps(sampling, "without do_sample, transformers applies the penalties only")
     elif selector_name != "dist":
         exporter.report_replaced_selector()
-    exporter.write_steps(_SAMPLER_KEYS)
-    exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS, _LAST_SLOT])
     values: dict[str, Any] = {"do_sample": selector_name != "greedy"}
     if selector_name != "greedy":
         values["top_k"] = 0  # 50 where it is absent
-    values |= exporter.values
-    if "sequence_bias" in values:
-        values["sequence_bias"] = [
-            [[token], number] for token, number in exporter.finite_biases(values["sequence_bias"]).items()
-        ]
-    if "bad_words_ids" in values:
-        banned_strings = [token for token in values["bad_words_ids"] if isinstance(token, str)]
-        for banned_string in banned_strings:
-            exporter.report_unsupported(f"ban.tokens {banned_string!r}", "transformers' file holds token ids only")
-        values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in banned_strings]
+    values |= _write_steps(exporter)
+    exporter.report_order([*SLOTS_BEFORE_SAMPLING, *SAMPLING_SLOTS, _LAST_SLOT])
     if "keys" in values:
         values[_LAST_SLOT] = {name: values.pop(name) for name in Synthid.model_fields}
         exporter.report_unsupported(
@@ -245,3 +248,63 @@ def to_config(exporter: PresetExporter) -> ExportedPreset:
     values |= exporter.take_guidance("guidance_scale", None)
     values |= exporter.convert_other_settings({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
     return exporter.make_result(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
+    """Write the steps, and return the values of the keys that hold them."""
+    biases: dict[tuple[int, ...], float] = {}
+    banned_sequences: list[list[int]] = []
+    length_decays: list[LengthDecay] = []
+    for step in exporter.steps:
+        if isinstance(step, (LogitBias, SequenceBias)):
+            _add_biases(exporter, step, biases, banned_sequences)
+        elif isinstance(step, LengthDecay) and not length_decays:
+            length_decays.append(step)
+            exporter.written_slots.append(_LENGTH_DECAY)
+        else:
+            exporter.write_step(step, _SAMPLER_KEYS)
+    same_key = {"bad_words_sequences": "bad_words_ids"}  # it has no order among its entries
+    exporter.written_slots = list(dict.fromkeys(same_key.get(slot, slot) for slot in exporter.written_slots))
+    values = dict(exporter.values)
+    if biases:  # transformers rejects an integer as a bias
+        values["sequence_bias"] = [[list(ids), float(value)] for ids, value in biases.items()]
+    banned_tokens = values.pop("bad_words_ids", [])
+    for banned_string in (token for token in banned_tokens if isinstance(token, str)):
+        exporter.report_unsupported(f"ban.tokens {banned_string!r}", _IDS_ONLY)
+    banned_sequences[:0] = [[token] for token in banned_tokens if not isinstance(token, str)]
+    if banned_sequences:
+        values["bad_words_ids"] = banned_sequences
+    for step in length_decays:
+        values[_LENGTH_DECAY] = [step.start, step.factor]
+    return values
+
+
+_IDS_ONLY = "transformers' file holds token ids only"
+
+
+def _add_biases(
+    exporter: PresetExporter,
+    step: LogitBias | SequenceBias,
+    biases: dict[tuple[int, ...], float],
+    banned_sequences: list[list[int]],
+) -> None:
+    """Add the biases of a step to those of earlier steps. Biases of strings are reported.
+
+    Args:
+        exporter: the exporter, which gets the reports and the slots.
+        step: the step.
+        biases: the finite biases by token ids, to which the step's are added.
+        banned_sequences: the sequences with a bias of -inf, to which the step's are appended.
+    """
+    pairs = [([token], value) for token, value in step.bias.items() if isinstance(token, int)]
+    pairs += step.ids if isinstance(step, SequenceBias) else []
+    for text in (key for key in step.bias if isinstance(key, str)):
+        exporter.report_unsupported(f"{step.about.name}.bias {text!r}", _IDS_ONLY)
+    for ids, value in pairs:
+        if value == BAN:
+            banned_sequences.append(ids)
+        else:
+            biases[tuple(ids)] = biases.get(tuple(ids), 0.0) + value
+        slot = "bad_words_sequences" if value == BAN else "sequence_bias"
+        if slot not in exporter.written_slots:
+            exporter.written_slots.append(slot)

@@ -38,7 +38,7 @@ class Allow(Sampler):
         main_parameter="tokens",
         example=[7, 8],
         off_values={"tokens": []},
-        aliases=("allowed_token_ids",),
+        aliases=("allowed_tokens", "allowed_token_ids"),
         stage=Stage.LOGIT_BIAS - 2,
         is_bias=True,
     )

@@ -13,7 +13,7 @@ from ..base import BuildContext, ListParameter, Sampler, SamplerInfo, Stage, nee
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..stages import dropped_tokens
-from ..tokens import TextCompletions, TokenBytesIndex, check_token_parameter, encode_utf8, token_of
+from ..tokens import TextCompletions, TokenBytesIndex, check_token_parameter, encode_utf8, text_pieces, token_of
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -79,9 +79,7 @@ class Ban(Sampler):
         self._pieces: Sequence[bytes] = ()
         self._is_banned_by_id = np.zeros(0, dtype=np.bool_)
         if self.strings:
-            vocabulary = need_vocabulary(context, "ban.strings")
-            # A control token writes no text, so it cannot complete a string.
-            pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
+            pieces = text_pieces(need_vocabulary(context, "ban.strings"))
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
             texts = [encode_utf8(text, "ban.strings") for text in self.strings]
             index = TokenBytesIndex(self._pieces)

@@ -80,9 +80,7 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
         candidates: the candidates, which are changed.
         ends: the end-of-generation tokens.
     """
-    size = ends.table.size
-    if candidates.vocab_size != size:
-        raise SamplingError(f"{name}: the row has {candidates.vocab_size} logits, the vocabulary {size}")
+    check_vocabulary_size(name, candidates, ends)
     if candidates.is_full_vocabulary and ends.ids.size < candidates.vocab_size:
         candidates.drop(ends.ids)
         return
@@ -90,3 +88,10 @@ def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
     if is_end_row.all():
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
     candidates.filter_rows(~is_end_row)
+
+
+def check_vocabulary_size(name: str, candidates: Candidates, ends: EndTokens) -> None:
+    """Raise ``SamplingError``, with the ``name`` of the sampler, for a row of another vocabulary's size."""
+    size = ends.table.size
+    if candidates.vocab_size != size:
+        raise SamplingError(f"{name}: the row has {candidates.vocab_size} logits, the vocabulary {size}")

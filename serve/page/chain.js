@@ -327,7 +327,7 @@ function makeControls(parameter, value, set, describedBy) {
     return box;
   }
   if (parameter.type === "number" || parameter.type === "integer") return numberControls(parameter, value, set, describedBy);
-  const field = element("input", { type: "text", class: "code", spellcheck: "false", autocomplete: "off", "aria-label": name, "aria-describedby": describedBy, placeholder: parameter.type === "object" ? "{}" : "[]" });
+  const field = element("input", { type: "text", class: "code", spellcheck: "false", autocomplete: "off", "aria-label": name, "aria-describedby": describedBy, placeholder: placeholder(parameter) });
   field.value = value === undefined || value === null ? "" : JSON.stringify(value);
   field.addEventListener("change", () => {
     let read;
@@ -341,6 +341,12 @@ function makeControls(parameter, value, set, describedBy) {
     set(read);
   });
   return field;
+}
+
+/** Return an example of a parameter that is written as JSON: a table, a list, or a number that may be absent. */
+function placeholder(parameter) {
+  if (parameter.type === "object") return "{}";
+  return parameter.anyOf?.some(({ type }) => type === "number") ? "0.8" : "[]";
 }
 
 function numberControls(parameter, value, set, describedBy) {

@@ -71,7 +71,7 @@ def texts(line):
         ("gen --set top-n", ["top-n-sigma."]),
         ("gen --set ignore", ["ignore_eos="]),
         ("gen --set ignore_eos=", ["ignore_eos=true", "ignore_eos=false"]),
-        ("gen --set se", ["seed="]),
+        ("gen --set see", ["seed="]),
         ("gen --set top_p.", ["top_p.p=", "top_p.min_keep=", "top_p.boundary="]),
         ("gen --set top_p#2.b", ["top_p#2.boundary="]),
         ("gen --set top-p.min-", ["top-p.min-keep="]),

@@ -30,6 +30,9 @@ CHAINS = {
     "mirostat_v2": "temp1 > mirostat_v2(tau=2)",
     "adaptive_p": "min-p0.02 > adaptive_p0.3",
     "greedy": "penalties(repeat=1.3) > greedy",
+    "lengths": "k_shift(k=2, steps=3) > length_decay(factor=1.3, start=2) > temp1",
+    "sequences": 'sequence_bias(bias={"ab": 2, "ba b": -3, "a€": 1}, ids=[[[0, 1], 2.5], [[1, 0], -9]]) > temp1',
+    "scripts": 'scripts=["Latin"] > temp1',
 }
 GRAMMARS = (None, None, None, 'root ::= ([a-c] | " ")+', 'root ::= ("ab" | "ba" | " ")*')
 

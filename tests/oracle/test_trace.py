@@ -7,9 +7,11 @@ import ctypes
 import itertools
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
+import regex
 from llama_cpp import llama_cpp
 from logitsmith.engine import Model, locate
 from logitsmith.engine.token_records import TraceReader
@@ -195,6 +197,18 @@ def scaled(rows, tokens, factor):
     }
 
 
+@cache
+def first_bytes(script):
+    """The first bytes in UTF-8 of the characters of a script, and of signs."""
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    return {c.encode()[0] for c in regex.findall(rf"[\p{{{script}}}\p{{Common}}\p{{Inherited}}]", every)}
+
+
+def is_greek_or_sign(token):
+    """Of the fake vocabulary: bytes, then three bytes that are signs, and the token that ends a text."""
+    return token >= 256 or token in first_bytes("Greek")
+
+
 ALL_BUT_TWO = [token for token in range(300) if token not in {5, 9}]
 BRUTE = {
     "top_a": ("top_a0.3", lambda rows: top_a(rows, 0.3)),
@@ -211,6 +225,16 @@ BRUTE = {
     "ban": ("ban(tokens=[5, 9])", lambda rows: without(rows, {5, 9})),
     "ignore_eos": ("ignore_eos", lambda rows: without(rows, {299})),
     "min_tokens": ("min_tokens3", lambda rows: without(rows, {299})),
+    "k_shift": ("k_shift3", lambda rows: {token: rows[token] for token in by_probability(rows)[2:3]}),
+    "length_decay": ("length_decay(factor=1.5, start=0)", lambda rows: rows),
+    "sequence_bias": (
+        "sequence_bias(ids=[[[9, 5], 1.5], [[7, 9, 5, 7], -2], [[9], -1], [[5, 5], 9]])",
+        lambda rows: {token: logit + {5: 9, 7: -2, 9: -1}.get(token, 0) for token, logit in rows.items()},
+    ),
+    "scripts": (
+        'scripts=["Greek"]',
+        lambda rows: {token: rows[token] for token in rows if is_greek_or_sign(token)},
+    ),
     "synthid": ("synthid(keys=[6, 5, 4])", lambda rows: synthid(rows, [6, 5, 4])),
     "no_repeat_ngram": ("no_repeat_ngram2", lambda rows: without(rows, {9, 7})),
     "repetition_penalty": ("repetition_penalty1.5", lambda rows: scaled(rows, {5, 7, 9}, 1.5)),

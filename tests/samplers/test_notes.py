@@ -25,6 +25,17 @@ CASES = {
     "ignore_eos": ("ignore_eos", PS, [], "1 end token dropped"),
     "ignore_eos, none": ("top_k2 > ignore_eos", PS, [], "no end token"),
     "min_tokens": ("min_tokens5", PS, [], "0 of 5 tokens generated: 1 end token dropped"),
+    "k_shift": ("k_shift3", PS, [], "only rank 3"),
+    "k_shift, fewer": ("k_shift9", PS, [], "only rank 5, since there is no rank 9"),
+    "length_decay": ("length_decay2", HOT, [], "0 tokens generated: no change up to 0"),
+    "sequence_bias": (
+        "sequence_bias(ids=[[[4, 1], -2], [[4, 0], 0.5], [[3], false], [[2, 2], 9]])",
+        HOT,
+        [4],
+        "1 token raised by up to 0.5, 1 token lowered by up to 2, 1 token banned",
+    ),
+    "sequence_bias, none": ("sequence_bias(ids=[[[4, 1], -2]])", HOT, [3], "no token changed"),
+    "scripts": ('scripts=["Latin"]', PS, [], "no token"),
     "no_repeat_ngram": ("no_repeat_ngram2", PS, [0, 1, 0], "1 token that would repeat 2 tokens dropped"),
     "no_repeat_ngram, no": ("no_repeat_ngram2", PS, [0, 1, 2], "no token would repeat 2 tokens"),
     "no_repeat_ngram, all": (
@@ -249,6 +260,41 @@ def test_min_tokens_when_they_are_made():
         "1 of 2 tokens generated: 1 end token dropped",
         "2 tokens generated: the text may end",
     ]
+
+
+GROWTH = {
+    "k_shift": ("k_shift(k=2, steps=2)", ["only rank 2", "only rank 2", "2 tokens generated: all stay"]),
+    "length_decay": (
+        "length_decay(factor=2, start=1)",
+        [
+            "0 tokens generated: no change up to 1",
+            "1 token generated: no change up to 1",
+            "1 token after the first 1: 1 token raised by up to 4",
+            "2 tokens after the first 1: 1 token raised by up to 12",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("step", "expected"), GROWTH.values(), ids=GROWTH)
+def test_notes_as_the_text_grows(step, expected):
+    chain = build(f"{step} > greedy", vocab=FakeVocabulary(5))
+    recorder, found = ChainRecorder(chain), []
+    for _ in expected:
+        found.append(recorder.sample(HOT).stages[1].note)
+        chain.accept(0)
+    assert found == expected
+
+
+def test_the_note_of_scripts_shows_an_unfinished_character():
+    vocabulary = FakeVocabulary(256)
+    chain = build('scripts=["Latin"] > greedy', vocab=vocabulary)
+    logits, found = np.zeros(256, np.float32), []
+    for byte in (0xE3, 0x80, 0x81):
+        found.append(ChainRecorder(chain).sample(logits).stages[1].note)
+        chain.accept(byte)
+    # Of the blocks that begin with e3, 12 have a character of Latin or Common; of U+3000 to U+303F 47 are such.
+    assert found[1:] == ["after the bytes e3: 244 tokens dropped", "after the bytes e3 80: 209 tokens dropped"]
 
 
 def test_numbers():

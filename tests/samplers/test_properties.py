@@ -14,7 +14,7 @@ SAMPLERS = catalogue()
 SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.is_selector]
 OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
 
-MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban"}
+MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban", "sequence_bias", "scripts"}
 """Samplers that ban tokens, and so may find that nothing is left: they say so, they leave no empty row."""
 
 
@@ -52,6 +52,16 @@ SPECIAL = {
         )
         for name in ("epsilon_cutoff", "eta_cutoff")
     },
+    "sequence_bias": st.fixed_dictionaries(
+        {},
+        optional={
+            "bias": st.dictionaries(st.sampled_from(["a", "ab", "\x01\x02"]), st.floats(-9, 9) | st.just(False)),
+            "ids": st.lists(st.tuples(st.sampled_from([[0], [0, 0]]), st.floats(-9, 9)), max_size=1),
+        },
+    ),
+    "scripts": st.fixed_dictionaries(
+        {}, optional={"allow": st.lists(st.sampled_from(["Latin", "Greek", "Common"]))}
+    ),
     "ban": st.fixed_dictionaries(
         {},
         optional={

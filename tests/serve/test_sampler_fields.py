@@ -26,6 +26,10 @@ CHAINS = {
     "off values": ({"top_a": 0, "tfs": 1, "typical": 1, "skew": 0, "nsigma": 0, "xtc_probability": 0}, DEFAULT),
     "top_k -1 is off": ({"top_k": -1}, "top_p > min_p > temperature > dist"),
     "a whole number as a fraction": ({"top_k": 7.0}, "top_k=7 > top_p > min_p > temperature > dist"),
+    "allowed tokens of vLLM": ({"allowed_token_ids": [5, 6]}, "allow(tokens=[5, 6]) > " + DEFAULT),
+    "allowed tokens of TabbyAPI": ({"allowed_tokens": [5, 6]}, "allow(tokens=[5, 6]) > " + DEFAULT),
+    "allowed tokens as a text": ({"allowed_tokens": "5, 6"}, "allow(tokens=[5, 6]) > " + DEFAULT),
+    "no allowed tokens": ({"allowed_tokens": []}, DEFAULT),
     "kobold's penalty": (
         {"rep_pen": 1.1, "rep_pen_range": 320},
         "penalties(repeat=1.1, last_n=320) > top_k > top_p > min_p > temperature > dist",

@@ -86,13 +86,18 @@ OLLAMA = {
     "min_p": P,
     "temperature": TEMPERATURE,
 }
+SEQUENCES = st.dictionaries(
+    st.lists(st.integers(0, 99), min_size=2, max_size=4).map(tuple), number(-5, 5), min_size=1, max_size=3
+).map(lambda biases: [[list(ids), value] for ids, value in biases.items()])
 HUGGINGFACE = {
     "logit_bias": {"bias": BIASES},
+    "sequence_bias": {"ids": SEQUENCES},
     "encoder_repetition_penalty": {"penalty": number(1.01, 2)},
     "penalties": {"repeat": number(0.5, 2), "last_n": st.just(-1)},
     "no_repeat_ngram": {"n": st.integers(1, 9)},
     "ban": {"tokens": st.lists(st.integers(0, 99), min_size=1, unique=True)},
     "min_tokens": {"n": st.integers(1, 99)},
+    "length_decay": {"factor": number(1.01, 2), "start": st.integers(0, 99)},
     "temperature": TEMPERATURE,
     "top_h": {"h": number(0.1, 1)},
     "top_k": K,
@@ -233,6 +238,8 @@ def ollama_steps(draw, end):
 
 def huggingface_steps(draw, end):
     steps = some(draw, HUGGINGFACE, is_fixed=True)
+    if any(name == "sequence_bias" for name, _ in steps):  # both have one key in the file
+        steps = without(steps, "logit_bias")
     sampling = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
     return without(steps, *sampling) if end == "greedy" else steps
 
@@ -536,6 +543,30 @@ def test_koboldcpp_keeps_the_middle_of_a_dynamic_temperature_before_mirostat(tmp
 def test_a_temperature_of_0_is_a_greedy_end(form):
     exported = export_preset("temp0 > top-p0.5", form)
     assert exported == export_preset("greedy", form)
+
+
+def test_biases_and_bans_of_sequences_for_transformers():
+    chain = [
+        {"logit_bias": {4: 1, 5: False}},
+        {"sequence_bias": {"bias": {"New York": 2}, "ids": [[[4], 2], [[1, 2], -3], [[6, 7], False]]}},
+        {"ban": [8, "x"]},
+        {"length_decay": {"factor": 1.1}},
+        {"length_decay": {"factor": 1.2}},
+    ]
+    exported = export_preset(chain, "huggingface")
+    assert json.loads(exported.text) == {
+        "do_sample": True,
+        "top_k": 0,
+        "sequence_bias": [[[4], 3.0], [[1, 2], -3.0]],
+        "bad_words_ids": [[8], [5], [6, 7]],
+        "exponential_decay_length_penalty": [0, 1.1],
+    }
+    assert [sentence.partition(":")[0] for sentence in exported.unsupported_settings] == [
+        "sequence_bias.bias 'New York'",
+        "length_decay",
+        "ban.tokens 'x'",
+    ]
+    assert "3.0" in exported.text, "transformers rejects an integer as a bias"
 
 
 UNSAID = {

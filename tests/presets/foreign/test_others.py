@@ -67,6 +67,30 @@ HUGGINGFACE = {
             ["ban", {"tokens": [3]}],
         ],
     ),
+    "sequences": (
+        {
+            "do_sample": True,
+            "top_k": 0,
+            "suppress_tokens": [3],
+            "exponential_decay_length_penalty": [15, 1.05],
+            "bad_words_ids": [[1, 2], [7], [1, 2], [5, 5, 5]],
+            "repetition_penalty": 1.2,
+            "sequence_bias": [[[1, 2], 9], [[4], -2.5], [[1, 2], 1.0]],
+        },
+        [
+            ["sequence_bias", {"ids": [[[1, 2], 1.0], [[4], -2.5]]}],
+            ["penalties", {"repeat": 1.2, "last_n": -1}],
+            ["ban", {"tokens": [7]}],
+            ["sequence_bias", {"ids": [[[1, 2], False], [[5, 5, 5], False]]}],
+            ["length_decay", {"start": 15, "factor": 1.05}],
+            ["ban", {"tokens": [3]}],
+        ],
+    ),
+    "numbers as text": (
+        {"do_sample": True, "top_k": 0, "exponential_decay_length_penalty": ["15", "1.05"]},
+        [["length_decay", {"start": 15, "factor": 1.05}]],
+    ),
+    "a decay that is off": ({"do_sample": True, "top_k": 0, "exponential_decay_length_penalty": [15, 1.0]}, []),
     "a watermark comes last": (
         {"do_sample": True, "top_k": 0, "top_p": 0.8, "watermarking_config": {"keys": [3, -4], "ngram_len": 4}},
         [["top_p", {"p": 0.8}], ["synthid", {"keys": [3, -4], "ngram_len": 4}]],
@@ -90,10 +114,6 @@ HUGGINGFACE_REPORTS = {
     "beams": (
         {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True},
         ["num_beams", "length_penalty", "early_stopping"],
-    ),
-    "sequences": (
-        {"bad_words_ids": [[1, 2]], "sequence_bias": [[[1, 2], 1.0]]},
-        ["sequence_bias", "bad_words_ids"],
     ),
     "the prompt counts": ({"min_length": 5, "max_length": 20}, ["min_length"]),
     "unknown": ({"chat_format": "chatml", "nested": {"temperature": 0.1}}, ["chat_format", "nested"]),
