@@ -18,6 +18,9 @@ HISTORY = [3, 1, 4, 1, 3, 0, 2, 4, 1, 3]
 PROMPT_LENGTH = 4
 SIZES = (5, 60, 3000)
 
+SEQUENCES = [[[2], -1.5], [[3, 0], 2.5], [[1, 3, 0], 4.0], [[4, 1, 3, 1], -3.0], [[0, 3, 4], 9.0], [[3, 1], 0.5]]
+"""Sequences of which the history ends with the beginning, except the fifth one."""
+
 # a step, and the logits processor that does the same; END stands for the vocabulary's end token
 END = "end"
 STEPS = {
@@ -51,6 +54,28 @@ STEPS = {
         "SequenceBiasLogitsProcessor",
         {"sequence_bias": [[[1], -2.5], [[3], 1.25]]},
     ),
+    "sequence_bias": (
+        [{"sequence_bias": {"ids": SEQUENCES}}],
+        "SequenceBiasLogitsProcessor",
+        {"sequence_bias": SEQUENCES},
+    ),
+    "sequence_bias, bans": (
+        [{"sequence_bias": {"ids": [[ids, False] for ids, _ in SEQUENCES]}}],
+        "NoBadWordsLogitsProcessor",
+        {"bad_words_ids": [ids for ids, _ in SEQUENCES]},
+    ),
+    **{
+        f"length_decay, {start}, {factor}": (
+            [{"length_decay": {"start": start, "factor": factor}}],
+            "ExponentialDecayLengthPenalty",
+            {
+                "exponential_decay_length_penalty": [start, factor],
+                "eos_token_id": END,
+                "input_ids_seq_length": PROMPT_LENGTH,
+            },
+        )
+        for start, factor in ((0, 1.05), (3, 1.5), (5, 0.8), (6, 2.0), (9, 2.0))
+    },
     "ban": ("ban(tokens=[1, 2])", "SuppressTokensLogitsProcessor", {"suppress_tokens": [1, 2]}),
     "min_tokens": (
         "min_tokens9",
@@ -156,6 +181,14 @@ CONFIGS = {
         "suppress_tokens": [3],
         "bad_words_ids": [[5]],
         "top_k": 0,
+    },
+    "sequences and the end": {
+        "sequence_bias": [[[4], -2.5], [[7, 8], 3.0], [[9, 7], 2.0]],
+        "bad_words_ids": [[5], [6, 7], [8, 9, 10]],
+        "min_new_tokens": 4,
+        "exponential_decay_length_penalty": [6, 1.2],
+        "eos_token_id": 89,
+        "top_p": 0.98,
     },
     "a watermark": {
         "temperature": 1.2,
