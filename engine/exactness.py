@@ -400,9 +400,9 @@ def probe_decode_plan(
     return plan
 
 
-_MAX_PROBED_DRAFT_ROWS = 16
-"""Limit of the rows of one sequence that are compared one by one. Longer calls are compared at this number and at
-their full length."""
+_PROBED_DRAFT_ROWS = (2, 3, 4, 5, 6, 7, 8, 16)
+"""The numbers of rows of one sequence that are compared with rows one by one, in addition to the largest number.
+Only as many rows as the last of these are compared, because computing rows one by one takes long."""
 
 
 def probe_draft_exactness(
@@ -451,11 +451,11 @@ def _draft_difference(native: NativeContext, sequence: int, max_rows: int) -> fl
     native.truncate_sequence(0)
     native.decode(tokens[:start], 0)
     references = []
-    for place in range(start, len(tokens)):
+    for place in range(start, start + min(max_rows, _PROBED_DRAFT_ROWS[-1])):
         native.decode(tokens[place : place + 1], place)
         references.append(ProbeRow(native.logits().copy(), native.state_at(0).copy()))
     largest_difference = None
-    for row_count in {*range(2, min(max_rows, _MAX_PROBED_DRAFT_ROWS) + 1), max_rows}:
+    for row_count in {*(count for count in _PROBED_DRAFT_ROWS if count < max_rows), max_rows}:
         native.truncate_sequence(start)
         native.decode(tokens[start : start + row_count], start, all_logits=True)
         for index, reference in enumerate(references[:row_count]):

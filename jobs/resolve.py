@@ -26,6 +26,7 @@ from .sources import (
 )
 
 if TYPE_CHECKING:
+    from ..engine.drafts import DraftOptions
     from ..engine.model import Model
     from ..grammars.spec import GrammarSpec
     from ..presets.preset import Preset
@@ -126,6 +127,8 @@ class BatchDefaults:
         chat_template_kwargs: variables of the chat template; None if no flag sets any.
         rearrangements: changes of the order of the steps and of the selecting step. They apply to chains of lines,
             too.
+        lookup: maximum number of tokens in a draft from the text so far; 0: no such drafts.
+        draft: the draft model, and the limits of its drafts; None without a draft model.
         beams: the beam search by which lines are answered; None: tokens are drawn.
     """
 
@@ -141,6 +144,8 @@ class BatchDefaults:
     chat_template: str | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
     rearrangements: tuple[ChainRearrangement, ...] = ()
+    lookup: int = 0
+    draft: DraftOptions | None = None
     beams: BeamSearch | None = None
 
 
@@ -185,13 +190,16 @@ class RequestResolver:
         if grammar is not None and self._notes_schemas:
             self._note_ignored_schema_paths(grammar)
         seed = _derive_seed(defaults.base_seed, parsed.id) if seed is None else seed
+        beams = self._beams(parsed)
         top_count = defaults.top_logprob_count if parsed.top_logprob_count is None else parsed.top_logprob_count
         return replace(
             make_request(settings, self._make_prompt(parsed, settings.system.value), grammar, seed),
             id=parsed.id,
             logprobs=LogprobRequest(top_count, parsed.logprobs_from),
             trace=defaults.trace_top_count if parsed.trace_top_count is None else parsed.trace_top_count,
-            beams=self._beams(parsed),
+            lookup=0 if beams is not None else defaults.lookup,  # drafts are for a text that is drawn
+            draft=None if beams is not None else defaults.draft,
+            beams=beams,
         )
 
     def _beams(self, parsed: ParsedRequest) -> BeamSearch | None:

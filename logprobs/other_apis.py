@@ -292,6 +292,8 @@ def _timings(start: Start, done: Done) -> Json:
             f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
             f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
         }
+    if done.drafted_tokens is not None and done.accepted_tokens is not None:
+        fields |= {"draft_n": done.drafted_tokens, "draft_n_accepted": done.accepted_tokens}
     return fields
 
 

@@ -27,7 +27,7 @@ IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
         # labels of the sender and hints about storage, which never change an answer
         ((_ANYTHING,), "api_type api_server user metadata store service_tier safety_identifier prompt_cache_key"),
         ((_ANYTHING,), "prompt_cache_retention request_id priority id_slot quiet verbose backend_sampling"),
-        ((_ANYTHING,), "guided_decoding_backend detokenize"),
+        ((_ANYTHING,), "guided_decoding_backend detokenize speculative.type speculative.types"),
         # settings of other engines; the values listed here are those that change nothing
         ((0, False), "sse_ping_interval return_progress n_indent n_keep n_discard"),
         ((0, -1), "n_cache_reuse t_max_predict_ms max_tokens_second"),
@@ -58,6 +58,10 @@ IGNORED_FIELDS: Mapping[str, tuple[Any, ...]] = {
     for name in names.split()
 }
 """The fields that are accepted without an effect, each with the values that need not be reported."""
+
+
+MAX_DRAFT_TOKENS = 64
+"""Limit of the tokens that a request lets the draft model guess at a time. Other requests wait meanwhile."""
 
 
 class StructuredOutputs(StrictModel):
@@ -133,6 +137,12 @@ class GenerationFields(SamplerFields):
     loop_guard: str | Json | bool | None = None
     phases: list[Json] | None = None
     heal: bool | None = None
+    speculative: bool | None = None
+    speculative_n_max: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)] | None = Field(
+        default=None, alias="speculative.n_max"
+    )
+    speculative_n_min: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="speculative.n_min")
+    speculative_p_min: Annotated[float, Field(ge=0, le=1)] | None = Field(default=None, alias="speculative.p_min")
     guidance: Json | None = None
     guidance_scale: float | None = None
     cfg_scale: float | None = None

@@ -221,13 +221,13 @@ async def props(_: Request, state: ServerState) -> Response:
 async def slots(_: Request, state: ServerState) -> Response:
     """List the slots. Which of the running requests is in which slot is not known, so the first slots are busy."""
     model, _maker = state.loaded()
-    counts = state.engine.counts
+    counts, defaults = state.engine.counts, state.defaults
     return JSONResponse(
         [
             {
                 "id": number,
                 "n_ctx": model.context_length,
-                "speculative": False,
+                "speculative": defaults.draft is not None or defaults.lookup > 0,
                 "is_processing": number < counts.running,
             }
             for number in range(counts.slots)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..common.machine import SEED_MAX
 from ..common.text import short_repr
+from ..engine.drafts import DraftOptions
 from ..engine.generation import build_chain, negative_prompt_ids, prompt_token_ids, start_constraint
 from ..engine.guidance import guidance_model, with_system_message
 from ..engine.model import Model
@@ -127,6 +128,9 @@ class RequestMaker:
         guidance = text_rules(self.resolver.default_settings())["guidance"]
         if guidance is not None:
             guidance_model(model, guidance)  # loaded before the first request, or refused
+        self._draft, self._has_lookup = defaults.draft, defaults.lookup > 0
+        if defaults.draft is not None:
+            defaults.draft.open_for(model)
 
     def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
@@ -159,6 +163,7 @@ class RequestMaker:
             unused.append("best_of")
         for name in ("stop_token_ids", "logprob_token_ids"):
             self._check_ids(getattr(fields, name) or (), name)
+        draft = self._read_draft(fields, unused)
         choices: list[Choice] = []
         grammars: dict[GrammarSpec, Grammar] = {}
         for prompt in prompts:
@@ -170,7 +175,10 @@ class RequestMaker:
                 stop_token_ids=tuple(fields.stop_token_ids or ()),
                 beginning=beginning,
                 ends_at_eog=not fields.bypass_eos,
+                draft=draft,
             )
+            if fields.speculative is False:
+                request = replace(request, lookup=0)
             if isinstance(request.constraint, GrammarSpec):
                 unused += (f"grammar {path}" for path in request.constraint.ignored_schema_paths)
             if prompt is not None and not prompt and self.model.vocabulary.bos is None:
@@ -194,6 +202,23 @@ class RequestMaker:
         if is_of_request and isinstance(request.constraint, GrammarSpec):
             return replace(request, constraint=replace(request.constraint, label=origin))
         return request
+
+    def _read_draft(self, fields: GenerationFields, unused: list[str]) -> DraftOptions | None:
+        """Return the draft model of a request with its limits; None without drafts of a model.
+
+        ``unused``: the names of fields without effect, because the server has no drafts, are appended.
+        """
+        limits = {
+            name: value
+            for name in ("n_max", "n_min", "p_min")
+            if (value := getattr(fields, f"speculative_{name}")) is not None
+        }
+        if self._draft is None:
+            unused += [f"speculative.{name}" for name in limits]
+            if fields.speculative and not self._has_lookup:
+                unused.append("speculative")
+            return None
+        return None if fields.speculative is False else replace(self._draft, **limits)
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from ...common.text import count_noun
 from ...jobs.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, options_class, within
-from ..inputs.model import find_model, load_model, show_llama_cpp_messages
+from ..inputs.model import find_draft_model, find_model, load_model, show_llama_cpp_messages
 from ..inputs.settings import (
     MODEL_PRESET,
     ChatTemplateFlags,
@@ -30,6 +31,7 @@ from ..inputs.settings import (
 )
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, line_sentence, print_message, print_note
+from ..options.drafts import DraftingOptions
 from ..options.model import ClusterOptions, LogOptions, ModelOptions
 from ..options.output import output_flag, trace_flag
 from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
@@ -128,6 +130,7 @@ class BatchOptions(Options):
     rules: TextRuleOptions
     escapes: EscapeOptions
     chat: ChatOptions
+    drafts: DraftingOptions
     model: ModelOptions
     cluster: ClusterOptions
     log: LogOptions
@@ -164,19 +167,28 @@ class BatchOptions(Options):
             raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor -1 for all with --format jsonl")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
             raise UsageError(f"--trace: not supported by --format {self.format.value}; use --format jsonl")
-        if self.beam_search.beams is None:
-            self.typed_flags.reject_unavailable(BeamSearchOptions, available=())
-        elif self.trace is not None:
-            raise UsageError("--beams draws no token, but --trace records how tokens are drawn; leave one out")
+        self._check_beams()
         if self.resume and self.prints_results:
             raise UsageError("--resume needs a file of results; name it with -o")
         if self.force and not self.resume:
             raise UsageError("--force needs --resume")
         if self.template is None and self.requests.suffix.lower() == ".csv":
             raise UsageError("a CSV file needs a prompt for each row, such as --template 'Summarize: {text}'")
+        if self.cluster.on is not None and self.drafts.draft_model is not None:
+            raise UsageError("-md: workers of a cluster have no draft model; leave out -md or --on")
         both_exist = self.requests.exists() and self.output.exists()
         if not self.prints_results and both_exist and self.requests.samefile(self.output):
             raise UsageError(f"-o: {self.output} is the file of the requests; name another file")
+
+    def _check_beams(self) -> None:
+        """Raise ``UsageError`` for flags that a beam search does not support, or that need one."""
+        if self.beam_search.beams is None:
+            self.typed_flags.reject_unavailable(BeamSearchOptions, available=())
+        elif self.trace is not None:
+            raise UsageError("--beams draws no token, but --trace records how tokens are drawn; leave one out")
+        elif not self.drafts.is_off:
+            name = "-md" if self.drafts.draft_model is not None else "--lookup"
+            raise UsageError(f"--beams draws no token, but {name} drafts a text that is drawn; leave one out")
 
 
 @takes_options(BatchOptions)
@@ -232,7 +244,11 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     from ..render.batch_progress import show_progress, stop_check_with_note
 
     options = job.options
+    draft = find_draft_model(options.drafts, interrupt)
+    job = job._replace(defaults=replace(job.defaults, draft=draft))
     with load_model(options.model, interrupt) as model:
+        if draft is not None:
+            draft.open_for(model)  # a draft model that cannot be used fails before the first request
         run = _make_run(job, describe_model(model))
         with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
             run.run(
@@ -409,6 +425,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         ignored_schema_paths=ignored_schema_paths,
         chat_template=chat_template.source,
         chat_template_kwargs=chat_template.variables,
+        lookup=options.drafts.lookup,
         beams=options.beam_search.settings(best_count=1),
     )
 

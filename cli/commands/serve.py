@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from ...common.errors import UsageError
 from ...common.machine import MAX_SLOTS
 from ..command_options import TypedFlags, takes_options
 from ..flags import Options, at_least, flag, options_class, within
-from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.model import find_draft_model, load_model, show_llama_cpp_messages
 from ..inputs.settings import (
     ChatTemplateFlags,
     chain_rearrangements,
@@ -26,6 +27,7 @@ from ..inputs.settings import (
 )
 from ..interrupt import Interrupt, interruptible
 from ..messages import print_message
+from ..options.drafts import DraftingOptions
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import EscapeOptions, LengthOptions, TemplateOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
@@ -142,6 +144,7 @@ class ServeOptions(Options):
     rules: TextRuleOptions
     escapes: EscapeOptions
     template: TemplateOptions
+    drafts: DraftingOptions
     model: ModelOptions
     log: LogOptions
 
@@ -192,6 +195,7 @@ def serve(options: ServeOptions) -> None:
     with interruptible() as interrupt, _closed_at_end(server, state):
         loop = server.start()
         print_message(f"gen: loading the model; {address}/health answers 503 until then")
+        state.defaults = replace(defaults, draft=find_draft_model(options.drafts, interrupt))
         with load_model(options.model, interrupt) as model:
             try:
                 engine.start(model, loop)
@@ -266,4 +270,5 @@ def _defaults(options: ServeOptions) -> BatchDefaults:
         chat_template=template.source,
         chat_template_kwargs=template.variables,
         rearrangements=rearrangements,
+        lookup=options.drafts.lookup,
     )

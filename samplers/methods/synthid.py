@@ -92,6 +92,15 @@ class Synthid(Sampler):
         """Start with a context of zeros and an empty history, whatever the prompt."""
         self._start(())
 
+    def _start(self, output: Sequence[int]) -> None:
+        """Start after ``output``, with a history of zeros, as transformers does."""
+        context_size = self.ngram_len - 1
+        self._accepted_count = len(output)
+        self._context: tuple[int, ...] = (*([0] * context_size), *output[-context_size:])[-context_size:]
+        self._context_hash: int = context_hash(self._context)
+        self._history: deque[int] = deque([0] * self.context_history_size)
+        self._history_counts = Counter(self._history)
+
     def accept(self, token: int) -> None:
         """Remember the context before the token, and append the token to the context."""
         if not self._is_before_first_ngram:
@@ -132,15 +141,6 @@ class Synthid(Sampler):
             return f"not marked: {reason}"
         means = [short_number(self._mean_g(stage)) for stage in (before, after)]
         return f"mean g {' -> '.join(means)}"
-
-    def _start(self, output: Sequence[int]) -> None:
-        """Start after ``output``, with a history of zeros, as transformers does."""
-        context_size = self.ngram_len - 1
-        self._accepted_count = len(output)
-        self._context = (*([0] * context_size), *output[-context_size:])[-context_size:]
-        self._context_hash = context_hash(self._context)
-        self._history: deque[int] = deque([0] * self.context_history_size)
-        self._history_counts = Counter(self._history)
 
     @property
     def _is_before_first_ngram(self) -> bool:

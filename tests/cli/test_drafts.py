@@ -1,5 +1,6 @@
 """Drafts of a smaller model on the command line: the same text, counts, and the check against a run without."""
 
+import json
 import re
 
 import pytest
@@ -120,6 +121,73 @@ def test_a_model_of_another_family(gen, tmp_path):
     result = gen(*RUN, "-md", str(path), code=1)
     assert "other.gguf cannot draft for" in result.err
     assert "its vocabulary is of the type SPM, not BPE; give a draft model of the same family" in result.err
+    assert result.out == ""
+
+
+REQUESTS = "".join(
+    json.dumps(
+        {"id": f"r{number}", "prompt": prompt, "max_tokens": 16, "logprobs": 2, "set": {"temperature.t": 0.5}}
+    )
+    + "\n"
+    for number, prompt in enumerate(["The sea was", "The sea is", "one two three one two three one"])
+)
+
+
+def results(result):
+    """Return the results by the ids of their requests, without the counts of drafts."""
+    found = {line["id"]: line for line in result.lines}
+    for line in found.values():
+        for name in ("draft_tokens", "accepted_tokens"):
+            line["usage"].pop(name, None)
+    return found
+
+
+@pytest.mark.parametrize("parallel", ["1", "3"])
+def test_a_batch(gen, draft, parallel):
+    batch = ["batch", "-", "--format", "jsonl", "--parallel", parallel]
+    plain = gen(*batch, stdin=REQUESTS)
+    drafted = gen(*batch, *draft, "--spec-draft-n-max", "4", stdin=REQUESTS)
+    assert all(line["usage"]["draft_tokens"] >= line["usage"]["accepted_tokens"] for line in drafted.lines)
+    assert results(drafted) == results(plain)
+    both = gen(*batch, *draft, "--lookup", "4", stdin=REQUESTS)
+    assert results(both) == results(plain)
+
+
+def test_a_batch_on_a_cluster_has_no_draft_model(gen, draft):
+    result = gen("batch", "-", "--on", "ray", *draft, stdin=REQUESTS, code=2)
+    assert "-md: workers of a cluster have no draft model" in result.err
+
+
+@pytest.mark.parametrize("flags", [["-md", "draft.gguf"], ["--lookup", "4"]], ids=" ".join)
+def test_a_beam_search_has_no_drafts(gen, flags):
+    result = gen("batch", "-", "--beams", "2", *flags, stdin=REQUESTS, code=2)
+    assert f"--beams draws no token, but {flags[0]} drafts a text that is drawn" in result.err
+
+
+def test_a_line_with_a_beam_search_among_lines_with_drafts(gen, draft):
+    lines = [json.loads(line) for line in REQUESTS.splitlines()]
+    requests = "".join(
+        json.dumps(line | {"chain": "dist"} | ({"beams": 2} if number == 1 else {})) + "\n"
+        for number, line in enumerate(lines)
+    )
+    batch = ["batch", "-", "--format", "jsonl"]
+    drafted = gen(*batch, *draft, stdin=requests)
+    has_drafts = {line["id"]: "draft_tokens" in line["usage"] for line in drafted.lines}
+    assert has_drafts == {"r0": True, "r1": False, "r2": True}
+    assert results(drafted) == results(gen(*batch, stdin=requests))
+
+
+def test_a_batch_continues_with_another_draft_model(gen, draft, home):
+    (home / "work" / "requests.jsonl").write_text(REQUESTS)
+    batch = ["batch", "requests.jsonl", "-o", "results.jsonl"]
+    gen(*batch)
+    assert "3 already existed" in gen(*batch, "--resume", *draft).err
+
+
+def test_a_batch_fails_before_the_first_request(gen, tmp_path):
+    path = write_model(tmp_path / "other.gguf", "llama", "llama")
+    result = gen("batch", "-", "-md", str(path), stdin=REQUESTS, code=1)
+    assert "other.gguf cannot draft for" in result.err
     assert result.out == ""
 
 
