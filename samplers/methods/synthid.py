@@ -13,7 +13,7 @@ from pydantic import Field, WithJsonSchema
 from ..base import BuildContext, ListParameter, Sampler, SamplerInfo
 from ..candidates import Candidates
 from ..stages import short_number
-from ..watermark import GValues, context_hash, extend_hash
+from ..watermark import GValues, context_hash, extend_hash, ngram_hashes
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -95,14 +95,25 @@ class Synthid(Sampler):
         """Start with a context of zeros and an empty history, whatever the prompt."""
         self._start(())
 
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Return to the state after ``output``."""
+        self._start(output)
+
     def _start(self, output: Sequence[int]) -> None:
-        """Start after ``output``, with a history of zeros, as transformers does."""
+        """Compute the context and the history after ``output``."""
         context_size = self.ngram_len - 1
+        padded_output = [*([0] * context_size), *output]
         self._accepted_count = len(output)
-        self._context: tuple[int, ...] = (*([0] * context_size), *output[-context_size:])[-context_size:]
+        self._context: tuple[int, ...] = tuple(padded_output[-context_size:])
         self._context_hash: int = context_hash(self._context)
-        self._history: deque[int] = deque([0] * self.context_history_size)
-        self._history_counts = Counter(self._history)
+        first_remembered = max(
+            context_size if self.skip_first_ngram_calls else 0, len(output) - self.context_history_size
+        )
+        remembered = np.array(padded_output[first_remembered:-1], dtype=np.int64)
+        has_context = first_remembered < len(output)
+        hashes = ngram_hashes(remembered, context_size).view(np.uint64).tolist() if has_context else []
+        self._history: deque[int] = deque(hashes)
+        self._history_counts: Counter[int] = Counter(hashes)
 
     def accept(self, token: int) -> None:
         """Remember the context before the token, and append the token to the context."""
@@ -111,13 +122,6 @@ class Synthid(Sampler):
         self._accepted_count += 1
         self._context = (*self._context[1:], token)
         self._context_hash = context_hash(self._context)
-
-    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Return to the state after ``output``. Earlier contexts than those of the history have no effect."""
-        skipped_count = max(len(output) - self.context_history_size, 0)
-        self._start(output[:skipped_count])
-        for token in output[skipped_count:]:
-            self.accept(token)
 
     def apply(self, candidates: Candidates) -> None:
         """Change the probabilities, unless the context is not marked."""
@@ -153,20 +157,19 @@ class Synthid(Sampler):
         """Return the reason why the next token is not marked; None if it is marked."""
         if self._is_before_first_ngram:
             return f"fewer than {self.ngram_len - 1} tokens precede"
-        if self._history_counts[self._context_hash]:
-            return "the context is repeated"
-        return None
+        # The history of transformers begins with zeros.
+        is_zero = self._context_hash == 0 and len(self._history) < self.context_history_size
+        return "the context is repeated" if is_zero or self._history_counts[self._context_hash] else None
 
     def _remember(self, context: int) -> None:
-        """Add the hash of a context to the history, and drop the oldest one."""
-        if not self.context_history_size:
-            return
-        oldest = self._history.popleft()
-        self._history_counts[oldest] -= 1
-        if not self._history_counts[oldest]:
-            del self._history_counts[oldest]
+        """Add the hash of a context to the history, from which the oldest one is dropped when it is full."""
         self._history.append(context)
         self._history_counts[context] += 1
+        if len(self._history) > self.context_history_size:
+            oldest = self._history.popleft()
+            self._history_counts[oldest] -= 1
+            if not self._history_counts[oldest]:
+                del self._history_counts[oldest]
 
     def _mean_g(self, stage: StageCandidates) -> float:
         """Return the expected value of the mean g value of a token that is drawn from a stage."""
