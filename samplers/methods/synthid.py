@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from ..base import BuildContext, ListParameter, Sampler, SamplerInfo
 from ..candidates import Candidates
@@ -25,9 +25,12 @@ MAX_NGRAM_LEN = 1000
 MAX_TABLE_SIZE = 1 << 24
 """Greatest size of the table, as in transformers."""
 WatermarkKeys = Annotated[
-    list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]], ListParameter(), Field(max_length=MAX_KEYS)
+    list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), WithJsonSchema({"type": "integer"})]],
+    ListParameter(),
+    Field(max_length=MAX_KEYS),
 ]
-"""The keys of a watermark, which transformers keeps as signed 64-bit integers."""
+"""The keys of a watermark, which transformers keeps as signed 64-bit integers. The JSON Schema has no limits,
+because llguidance, which reads the schema of presets as a grammar, supports no integers of 64 bits."""
 
 
 class Synthid(Sampler):
