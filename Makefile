@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := chats cli cluster common compare engine grammars jobs logprobs models presets recover samplers serve
 
-.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clients clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clients transformers clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -99,6 +99,15 @@ clients: $(VENV)/.clients
 $(VENV)/.clients: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,clients
 	npm install --prefix $(VENV)/clients --ignore-scripts --no-audit --no-fund --loglevel=error $(SILLYTAVERN)
+	@touch $@
+
+# transformers with torch, for the proofs that compare samplers, watermarks and beam searches with transformers. Without it these proofs are
+# skipped. It has a virtual environment of its own, of 5.6 GB, because its versions of other packages are not ours to choose.
+transformers: $(VENV)/.transformers
+
+$(VENV)/.transformers: pyproject.toml | $(VENV)/bin/python
+	$(PYTHON) -m venv $(VENV)/transformers
+	$(VENV)/transformers/bin/python -m pip install --quiet $$($(BIN)/python tools/dependency_group.py transformers)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
@@ -132,7 +132,8 @@ def detect(options: DetectOptions) -> None:
     from ..render.detection import print_scores
 
     show_llama_cpp_messages(options.log)
-    paths = [_readable_path(path) for path in options.files or [None]]
+    files: Sequence[Path | None] = options.files or [None]  # None stands for stdin, if stdin is a pipe
+    paths = [_readable_path(path) for path in files]
     detector = WatermarkDetector(_watermark_of(options))
     scores = []
     with interruptible() as interrupt, ExitStack() as stack:

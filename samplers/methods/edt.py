@@ -10,7 +10,6 @@ from pydantic import Field
 
 from ..base import Sampler, SamplerInfo, Stage
 from ..candidates import Candidates
-from ..kernels import entropy_terms
 from ..stages import short_number
 from .temperature import divide, division_note
 
@@ -82,6 +81,16 @@ class Edt(Sampler):
 
 
 def _entropy(candidates: Candidates) -> float:
-    """Return the entropy of the candidates in nats. It is 0 if the other tokens' weights are 0 in float32."""
+    """Return the entropy of the candidates in nats. It is 0 if the other tokens' weights are 0 in float32.
+
+    With the weights w_i = exp(d_i), d_i <= 0, it is ln(sum w) - sum(w d) / sum w. Neither term is below 0, so that
+    an entropy near 0 is exact.
+    """
     weights = candidates.weights().astype(np.float64)
-    return float(np.add.reduce(entropy_terms(weights / np.add.reduce(weights))))
+    total = float(np.add.reduce(weights))
+    gaps = np.maximum(candidates.logits - candidates.max, _MIN_GAP)
+    return math.log(total) - float(np.add.reduce(weights * gaps)) / total
+
+
+_MIN_GAP = np.float32(-200)
+"""Below the highest logit by this much, a weight is 0 in float32, while -inf times 0 would be NaN."""

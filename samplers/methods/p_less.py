@@ -48,16 +48,11 @@ class PLess(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows below the threshold."""
         weights = self._weights(candidates)
-        total, squares = float(np.add.reduce(weights)), float(np.add.reduce(weights * weights))
-        # Compared without a division, so that equal probabilities give equal numbers. The highest weight is 1, and
-        # a square is never above its weight, so that the highest row reaches the first threshold exactly.
-        if not self.norm:
-            is_kept = weights * total >= min(squares, total)
-        else:
-            size = candidates.vocab_size
-            threshold = size * squares - total * total
-            is_kept = (weights * total * (size - 1) >= threshold) | (weights == 1)
-        candidates.filter_rows(is_kept & (weights > 0))
+        threshold = self._threshold(weights, candidates.vocab_size)
+        is_kept = weights >= threshold
+        if threshold <= 0:  # all tokens of the vocabulary are equally likely, except for rounding
+            is_kept &= weights > 0
+        candidates.filter_rows(is_kept)
         candidates.masked_count = 0
 
     def _weights(self, candidates: Candidates) -> NDArray[np.float64]:
@@ -67,14 +62,21 @@ class PLess(Sampler):
         gaps = candidates.logits.astype(np.float64) - float(candidates.max)
         return np.exp(gaps / self.temperature)
 
+    def _threshold(self, weights: NDArray[np.float64], vocab_size: int) -> float:
+        """Return the lowest weight that stays. It is at most 1, the weight of the most likely token.
+
+        Sums of equal weights, and quotients of equal sums, are exact. So no token is lost to rounding if all are
+        equally likely.
+        """
+        total, squares = float(np.add.reduce(weights)), float(np.add.reduce(weights * weights))
+        if not self.norm or vocab_size == 1:
+            return min(squares / total, 1.0)
+        return min((vocab_size * squares - total * total) / (total * (vocab_size - 1)), 1.0)
+
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Return the probability that a token needed."""
-        weights = self._weights(before.candidates)
-        probs = weights / np.add.reduce(weights)
-        threshold, name = float(np.add.reduce(probs * probs)), "sum p^2"
-        if self.norm:
-            size = before.candidates.vocab_size
-            threshold = max(size * threshold - 1, 0.0) / max(size - 1, 1)
-            name = f"({size:,} x sum p^2 - 1) / {size - 1:,}"
+        weights, size = self._weights(before.candidates), before.candidates.vocab_size
+        probability = max(self._threshold(weights, size), 0.0) / float(np.add.reduce(weights))
+        formula = f"({size:,} x sum p^2 - 1) / {size - 1:,}" if self.norm else "sum p^2"
         at = "" if self.temperature is None else f" at temperature {short_number(self.temperature)}"
-        return f"p >= {short_number(threshold)} = {name}{at}"
+        return f"p >= {short_number(probability)} = {formula}{at}"

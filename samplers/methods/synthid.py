@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from ..base import BuildContext, ListParameter, Sampler, SamplerInfo
 from ..candidates import Candidates
 from ..stages import short_number
-from ..watermark import GValues, context_hash, extend_hash
+from ..watermark import GValues, context_hash, extend_hash, ngram_hashes
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
@@ -25,9 +25,12 @@ MAX_NGRAM_LEN = 1000
 MAX_TABLE_SIZE = 1 << 24
 """Greatest size of the table, as in transformers."""
 WatermarkKeys = Annotated[
-    list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]], ListParameter(), Field(max_length=MAX_KEYS)
+    list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), WithJsonSchema({"type": "integer"})]],
+    ListParameter(),
+    Field(max_length=MAX_KEYS),
 ]
-"""The keys of a watermark, which transformers keeps as signed 64-bit integers."""
+"""The keys of a watermark, which transformers keeps as signed 64-bit integers. The JSON Schema has no limits,
+because llguidance, which reads the schema of presets as a grammar, supports no integers of 64 bits."""
 
 
 class Synthid(Sampler):
@@ -92,6 +95,26 @@ class Synthid(Sampler):
         """Start with a context of zeros and an empty history, whatever the prompt."""
         self._start(())
 
+    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
+        """Return to the state after ``output``."""
+        self._start(output)
+
+    def _start(self, output: Sequence[int]) -> None:
+        """Compute the context and the history after ``output``."""
+        context_size = self.ngram_len - 1
+        padded_output = [*([0] * context_size), *output]
+        self._accepted_count = len(output)
+        self._context: tuple[int, ...] = tuple(padded_output[-context_size:])
+        self._context_hash: int = context_hash(self._context)
+        first_remembered = max(
+            context_size if self.skip_first_ngram_calls else 0, len(output) - self.context_history_size
+        )
+        remembered = np.array(padded_output[first_remembered:-1], dtype=np.int64)
+        has_context = first_remembered < len(output)
+        hashes = ngram_hashes(remembered, context_size).view(np.uint64).tolist() if has_context else []
+        self._history: deque[int] = deque(hashes)
+        self._history_counts: Counter[int] = Counter(hashes)
+
     def accept(self, token: int) -> None:
         """Remember the context before the token, and append the token to the context."""
         if not self._is_before_first_ngram:
@@ -99,13 +122,6 @@ class Synthid(Sampler):
         self._accepted_count += 1
         self._context = (*self._context[1:], token)
         self._context_hash = context_hash(self._context)
-
-    def rewind(self, prompt: Sequence[int], output: Sequence[int]) -> None:
-        """Return to the state after ``output``. Earlier contexts than those of the history have no effect."""
-        skipped_count = max(len(output) - self.context_history_size, 0)
-        self._start(output[:skipped_count])
-        for token in output[skipped_count:]:
-            self.accept(token)
 
     def apply(self, candidates: Candidates) -> None:
         """Change the probabilities, unless the context is not marked."""
@@ -133,15 +149,6 @@ class Synthid(Sampler):
         means = [short_number(self._mean_g(stage)) for stage in (before, after)]
         return f"mean g {' -> '.join(means)}"
 
-    def _start(self, output: Sequence[int]) -> None:
-        """Start after ``output``, with a history of zeros, as transformers does."""
-        context_size = self.ngram_len - 1
-        self._accepted_count = len(output)
-        self._context = (*([0] * context_size), *output[-context_size:])[-context_size:]
-        self._context_hash = context_hash(self._context)
-        self._history: deque[int] = deque([0] * self.context_history_size)
-        self._history_counts = Counter(self._history)
-
     @property
     def _is_before_first_ngram(self) -> bool:
         return self.skip_first_ngram_calls and self._accepted_count < self.ngram_len - 1
@@ -150,20 +157,19 @@ class Synthid(Sampler):
         """Return the reason why the next token is not marked; None if it is marked."""
         if self._is_before_first_ngram:
             return f"fewer than {self.ngram_len - 1} tokens precede"
-        if self._history_counts[self._context_hash]:
-            return "the context is repeated"
-        return None
+        # The history of transformers begins with zeros.
+        is_zero = self._context_hash == 0 and len(self._history) < self.context_history_size
+        return "the context is repeated" if is_zero or self._history_counts[self._context_hash] else None
 
     def _remember(self, context: int) -> None:
-        """Add the hash of a context to the history, and drop the oldest one."""
-        if not self.context_history_size:
-            return
-        oldest = self._history.popleft()
-        self._history_counts[oldest] -= 1
-        if not self._history_counts[oldest]:
-            del self._history_counts[oldest]
+        """Add the hash of a context to the history, from which the oldest one is dropped when it is full."""
         self._history.append(context)
         self._history_counts[context] += 1
+        if len(self._history) > self.context_history_size:
+            oldest = self._history.popleft()
+            self._history_counts[oldest] -= 1
+            if not self._history_counts[oldest]:
+                del self._history_counts[oldest]
 
     def _mean_g(self, stage: StageCandidates) -> float:
         """Return the expected value of the mean g value of a token that is drawn from a stage."""

@@ -6,6 +6,7 @@ with `search_beams`, which keeps lists of texts.
 """
 
 import itertools
+import random
 
 import numpy as np
 
@@ -73,3 +74,20 @@ def all_texts(row_of, vocabulary_size, max_tokens, ends, penalty):
                 logprob = sum(row_of(tokens[:place])[token] for place, token in enumerate(tokens))
                 found.append((tokens, logprob / length**penalty))
     return sorted(found, key=lambda text: -text[1])
+
+
+def random_cases(count, seed):
+    """Return settings of searches at random, for `tests.oracle.transformers_beams`."""
+    numbers = random.Random(seed)
+    return [
+        {
+            "seed": numbers.randrange(1_000_000),
+            "beams": numbers.randint(2, 6),
+            "ends": numbers.choice([[], [0], [3], [3, 7]]),
+            "bonus": numbers.choice([0.0, 1.0, 2.5]),
+            "length_penalty": numbers.choice([-1.0, 0.0, 0.5, 1.0, 1.5, 2.5]),
+            "early_stopping": numbers.choice([True, False, "never"]),
+            "max_tokens": numbers.randint(1, 9),
+        }
+        for _ in range(count)
+    ]

@@ -29,6 +29,9 @@ CHAINS = [
     "dry(multiplier=0.8) > top-k20 > temp1",
     "typical0.9 > temp1",
     "xtc(probability=0.5, threshold=0.1) > temp1",
+    "k-shift(k=3, steps=2) > length-decay(factor=1.3, start=2) > p-less(norm=true)",
+    'sequence-bias(bias={"the sea": 4, " the": -2}, ids=[[[28, 260], 3]]) > min-k > edt(theta=0.3)',
+    'scripts=["Latin"] > temp2',
 ]
 
 

@@ -29,6 +29,13 @@ STEPS = [
     "temp0.8",
     "temp1.3",
     "dynatemp(temperature=1, range=0.5)",
+    "p-less(norm=true)",
+    "min-k",
+    "edt(theta=0.3)",
+    "k-shift2",
+    "length-decay(factor=1.2, start=2)",
+    'sequence-bias("the sea"=3, " the"=-1)',
+    'scripts=["Latin"]',
 ]
 ENDS = ["dist", "dist", "dist", "greedy", "mirostat-v2", "adaptive-p0.4"]
 

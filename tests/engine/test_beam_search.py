@@ -1,7 +1,12 @@
 """The search itself, over tables of log-probabilities: against transformers' tensors and against all texts."""
 
 import itertools
+import json
+import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +14,9 @@ from logitsmith.engine.beam_search import NextLogprobs, search_beams
 from logitsmith.engine.request import BeamSearch
 from logitsmith.models.errors import ModelError
 
-from .beam_reference import all_texts, random_rows, tensor_search
+from ..oracle import transformers_beams
+from ..oracle.transformers_beams import table_row
+from .beam_reference import all_texts, random_cases, random_rows, tensor_search
 
 MODES = (False, True, "never")
 
@@ -41,6 +48,41 @@ def test_texts_and_scores_are_those_of_transformers_tensors(beams, ends, penalty
         row_of = random_rows(seed, 20, ends, end_bonus=(0.0, 1.5, 3.0)[seed % 3])
         found = search(row_of, BeamSearch(beams, penalty, mode), 7, ends)
         assert_same(found, tensor_search(row_of, 20, beams, 7, ends, penalty, mode))
+
+
+def assert_as_transformers(case, answer):
+    settings = BeamSearch(case["beams"], case["length_penalty"], case["early_stopping"])
+
+    def row_of(tokens):
+        logits = np.array(table_row(case, tokens))
+        return logits - np.log(np.exp(logits).sum())
+
+    found = search(row_of, settings, case["max_tokens"], case["ends"])
+    assert [list(text.tokens) for text in found] == answer["texts"], case
+    assert [text.score for text in found] == pytest.approx(answer["scores"], abs=2e-5), case
+
+
+def test_texts_and_scores_that_transformers_found():
+    """Recorded with tests/oracle/transformers_beams.py."""
+    recorded = json.loads(Path(__file__).with_name("transformers_beams.json").read_text())
+    assert len(recorded["searches"]) == 60
+    for each in recorded["searches"]:
+        assert_as_transformers(each["case"], each)
+
+
+TRANSFORMERS = Path(sys.prefix) / "transformers" / "bin" / "python"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRANSFORMERS.exists(), reason="transformers is not installed")
+def test_texts_and_scores_that_transformers_finds():
+    cases = random_cases(600, seed=random.randrange(2**32))
+    program = Path(transformers_beams.__file__)
+    done = subprocess.run(
+        [TRANSFORMERS, program], input=json.dumps(cases), capture_output=True, check=True, text=True
+    )
+    for case, answer in zip(cases, json.loads(done.stdout)["answers"], strict=True):
+        assert_as_transformers(case, answer)
 
 
 @pytest.mark.parametrize("mode", MODES)

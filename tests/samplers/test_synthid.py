@@ -196,6 +196,24 @@ def test_a_repeated_context_is_not_marked():
         assert (left.logits is not logits) == is_marked
 
 
+def test_a_context_of_hash_zero_counts_as_repeated_until_the_history_is_full():
+    """The history of transformers begins with zeros."""
+    logits = make_row("normal", 50, 1)
+    token = (-pow(FACTOR, -1, 2**64) - 1) % 2**64
+    assert hash_of([token]) == 0
+    params = {"keys": KEYS, "ngram_len": 2, "context_history_size": 3}
+    marked = []
+    for before in ([], [1], [1, 2], [1, 2, 3]):
+        left = run({"synthid": params}, logits, [], [*before, token])
+        marked.append(left.logits is not logits)
+    assert marked == [False, False, True, True]
+
+
+def test_a_huge_history_takes_no_memory():
+    left = run({"synthid": {"keys": KEYS, "context_history_size": 10**15}}, make_row("normal", 50, 1), [], [1, 2])
+    assert len(left) == 50
+
+
 def test_the_first_tokens_may_stay_unmarked():
     logits = make_row("normal", 50, 1)
     params = {"keys": KEYS, "skip_first_ngram_calls": True}

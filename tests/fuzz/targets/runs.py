@@ -1,4 +1,4 @@
-"""Recorded runs: what `gen inspect` reads."""
+"""Recorded runs: what `gen inspect` and `gen detect` read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import re
 
 from logitsmith.cli.render.inspection import RunPrinter
 from logitsmith.cli.render.trace import show_token
+from logitsmith.jobs.detection import WatermarkDetector
+from logitsmith.jobs.errors import InvalidLineError
+from logitsmith.jobs.token_texts import guess_kind, read_token_texts
 from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream
 from logitsmith.logprobs.recorded import split_runs
 from logitsmith.logprobs.report import page
 from logitsmith.logprobs.report.run_data import RunReader
+from logitsmith.samplers.methods.synthid import Synthid
 
 from ..target import Target
 from .files import contents
@@ -39,7 +43,35 @@ def recorded(data: bytes) -> None:
         raise problems[0]
 
 
+DETECTOR = WatermarkDetector(Synthid(keys=[3, 1, 4], ngram_len=3))
+
+
+def detected(data: bytes) -> None:
+    """Texts, ids and jsonl for `gen detect`: each text has ids and a p value, each wrong line has its number."""
+    kind = guess_kind(data)
+    for text in read_token_texts(data, kind, lambda text: [len(word) for word in text.split()]):
+        score = DETECTOR.score(text.tokens, text.end_tokens)
+        assert score.counted_count <= score.token_count == len(text.tokens)
+        assert score.p_value is None or 0 <= score.p_value <= 1
+
+
 TARGETS = (
+    Target(
+        "watermarked texts",
+        detected,
+        (InvalidLineError,),
+        [*contents("tests/recorded/inputs/run.jsonl"), b"1 2 3, 4", b"[1, 2]\n[3]", b"The sea was"],
+        [
+            b'{"event": "token", "id": 7, "text": ""}\n',
+            b'{"event": "start", "sample": 1}\n',
+            b'{"event": "done", "finish_reason": "stop", "stop": null}\n',
+            b'{"id": "a", "tokens": [1, {"id": 2}]}\n',
+            b'{"id": "a", "text": "b"}\n',
+            b'{"choices": [{"message": {"content": "a"}}]}\n',
+            b'"error": {"message": "',
+            b"[1, 2]",
+        ],
+    ),
     Target(
         "recorded runs",
         recorded,
