@@ -150,7 +150,7 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
 
     if options.draft_model is None:
         return None
-    limits = {
+    limits: dict[str, Any] = {
         "n_max": options.max_draft_tokens,
         "n_min": options.min_draft_tokens,
         "p_min": options.min_draft_probability,
