@@ -27,6 +27,10 @@ class PromptMaker:
     """A maker of prompts from messages, with a chat template.
 
     It handles messages that do not fit into the context. A message about the chat template is reported only once.
+
+    Attributes:
+        negative_system: the negative prompt of guidance, which takes the place of the system message in a second
+            prompt that must fit, too; None without guidance.
     """
 
     def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: ReportMessage) -> None:
@@ -40,6 +44,7 @@ class PromptMaker:
         """
         self._model, self._template, self._on_full, self._report = model, template, on_full, report
         self._reported_messages: set[str] = set()
+        self.negative_system: str | None = None
 
     def prompt_ids(
         self, messages: Sequence[StoredMessage], beginning: str = "", system: str | None = None
@@ -81,12 +86,12 @@ class PromptMaker:
             reserved_tokens = reserved_answer_tokens(context_length, max_tokens)
             return fit_messages(
                 messages,
-                lambda kept: len(self.prompt_ids(kept, beginning)),
+                lambda kept: self._count_tokens(kept, beginning),
                 context_length,
                 reserved_tokens,
                 previously_dropped_count,
             )
-        token_count = len(self.prompt_ids(messages, beginning))
+        token_count = self._count_tokens(messages, beginning)
         if token_count >= context_length:
             usage = ContextUsage(token_count, context_length)
             is_first_message = sum(message.role == "user" for message in messages) == 1
@@ -108,7 +113,14 @@ class PromptMaker:
         if self._on_full == "drop":
             system_count = 1 if messages and messages[0].role == "system" else 0
             kept = [*messages[:system_count], *messages[system_count + dropped_count :]]
-        return ContextUsage(len(self.prompt_ids(kept)) if kept else 0, self._model.context.length)
+        return ContextUsage(self._count_tokens(kept) if kept else 0, self._model.context.length)
+
+    def _count_tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> int:
+        """Return the number of tokens of a prompt; under guidance, of the longer one of both prompts."""
+        count = len(self.prompt_ids(messages, beginning))
+        if self.negative_system is None:
+            return count
+        return max(count, len(self.prompt_ids(messages, beginning, system=self.negative_system)))
 
     def _report_once(self, message: str) -> None:
         if message not in self._reported_messages:

@@ -289,12 +289,14 @@ class ChatSession:
         """
         from ..engine.generation import build_chain, generate_request
 
-        model = self.model
+        model, guidance = self.model, request.guidance
+        negative_prompt = None if guidance is None or guidance.is_off else guidance.negative_prompt
+        self._prompts.negative_system = negative_prompt if isinstance(negative_prompt, str) else None
         fitted_messages = self._fit_messages(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.prompt_ids(fitted_messages.messages, beginning)
         chain = build_chain(model, request)
         recipe = _answer_recipe(request, chain, self._model_record, fitted_messages.dropped_message_count)
-        guidance = self._guidance(request.guidance, fitted_messages.messages, beginning)
+        guidance = self._guidance(guidance, fitted_messages.messages, beginning)
         request = replace(
             request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True, guidance=guidance
         )

@@ -18,6 +18,8 @@ MAX_THREADS = 512
 """GGML_MAX_N_THREADS: with more threads, llama.cpp ends the process."""
 MAX_SLOTS = 256
 """LLAMA_MAX_SEQ: the maximum number of sequences in one context of llama.cpp."""
+MAX_GUIDANCE_SCALE = 100.0
+"""Greatest scale of guidance, up or down. Far larger products would exceed float32."""
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """The data types of llama.cpp's cache of keys and values (kv_cache_types)."""
 ROPE_SCALINGS = ("none", "linear", "yarn")

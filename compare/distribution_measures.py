@@ -149,7 +149,8 @@ def measure_paths(
 
     At each token of a path, the model's logits after the tokens before it go through the chain of each arm. The
     chain has then accepted the tokens before it. Logits are computed in small batches, as `gen score` does. An arm
-    with guidance reads the path a second time, after its negative prompt.
+    with guidance reads the path a second time, after its negative prompt. If this does not fit into the context,
+    the path ends earlier for all arms.
 
     Args:
         arms: the arms.
@@ -164,9 +165,10 @@ def measure_paths(
     check_vocabularies(arms)
     values = [PathValues() for _ in arms]
     models = list({id(arm.model): arm.model for arm in arms}.values())
-    total, done = sum(len(path.tokens) for path in paths), 0
     with ExitStack() as stack:
         negative_contexts = [_open_negative_context(arm, stack) for arm in arms]
+        paths = [_fitting_path(arms, negative_contexts, path) for path in paths]
+        total, done = sum(len(path.tokens) for path in paths), 0
         for path in paths:
             for arm_values in values:
                 arm_values.path_starts.append(len(arm_values.kept))
@@ -209,11 +211,34 @@ def _open_negative_context(arm: MeasuredArm, stack: ExitStack) -> Context | None
 
 def _negative_rows(arm: MeasuredArm, context: Context, path: TokenPath) -> Iterator[Floats]:
     """Yield the logits before each measured token of a path, after the negative prompt of an arm."""
-    prompt_ids = path.tokens[: path.first]
-    request = path.request or GenerationRequest(tuple(prompt_ids), ())
-    negative_ids = negative_prompt_ids(arm.model, replace(request, guidance=arm.guidance), prompt_ids) or []
+    negative_ids = _negative_ids(arm, path)
     rows = context.read_each([*negative_ids, *path.tokens[path.first : -1]])
     yield from islice(rows, len(negative_ids) - 1, None)
+
+
+def _negative_ids(arm: MeasuredArm, path: TokenPath) -> list[int]:
+    """Return the tokens that stand in the place of those before the first measured token of a path."""
+    prompt_ids = path.tokens[: path.first]
+    request = path.request or GenerationRequest(tuple(prompt_ids), ())
+    return negative_prompt_ids(arm.model, replace(request, guidance=arm.guidance), prompt_ids) or []
+
+
+def _fitting_path(arms: Sequence[MeasuredArm], contexts: Sequence[Context | None], path: TokenPath) -> TokenPath:
+    """Return the beginning of a path that fits into the contexts of all negative prompts.
+
+    Raises ``UsageError`` if a negative prompt itself does not fit.
+    """
+    for arm, context in zip(arms, contexts, strict=True):
+        if context is None:
+            continue
+        room = context.length - len(_negative_ids(arm, path))
+        if room < 0:
+            raise UsageError(
+                f"arm {arm.name}: the negative prompt of guidance does not fit into the context of "
+                f"{context.length:,} tokens; shorten it, or give a larger -c"
+            )
+        path = path._replace(tokens=path.tokens[: path.first + room + 1])
+    return path
 
 
 def _chain_row(arm: MeasuredArm, row: Floats, negative_rows: Iterator[Floats] | None) -> Floats:

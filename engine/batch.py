@@ -19,7 +19,7 @@ from ..samplers.errors import SamplingError
 from .beams import generate_beams
 from .decoder import CommonCapacity, DecoderRow, SequenceCapacity
 from .generation import RunningRequest
-from .guidance import guidance_model, guide, guided_exactness
+from .guidance import guidance_model, guide, guided_exactness, negative_prompt_error
 from .model import Model
 from .native.context import Logits
 from .request import GenerationRequest
@@ -428,6 +428,9 @@ class BatchEngine:
                 return
             excess_token_count -= len(slot.tokens)
             self._slots.discard_last(slot, len(slot.tokens))
+            for slots in self._negative_slots.values():
+                negative_slot = slots.slots[slot.number]
+                slots.discard_last(negative_slot, len(negative_slot.tokens))
 
     def _note_once(self, sentence: str) -> None:
         if self._show_note is not None and sentence not in self._shown_notes:
@@ -619,7 +622,7 @@ class _SlotRequest(RunningRequest):
         except AbortedError:
             raise
         except ModelError as error:
-            raise ModelError(f"guidance, negative prompt: {error}") from None
+            raise negative_prompt_error(error) from None
         self.is_exact = self.is_exact and read.exactness == slots.exactness
         return read.exactness
 

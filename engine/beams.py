@@ -287,7 +287,7 @@ class _BeamRequest(RunningRequest):
             kind = type(self.constraint).__name__
             raise ModelError(f"beams: {kind} is a constraint that cannot be copied; give it a method copy()")
         stream = TextStream(self._stop_strings)
-        return _BeamText((), None, None, stream, constraint, self._healer, self._slots.positive.slots[0])
+        return _BeamText((), None, None, stream, constraint, self.healer, self._slots.positive.slots[0])
 
     def _search_texts(self, settings: BeamSearch, max_tokens: int, length_reason: str) -> list[FoundText]:
         if self._is_exhausted(self._texts[()].constraint):

@@ -23,7 +23,7 @@ from .context import Context, ContextShift, Progress
 from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
 from .drafts import DraftOptions, DraftSource, FirstDraft, ModelDraft, PromptLookup, ReadTokens
 from .guidance import Guidance, NegativeText, check_guidance, guidance_model, with_system_message
-from .healing import PromptHealer, removable_token_count
+from .healing import PromptHealer, heal_prompt
 from .model import Model
 from .native.binding import binding_version
 from .native.context import Logits
@@ -253,6 +253,7 @@ class RunningRequest:
         draft_model: the draft model, which needs a `draft_with`; None without one.
         chain: the built chain.
         constraint: the constraint, which has read the beginning of the answer; None: no constraint.
+        healer: makes the first tokens spell the end of the prompt, which was removed; None: nothing was removed.
         negative_ids: the tokens of the negative prompt; None without guidance.
         finish_reason: None until the text ends.
         needed_tokens: the tokens to be read next. `resume` is sent the logits after each of them. If there are
@@ -300,8 +301,10 @@ class RunningRequest:
         self.chain = build_chain(model, request)
         self._earlier_phases = [_build_phase(model, request, phase) for phase in request.phases]
         self.prompt_ids = _tokenize_prompt_of(model, request, show_note)
-        self._healer = self._remove_prompt_end() if request.heal else None
+        self.healer = heal_prompt_of(model.vocabulary, request, self.prompt_ids)
         self.negative_ids = negative_prompt_ids(model, request, self.prompt_ids)
+        if self.healer is not None and self.negative_ids is not None:
+            self.negative_ids = self.healer.without_removed(self.negative_ids)
         self._stop_strings = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stop_strings)
         _check_lookup(model, request)
@@ -350,20 +353,6 @@ class RunningRequest:
             return None
         return self.model.draft_exactness(max(self.request.draft.n_max, self.request.lookup))
 
-    def _remove_prompt_end(self) -> PromptHealer | None:
-        """Remove the prompt's last tokens that a longer token can begin with; return what spells them again."""
-        request, vocabulary = self.request, self.model.vocabulary
-        if self.constraint is not None and not request.phases:
-            raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")
-        if isinstance(request.prompt, ChatMessages) and not request.beginning:
-            return None  # the end of the template is exact
-        removed_count = removable_token_count(vocabulary, self.prompt_ids)
-        if not removed_count:
-            return None
-        removed_ids = self.prompt_ids[-removed_count:]
-        del self.prompt_ids[-removed_count:]
-        return PromptHealer(vocabulary, b"".join(map(vocabulary.piece, removed_ids)))
-
     def begin(  # noqa: PLR0913 - these arguments differ between a batch and a single run
         self,
         capacity: SequenceCapacity,
@@ -410,7 +399,7 @@ class RunningRequest:
             stop_token_ids=frozenset(request.stop_token_ids),
             ends_at_eog=request.ends_at_eog,
             guard=self._guard,
-            healer=self._healer,
+            healer=self.healer,
         )
         max_tokens = sys.maxsize if request.max_tokens is None else request.max_tokens
         self._decoding = self._decoder.decode(max_tokens, is_interrupted, request.complete_sentence)
@@ -561,6 +550,19 @@ def _tokenize_prompt_of(
         template = open_chat_template(model, prompt.template, prompt.variables)
         prompt = format_chat(model, prompt.messages, template, show_note) + request.beginning
     return prompt_token_ids(model.vocabulary, prompt)
+
+
+def heal_prompt_of(
+    vocabulary: Vocabulary, request: GenerationRequest, prompt_ids: list[int]
+) -> PromptHealer | None:
+    """Remove the end of a prompt if the request heals it; return what spells it again. Raises ``ModelError``."""
+    if not request.heal:
+        return None
+    if request.constraint is not None and not request.phases:
+        raise ModelError("heal: not supported under a grammar, whose text begins after the prompt")
+    if isinstance(request.prompt, ChatMessages) and not request.beginning:
+        return None  # the end of the template is exact
+    return heal_prompt(vocabulary, prompt_ids)
 
 
 def negative_prompt_ids(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> list[int] | None:

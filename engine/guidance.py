@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..common.machine import MAX_GUIDANCE_SCALE
 from ..logprobs.events import BatchExactness, ExactnessLevel
 from ..models.errors import ModelError
 from .context import Context, Progress
@@ -94,9 +95,9 @@ def guide(logits: Logits, negative_logits: Logits, scale: float) -> GuidedLogits
 
 
 def check_guidance(guidance: Guidance) -> None:
-    """Raise ``ModelError`` if the scale is not a finite number."""
-    if not np.isfinite(guidance.scale):
-        raise ModelError(f"guidance: the scale {guidance.scale} is not a finite number")
+    """Raise ``ModelError`` if the scale is not within ±`MAX_GUIDANCE_SCALE`, or not a number."""
+    if not abs(guidance.scale) <= MAX_GUIDANCE_SCALE:
+        raise ModelError(f"guidance: the scale {guidance.scale:g} is not within ±{MAX_GUIDANCE_SCALE:g}")
 
 
 def guidance_model(model: Model, guidance: Guidance) -> Model:
@@ -135,6 +136,12 @@ def with_system_message(messages: Sequence[dict[str, str]], text: str) -> list[d
     return [{"role": "system", "content": text}, *others]
 
 
+def negative_prompt_error(error: ModelError) -> ModelError:
+    """Return an error about a prompt as one about the negative prompt."""
+    problem = error.problem.replace("the prompt", "the negative prompt of guidance", 1)
+    return ModelError(problem, advice=error.advice)
+
+
 class NegativeText:
     """The text of a single run after its negative prompt, in a context of its own.
 
@@ -151,7 +158,7 @@ class NegativeText:
         try:
             context.check(prompt_ids)
         except ModelError as error:
-            raise ModelError(f"guidance, negative prompt: {error}") from None
+            raise negative_prompt_error(error) from None
 
     def read_prompt(
         self, progress: Progress | None, is_interrupted: Callable[[], bool] | None, exact: bool

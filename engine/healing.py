@@ -19,6 +19,7 @@ def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> 
     """Return the greatest number of tokens at the end of a prompt that one longer token can begin with.
 
     The first token of the prompt and control tokens stay. Returns 0 if no longer token begins with the last token.
+    Tokens that the model suppresses do not count.
     """
     pieces = _text_pieces(vocabulary)
     max_bytes = max(map(len, pieces), default=0)
@@ -36,10 +37,23 @@ def removable_token_count(vocabulary: Vocabulary, prompt_ids: Sequence[int]) -> 
     return removable_count
 
 
+def heal_prompt(vocabulary: Vocabulary, prompt_ids: list[int]) -> PromptHealer | None:
+    """Remove the last tokens of a prompt that a longer token can begin with; return what spells them again.
+
+    Returns None if no token is removed.
+    """
+    removed_count = removable_token_count(vocabulary, prompt_ids)
+    if not removed_count:
+        return None
+    removed_ids = prompt_ids[-removed_count:]
+    del prompt_ids[-removed_count:]
+    return PromptHealer(vocabulary, b"".join(map(vocabulary.piece, removed_ids)), removed_ids)
+
+
 def _text_pieces(vocabulary: Vocabulary) -> list[bytes]:
-    """Return the bytes of every token; empty for a control token."""
-    control = vocabulary.control
-    return [b"" if token in control else piece for token, piece in enumerate(vocabulary.pieces)]
+    """Return the bytes of every token; empty for a token that is never drawn, or is not text."""
+    left_out = vocabulary.control | frozenset(vocabulary.suppressed)
+    return [b"" if token in left_out else piece for token, piece in enumerate(vocabulary.pieces)]
 
 
 def _has_longer_piece(sorted_pieces: Sequence[bytes], beginning: bytes) -> bool:
@@ -52,11 +66,13 @@ class PromptHealer:
 
     Attributes:
         remaining: the bytes that the next tokens must spell.
+        removed_ids: the tokens that were removed from the prompt.
     """
 
-    def __init__(self, vocabulary: Vocabulary, ending: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, ending: bytes, removed_ids: Sequence[int] = ()) -> None:
         self._pieces = _text_pieces(vocabulary)
         self.remaining = ending
+        self.removed_ids = removed_ids
 
     def mask(self) -> NDArray[np.bool_]:
         """Return the tokens that continue the spelling, bool (V,)."""
@@ -65,6 +81,12 @@ class PromptHealer:
             bool(piece) and (piece.startswith(remaining) or remaining.startswith(piece)) for piece in self._pieces
         )
         return np.fromiter(spells, dtype=np.bool_, count=len(self._pieces))
+
+    def without_removed(self, ids: Sequence[int]) -> list[int]:
+        """Return the tokens of another prompt, without those that were removed if it ends with the same ones."""
+        count = len(self.removed_ids)
+        has_same_end = count < len(ids) and list(ids[len(ids) - count :]) == list(self.removed_ids)
+        return list(ids[: len(ids) - count]) if has_same_end else list(ids)
 
     def accept(self, data: bytes) -> bytes:
         """Add a token; return its bytes after the end of the prompt."""

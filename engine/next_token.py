@@ -18,9 +18,11 @@ from ..samplers.base import BuildContext
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from ..samplers.kernels import Floats
+from ..samplers.recorder import GRAMMAR_STAGE, HEALING_STAGE, NamedMask
 from .context import Progress
 from .generation import RunningRequest
 from .guidance import GuidedLogits
+from .healing import PromptHealer
 from .model import Model
 from .request import GenerationRequest
 from .token_records import TraceReader
@@ -128,7 +130,7 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
             return None
         (row,) = negative.guide_rows([context.logits()], (), 0)
     request = replace(request, prompt=prompt_ids, chain=running.chain, constraint=running.constraint)
-    return trace_row(model.vocabulary, row, request, top=top, against=against)
+    return trace_row(model.vocabulary, row, request, top=top, against=against, healer=running.healer)
 
 
 class RowReader(Chain):
@@ -148,13 +150,14 @@ class RowReader(Chain):
         return super().apply(logits, mask)
 
 
-def trace_row(
+def trace_row(  # noqa: PLR0913 - a command and a route share it
     vocabulary: Vocabulary,
     row: Floats | GuidedLogits,
     request: GenerationRequest,
     *,
     top: int = 20,
     against: Sequence[Chain] = (),
+    healer: PromptHealer | None = None,
 ) -> NextToken:
     """Return the distribution of a request's first token with a trace, given the logits after its prompt.
 
@@ -164,16 +167,19 @@ def trace_row(
         request: The request. Its prompt is token ids, its chain is built, and its constraint is started.
         top: How many of the most likely tokens of each stage are candidates.
         against: Other chains to compare with.
+        healer: Makes the token spell the end of the prompt, which was removed; None: the prompt is complete.
 
     Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
     """
     prompt_ids, constraint = cast("Sequence[int]", request.prompt), cast("Constraint | None", request.constraint)
-    mask = None if constraint is None else constraint.mask()
+    masks = [] if constraint is None else [NamedMask(GRAMMAR_STAGE, constraint.mask())]
+    if healer is not None:
+        masks.append(NamedMask(HEALING_STAGE, healer.mask()))
     trace_readers = []
     for chain in (cast("Chain", request.chain), *against):
         trace_reader = TraceReader(vocabulary, chain, top)
         chain.reset(prompt_ids)
-        trace_reader.sample(row, mask)
+        trace_reader.sample(row, masks)
         trace_readers.append(trace_reader)
     forced_token = _forced_token(constraint) if request.jump else None
     chosen_ids = () if forced_token is None else (forced_token,)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ..common.errors import problem_message, problem_sentence
 from ..common.text import nearest_name, short_repr
 from ..presets.overrides import ChainRearrangement, Override
+from ..presets.text_rules import RULE_DEFAULTS
 from .errors import InvalidLineError
 
 Json = dict[str, Any]
@@ -146,6 +147,13 @@ class _ShortLine(StrictModel):
     beams: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
+
+    @field_validator("early_stopping", mode="before")
+    @classmethod
+    def _check_early_stopping(cls, value: object) -> object:
+        if value not in (None, True, False, "never"):
+            raise ValueError(f"{short_repr(value)} is not true, false or 'never'")
+        return value
 
     @field_validator("id", mode="before")
     @classmethod
@@ -430,6 +438,8 @@ def _unknown_field_hint(name: str, line_model: type[StrictModel] | None) -> str:
     if line_model is _ShortLine:
         nearest = nearest_name(name, [*names, *_SETTING_OF_FIELD])
         setting = None if nearest in names else _SETTING_OF_FIELD.get(nearest or name)
+        if name in RULE_DEFAULTS:
+            return f'; write "set": {{"{name}": …}}, or name a preset that has it'
         if setting is not None:
             return f'; write "{setting}": …' if setting in names else f'; write "set": {{"{setting}": …}}'
         if nearest is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):

@@ -89,7 +89,8 @@ def _guidance(settings: Settings) -> Guidance | None:
     if table is None:
         return None
     if "scale" not in table:
-        raise PresetError(f"{origin}: guidance has no scale; set one, such as 1.5 (--cfg-scale, guidance.scale)")
+        advice = "add --cfg-scale 1.5" if origin.startswith("--") else "set its scale, such as 1.5"
+        raise PresetError(f"{origin}: guidance has no scale; {advice}")
     model = table.get("model")
     try:
         path = None if model is None else _path_of_model(model)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
+from ..common.machine import MAX_GUIDANCE_SCALE
 from ..common.text import nearest_name, short_repr
 from ..grammars.bans import parse_bans
 from ..grammars.errors import GrammarError
@@ -48,7 +48,11 @@ def check_loop_guard(value: object) -> Any:
     return "stop" if value is True else value
 
 
-_GUIDANCE_VALUES = {"scale": "a number", "negative_prompt": "a string", "model": "the path or name of a model"}
+_GUIDANCE_VALUES = {
+    "scale": f"a number within ±{MAX_GUIDANCE_SCALE:g}",
+    "negative_prompt": "a string",
+    "model": "the path or name of a model",
+}
 """The keys of guidance, with their allowed values."""
 
 
@@ -63,7 +67,9 @@ def check_guidance(value: object) -> dict[str, Any] | None:
             nearest = nearest_name(str(key), _GUIDANCE_VALUES)
             hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(_GUIDANCE_VALUES)}"
             raise ValueError(f"guidance: unknown key {short_repr(key)}; {hint}")
-        is_number = isinstance(item, (int, float)) and not isinstance(item, bool) and isfinite(item)
+        is_number = (
+            isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) <= MAX_GUIDANCE_SCALE
+        )
         if item is not None and not (is_number if key == "scale" else isinstance(item, str)):
             raise ValueError(f"guidance.{key}: {short_repr(item)} is not {_GUIDANCE_VALUES[key]}")
     return {key: item for key, item in value.items() if item is not None} or None

@@ -289,18 +289,18 @@ def read_settings(fields: GenerationFields, unused: list[str]) -> list[Override]
 
 
 def _guidance(fields: GenerationFields, unused: list[str]) -> Iterator[Override]:
-    """Yield the settings of guidance. The name of a negative prompt without effect is appended to ``unused``."""
+    """Yield the settings of guidance. Names of values that ``guidance`` sets otherwise are added to ``unused``."""
+    table = fields.guidance or {}
     if fields.guidance is not None:
-        yield Override("guidance", "guidance", fields.guidance)
-    name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
-    if scale is not None:
-        yield Override(name, "guidance", {"scale": scale})
-    if not fields.negative_prompt:  # clients send an empty one if their user wrote none
-        return
-    if scale == 1:
-        unused.append("negative_prompt")
-    else:
-        yield Override("negative_prompt", "guidance", {"negative_prompt": fields.negative_prompt})
+        yield Override("guidance", "guidance", table)
+    scale_name, scale = first_given(fields, ("guidance_scale", "cfg_scale"), unused)
+    # Clients send an empty negative prompt if their user wrote none.
+    values = ((scale_name, "scale", scale), ("negative_prompt", "negative_prompt", fields.negative_prompt or None))
+    for name, key, value in values:
+        if value is not None and key not in table:
+            yield Override(name, "guidance", {key: value})
+        elif value is not None and table[key] != value:
+            unused.append(name)
 
 
 def _text_rules(fields: GenerationFields) -> Iterator[Override]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, cast
 
 from pydantic import Field
@@ -11,8 +12,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ..common.errors import LogitsmithError
 from ..common.text import short_repr
-from ..engine.generation import negative_prompt_ids, read_beginning
+from ..engine.generation import heal_prompt_of, negative_prompt_ids, read_beginning
 from ..engine.guidance import GuidedLogits, guide
+from ..engine.healing import PromptHealer
 from ..engine.model import Model
 from ..engine.next_token import RowReader, next_token_json, trace_row
 from ..engine.request import GenerationRequest
@@ -88,10 +90,15 @@ async def next_token(request: Request, state: ServerState) -> Response:
     asked, against = await state.prepare(request, fields, prepare)
     generation = asked.choices[0].request
     chain = cast("Chain", generation.chain)
-    row, decoded_count = await _logits(request, state, model, generation)
+    prompt_ids = list(cast("tuple[int, ...]", generation.prompt))
+    healer = heal_prompt_of(model.vocabulary, generation, prompt_ids)
+    generation = replace(generation, prompt=tuple(prompt_ids))
+    row, decoded_count = await _logits(request, state, model, generation, healer)
     top = min(fields.top or _DEFAULT_TOP, model.vocabulary.size)
     result = await state.run(
-        lambda: trace_row(model.vocabulary, row, generation, top=top, against=[other for _, other in against])
+        lambda: trace_row(
+            model.vocabulary, row, generation, top=top, against=[other for _, other in against], healer=healer
+        )
     )
     facts = {
         "chain": chain_notation(chain.config),
@@ -115,7 +122,11 @@ def _other_chain(text: str, seed: int, model: Model) -> Chain:
 
 
 async def _logits(
-    request: Request, state: ServerState, model: Model, generation: GenerationRequest
+    request: Request,
+    state: ServerState,
+    model: Model,
+    generation: GenerationRequest,
+    healer: PromptHealer | None,
 ) -> tuple[Floats | GuidedLogits, int]:
     """Return the logits after the prompt, and the number of tokens that were decoded for them."""
     ids, guidance = cast("tuple[int, ...]", generation.prompt), generation.guidance
@@ -123,6 +134,8 @@ async def _logits(
     negative_ids = negative_prompt_ids(model, generation, ids)
     if guidance is None or negative_ids is None:
         return row, decoded_count
+    if healer is not None:
+        negative_ids = healer.without_removed(negative_ids)
     if guidance.model is None:
         negative_row, negative_count = await _row_after(request, state, model, tuple(negative_ids))
         return guide(row, negative_row, guidance.scale), decoded_count + negative_count

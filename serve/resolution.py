@@ -269,6 +269,7 @@ class RequestMaker:
             if find_setting_name(override.target) == "grammar" and override.value is not None:
                 check_grammar_source(override.value, override.origin.removeprefix("--"))
         settings = self.resolver.settings(parsed)
+        parsed, settings = self._without_unused_negative(parsed, settings, unused)
         changes = read_chain_changes(fields, [step.name for step in settings.steps])
         unused += changes.unused_names
         overrides = _overrides_with_effect(settings, changes, unused)
@@ -280,6 +281,20 @@ class RequestMaker:
         unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
 
+    def _without_unused_negative(
+        self, parsed: ParsedRequest, settings: Settings, unused: list[str]
+    ) -> tuple[ParsedRequest, Settings]:
+        """Return the request without the field ``negative_prompt`` if no scale gives it an effect.
+
+        Clients of several APIs send it with every request. Its name is then added to ``unused``.
+        """
+        kept = tuple(override for override in parsed.overrides if override.origin != "negative_prompt")
+        if len(kept) == len(parsed.overrides) or (settings.guidance.value or {}).get("scale", 1) != 1:
+            return parsed, settings
+        unused.append("negative_prompt")
+        parsed = replace(parsed, overrides=kept)
+        return parsed, self.resolver.settings(parsed)
+
     def _choice(self, request: GenerationRequest, grammars: dict[GrammarSpec, Grammar]) -> Choice:
         """Prepare a request: tokens, chain and grammar are made here, not in the thread of the engine.
 
@@ -289,6 +304,8 @@ class RequestMaker:
         if isinstance(prompt, ChatMessages):
             template = open_chat_template(model, prompt.template, prompt.variables)
             guidance, messages = request.guidance, prompt.messages
+            if not request.beginning:
+                request = replace(request, heal=False)  # the end of the template is exact
             prompt = format_chat(model, messages, template, self._note) + request.beginning
             if guidance is not None and isinstance(guidance.negative_prompt, str) and guidance.negative_prompt:
                 negative_messages = with_system_message(messages, guidance.negative_prompt)

@@ -62,7 +62,7 @@ _KOBOLDAI_SAMPLER_KEYS = keys_by_sampler(
         "repetition_penalty",
         {
             "penalty": ToolKey("rep_pen", 1.0),
-            "range": ToolKey("rep_pen_range", 1024),
+            "range": ToolKey("rep_pen_range", 1024, minimum=0),
             "slope": ToolKey("rep_pen_slope", 0.0),
         },
     ),

@@ -418,9 +418,12 @@ def report_negative_windows(builder: ImportedChainBuilder, present_meaning: str)
         builder: the builder. Its table has the windows under the names of llama.cpp's options.
         present_meaning: a clause that says how the tool reads a negative window now.
     """
-    for key in ("repeat-last-n", "dry-penalty-last-n"):
-        if builder.table.integer(key, 0) < 0:
-            builder.report_changed(key, f"read as all tokens, its meaning until August 2026; {present_meaning}")
+    for key, slot in (("repeat-last-n", "penalties"), ("dry-penalty-last-n", "dry")):
+        window = builder.table.integer(key, 0)
+        if window >= 0 or slot not in builder.step_by_slot:
+            continue
+        former_meaning = "its meaning until August 2026" if window == -1 else "as -1 until August 2026"
+        builder.report_changed(key, f"read as all tokens, {former_meaning}; {present_meaning}")
 
 
 def _read_sampler_list(builder: ImportedChainBuilder) -> list[str] | None:

@@ -88,7 +88,7 @@ _KNOWN_KEYS = (
     *(*off_values(_SAMPLER_KEYS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
     *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
-    *("json_schema", "regex_pattern", "grammar_string", "seed"),
+    *("json_schema", "regex_pattern", "grammar_string", "seed", "cfg_scale", "negative_prompt"),
 )
 # Keys that only the former back end applies: the value without an effect, and the effect of other values.
 _FORMER_KEYS = {
@@ -182,6 +182,8 @@ def _report_unsupported_keys(builder: ImportedChainBuilder) -> None:
     if table.number("repetition_decay", 0) != 0:
         builder.report_unsupported("repetition_decay", "the penalty would have faded over this many tokens")
     read_guidance(builder, "cfg_scale")
+    if "guidance" in builder.other_settings:
+        builder.report_changed("cfg_scale", "applied here; of TabbyAPI's back ends only exllamav2 applies it")
     if "penalties" not in builder.step_by_slot and table.integer("penalty_range", -1) == 0:
         penalties = (key for name, key in _SAMPLER_KEYS["penalties"].key_by_parameter.items() if name != "last_n")
         if any(builder.read_value(key) != key.off_value for key in penalties):

@@ -145,8 +145,8 @@ def test_a_stored_answer_is_replayed_with_its_guidance(gen):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cfg-negative-prompt", "x"], "--cfg-negative-prompt: guidance has no scale; set one, such as 1.5"),
-        (["--cfg-scale", "nan"], "--cfg-scale: nan is not a number"),
+        (["--cfg-negative-prompt", "x"], "--cfg-negative-prompt: guidance has no scale; add --cfg-scale 1.5"),
+        (["--cfg-scale", "nan"], "--cfg-scale: nan is not a number within ±100"),
         (
             ["--set", "guidance.size=2"],
             "--set guidance.size: unknown key 'size'; known: scale, negative_prompt, model",

@@ -224,9 +224,7 @@ def test_infinite_logits_stay_those_of_the_model():
 
 def test_both_texts_must_fit_into_the_context(small_context):
     long_text = "word " * 600
-    with pytest.raises(
-        ModelError, match=r"guidance, negative prompt: the prompt has .* and the context holds 256"
-    ):
+    with pytest.raises(ModelError, match=r"the negative prompt of guidance has .* and the context holds 256"):
         run(small_context, Guidance(2.0, long_text), "temp1")
     request = GenerationRequest(PROMPT, "temp1", max_tokens=3, guidance=Guidance(2.0, long_text))
     (failure,) = generate_many(small_context, [request], 2)
@@ -244,7 +242,7 @@ def test_both_texts_must_fit_into_the_context(small_context):
 @pytest.mark.parametrize(
     ("guidance", "message"),
     [
-        (Guidance(float("nan")), "the scale nan is not a finite number"),
+        (Guidance(float("nan")), "the scale nan is not within ±100"),
         (Guidance(2.0, model="nowhere.gguf"), "nowhere.gguf"),
     ],
     ids=["scale", "model"],
@@ -284,3 +282,16 @@ def test_an_interrupt_ends_a_guided_text(pruned):
     assert events[-1].finish_reason == "interrupted"
     again = tokens_of(run(pruned, Guidance(2.0, NEGATIVE), "temp1", seed=0))
     assert again[:5] == tokens_of(events)[:5] or not tokens_of(events)
+
+
+def test_a_repeated_end_of_the_prompt_is_healed_in_both_readings(pruned):
+    prompt = "The capital of Fra"
+    healed = run(pruned, None, "temp1", prompt=prompt, heal=True)
+    assert tokens_of(run(pruned, Guidance(3.0, prompt), "temp1", prompt=prompt, heal=True)) == tokens_of(healed)
+
+
+def test_limits_of_the_scale(pruned):
+    for scale in (101.0, -101.0, float("inf")):
+        with pytest.raises(ModelError, match="is not within ±100"):
+            run(pruned, Guidance(scale, NEGATIVE), "temp1")
+    assert tokens_of(run(pruned, Guidance(100.0, NEGATIVE), "temp1"))

@@ -90,9 +90,13 @@ def test_the_command_repeats_a_guided_chat(small_http, pruned_model):
         ({"guidance_scale": 1, "negative_prompt": ""}, []),
         ({"guidance_scale": 1, "negative_prompt": "x"}, ["negative_prompt"]),
         ({"negative_prompt": ""}, []),
+        ({"negative_prompt": "x"}, ["negative_prompt"]),
+        ({"guidance": {"scale": 1}, "negative_prompt": "y"}, ["negative_prompt"]),
+        ({"set": ["guidance.scale=1"], "negative_prompt": "y"}, ["negative_prompt"]),
+        ({"guidance": {"scale": 3, "negative_prompt": "x"}, "guidance_scale": 1}, ["guidance_scale"]),
         ({"guidance_scale": 2, "cfg_scale": 3}, ["cfg_scale"]),
     ],
-    ids=["neutral", "off", "no text", "two names"],
+    ids=["neutral", "off", "no text", "no scale", "own scale 1", "set to 1", "two scales", "two names"],
 )
 def test_fields_without_effect_are_named(small_http, fields, ignored):
     assert completion(small_http, **fields)["x_gen"]["ignored"] == ignored
@@ -101,9 +105,9 @@ def test_fields_without_effect_are_named(small_http, fields, ignored):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"negative_prompt": "x"}, "negative_prompt: guidance has no scale"),
+        ({"guidance": {"negative_prompt": "x"}}, "guidance: guidance has no scale; set its scale, such as 1.5"),
         ({"guidance": {"size": 2}}, "guidance: unknown key 'size'; known: scale, negative_prompt, model"),
-        ({"guidance": {"scale": "a"}}, "guidance.scale: 'a' is not a number"),
+        ({"guidance": {"scale": "a"}}, "guidance.scale: 'a' is not a number within ±100"),
         ({"guidance": {"scale": 2, "model": "/etc/passwd"}}, "guidance.model: a request cannot name a model"),
         ({"set": ["guidance.model=/etc/passwd"]}, "guidance.model: a request cannot name a model"),
         ({"set": {"guidance": {"model": "x"}}}, "guidance.model: a request cannot name a model"),
@@ -152,3 +156,24 @@ def test_the_next_token_is_that_of_the_command(small_http, pruned_model):
     other_scale = small_http.post("/gen/next", json={**body, "guidance": guidance | {"scale": 3}}).json()
     assert other_scale["x_gen"]["decoded_tokens"] == 0
     assert other_scale["candidates"] != found["candidates"]
+
+
+def test_a_healed_prompt_is_healed_in_both_readings(small_http):
+    """A negative prompt that equals the prompt changes nothing."""
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Where?"}]
+    body = {"messages": [*messages, {"role": "assistant", "content": "The capital of Fra"}], "max_tokens": 8}
+    body |= {"heal": True, "seed": 5, "chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"}
+    plain = small_http.post("/v1/chat/completions", json=body).json()
+    guided = small_http.post(
+        "/v1/chat/completions", json={**body, "guidance": {"scale": 3, "negative_prompt": "Be kind."}}
+    ).json()
+    assert guided["choices"] == plain["choices"]
+
+
+def test_the_next_token_of_a_healed_prompt(small_http, pruned_model):
+    body = {"prompt": "The capital of Fra", "chain": "dist", "top": 3, "seed": 3, "heal": True}
+    found = small_http.post("/gen/next", json=body).json()
+    assert [stage["name"] for stage in found["stages"]] == ["model", "healing", "dist"]
+    del found["x_gen"]
+    words = ["next", "The capital of Fra", *model_flags(pruned_model), "--format", "json", "--top", 3, "-s", 3]
+    assert found == json.loads(gen(*words, "--chain", "dist", "--set", "heal=true"))

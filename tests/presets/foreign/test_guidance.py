@@ -46,6 +46,11 @@ def test_the_place_of_koboldcpps_negative_prompt_is_reported() -> None:
     assert [sentence.partition(":")[0] for sentence in imported.changed_settings] == ["negative_prompt 'Be rude.'"]
 
 
+def test_tabbyapi_knows_the_negative_prompt() -> None:
+    imported = import_text(TEXTS["tabbyapi"][1], "file", "tabbyapi")
+    assert [sentence.partition(":")[0] for sentence in imported.unsupported_settings] == ["cfg_scale 1.5"]
+
+
 def test_generation_config_has_a_scale_only() -> None:
     imported = import_text('{"do_sample": true, "guidance_scale": 2}', "generation_config.json", "huggingface")
     assert imported.preset.guidance == {"scale": 2.0}

@@ -104,7 +104,7 @@ REPORTS = {
     "repetition-penalty": ("repetition-penalty = 1.1", ["repetition-penalty"]),
     "cut by a comment": ("samplers = top_k;top_p", ["samplers"]),
     "a comment after a space": ("top-k = 5 ;top_p", []),
-    "a negative window": ("repeat-last-n = -1", ["repeat-last-n"]),
+    "a negative window": ("repeat-penalty = 1.1\nrepeat-last-n = -1", ["repeat-last-n"]),
     "unknown": ("tempp = 1", ["tempp"]),
     "not sampling": ("c = 4096\nn-gpu-layers = 99\nmodel = a.gguf\nload-on-startup = true\nversion = 1", []),
     "unknown letters": ("sampler-seq = kq", ["sampler-seq"]),

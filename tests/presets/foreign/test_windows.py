@@ -131,10 +131,16 @@ def test_llama_cpps_dry_looks_at_64_tokens_if_a_file_leaves_them_out(load):
 def test_metadata_of_a_model_says_that_a_negative_window_is_off_now():
     from logitsmith.presets.foreign.llama_cpp import convert_metadata
 
-    builder = convert_metadata({"general.sampling.penalty_last_n": -1}, "x.gguf")
+    builder = convert_metadata(
+        {"general.sampling.penalty_last_n": -1, "general.sampling.penalty_repeat": 1.1}, "x.gguf"
+    )
     assert builder.unsupported_settings == [
         f"general.sampling.penalty_last_n -1: {ALL}; llama.cpp now reads it as 0, off"
     ]
+
+
+def test_a_negative_window_of_a_penalty_that_is_off_is_not_reported(load):
+    assert load("llama-cli --repeat-penalty 1 --repeat-last-n -1").unsupported_settings == []
 
 
 def test_a_window_of_dry_that_the_tool_ignores_is_reported(load):
