@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..models.errors import ModelError
+from .context import Context, common_token_count
 from .native.context import Logits
 from .vocabulary import Vocabulary
 
@@ -253,9 +254,37 @@ def _shown(text: bytes) -> str:
 ReadTokens = Callable[[Sequence[int]], Logits | None]
 """Function that makes a draft model read a text, and returns the logits after it, float32 (V,).
 
-It reads only what follows the common beginning of this text and the previous one. It returns None if it was
-interrupted. The logits are valid until the next call.
+It need not read what the text has in common with the previous one. It returns None if it was interrupted. The
+logits are valid until the next call.
 """
+
+
+class DraftText:
+    """The text of a single run, which a draft model reads in a separate context."""
+
+    def __init__(self, context: Context, is_interrupted: Callable[[], bool] | None) -> None:
+        """Begin a run.
+
+        Args:
+            context: a context of the draft model.
+            is_interrupted: called while a long text is read. Once it returns True, reading ends.
+        """
+        self._context, self._is_interrupted = context, is_interrupted
+        self._has_begun = False
+
+    def read(self, tokens: Sequence[int]) -> Logits | None:
+        """Read a text; see `ReadTokens`.
+
+        The first text of a run is read as an empty context reads it. So the drafts of a run depend on its text
+        alone, and a repeated run has the same batches.
+        """
+        context, is_first = self._context, not self._has_begun
+        kept_count = 0 if is_first else common_token_count(context.tokens, list(tokens))
+        # llama.cpp calls `is_interrupted` at each node of the graph, which costs more than reading a few tokens.
+        is_long = len(tokens) - kept_count > context.max_rows
+        context.read(tokens, is_interrupted=self._is_interrupted if is_long else None, exact=is_first)
+        self._has_begun = True
+        return context.logits() if len(context.tokens) == len(tokens) else None
 
 
 class ModelDraft:

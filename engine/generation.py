@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,11 @@ from ..samplers.chain_state import ChainStates
 from ..samplers.loop_guard import LoopAction, LoopGuard, parse_loop_guard
 from .context import Context, ContextShift, Progress
 from .decoder import CommonCapacity, Decoder, DecoderRow, LogitsRequest, SequenceCapacity
-from .drafts import DraftOptions, DraftSource, FirstDraft, ModelDraft, PromptLookup, ReadTokens
+from .drafts import DraftOptions, DraftSource, DraftText, FirstDraft, ModelDraft, PromptLookup, ReadTokens
 from .guidance import Guidance, NegativeText, check_guidance, guidance_model, with_system_message
 from .healing import PromptHealer, heal_prompt
 from .model import Model
 from .native.binding import binding_version
-from .native.context import Logits
 from .phase_tracker import PhaseTracker, RunningPhase, forced_token_ids
 from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
@@ -168,7 +167,7 @@ def generate_request(
     context.check(prompt_ids)
     negative = running.open_negative_text()
     if running.draft_model is not None:
-        running.draft_with(partial(_read_draft_text, running.draft_model.second_context, is_interrupted))
+        running.draft_with(DraftText(running.draft_model.second_context, is_interrupted).read)
     if negative is not None and shift is not None:
         raise ModelError("guidance: not supported with a context shift, because the two texts differ in length")
     start_seconds = perf_counter()
@@ -196,14 +195,6 @@ def generate_request(
                 raise
         yield from running.release_held()
     yield running.finish(prompt_seconds, perf_counter() - start_seconds)
-
-
-def _read_draft_text(
-    context: Context, is_interrupted: Callable[[], bool] | None, tokens: Sequence[int]
-) -> Logits | None:
-    """Make a draft model's context read a text; see `ReadTokens`."""
-    context.read(tokens, is_interrupted=is_interrupted)
-    return context.logits() if len(context.tokens) == len(tokens) else None
 
 
 def _yield_echo(

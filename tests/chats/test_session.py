@@ -7,7 +7,7 @@ import pytest
 from logitsmith.chats.conversation import Conversation
 from logitsmith.chats.records import ChatError, ReplayError
 from logitsmith.chats.session import ChatSession, load_prompt_cache_file, save_prompt_cache_file
-from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
+from logitsmith.engine import Done, DraftOptions, Model, Start, Token, format_chat, generate, locate
 from logitsmith.engine.guidance import Guidance
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.grammars.bans import parse_bans
@@ -113,6 +113,20 @@ def test_an_answer_is_regenerated(session, conversation, model, options):
     assert again[-1].text == first[-1].text
     assert ids(session.replay(record, token_count=3)) == ids(first)[:3]
     assert len(conversation.all_messages()) == 4
+
+
+def test_an_answer_with_drafts_is_regenerated(session, conversation, model, model_path):
+    """The drafts are repeated, too: with this model, they change the last bits of logits."""
+    conversation.add_user_message("Hello there, who are you?")
+    first = list(session.answer(settings(7, chain="temp0.3", draft=DraftOptions(model_path, n_max=5))))
+    assert first[-1].accepted_tokens > 0
+    conversation.add_user_message("And now?")
+    list(session.answer(settings(8, draft=DraftOptions(model_path))))
+    record = conversation.answer_record(conversation.find_message(conversation.messages()[1].hash))
+    assert record.recipe.options["draft"] == {"model": str(model_path), "n_max": 5, "n_min": 0, "p_min": 0.0}
+    again = list(session.replay(record))
+    assert ids(again) == ids(first)
+    assert again[-1].drafted_tokens == first[-1].drafted_tokens
 
 
 def test_an_answer_of_another_model_is_not_regenerated(session, conversation, tmp_path, notes):

@@ -153,14 +153,44 @@ def test_echoed_tokens_stay_the_same(model, draft):
     check_equal(model, draft, echo=True)
 
 
-def test_a_second_run_reuses_what_the_draft_model_has_read(model, draft_path):
+def test_drafts_depend_on_the_text_alone(tmp_path):
+    """Otherwise a repeated run would have other batches, and where these change logits, another text."""
+    path = write_model(tmp_path / "model.gguf", "llama", "llama")
+    with Model.load(path, n_ctx=512, threads=1) as model:
+        assert model.draft_exactness(3).level is ExactnessLevel.ROUNDING
+        draft = DraftOptions(path)
+        prompt = model.vocabulary.tokenize_prompt(LIST.encode())
+        fields = {"chain": "ignore_eos > temp0.3", "max_tokens": 100, "draft": draft}
+        first, done = run(model, prompt=prompt * 2, **fields)
+        for other in (prompt, prompt * 2 + [token.id for token in first[:50]], prompt * 3, prompt[:5]):
+            run(model, prompt=other, **fields)
+            again, end = run(model, prompt=prompt * 2, **fields)
+            assert again == first
+            assert (end.drafted_tokens, end.accepted_tokens) == (done.drafted_tokens, done.accepted_tokens)
+        assert done.accepted_tokens > 10
+
+
+def test_drafting_is_interrupted_only_while_a_long_text_is_read(model, draft_path):
+    def count_calls(prompt, limit, draft):
+        calls = []
+
+        def is_interrupted():
+            calls.append(None)
+            return limit is not None and len(calls) > limit
+
+        request = GenerationRequest(prompt, "temp0.5", max_tokens=20, seed=3, draft=draft, exact_reuse=True)
+        done = list(generate_request(model, request, is_interrupted=is_interrupted))[-1]
+        return len(calls), done.finish_reason
+
     draft = DraftOptions(draft_path)
-    first, _ = run(model, draft=draft)
-    assert run(model, draft=draft)[0] == first
-    context = draft.open_for(model).second_context
-    held = list(context.tokens)
-    assert run(model, prompt=CODE, draft=draft)[0] == run(model, prompt=CODE)[0]
-    assert context.tokens != held
+    for prompt in (PROSE, LIST * 30):  # the second time, the prompt is not read again
+        plain_count, _ = [count_calls(prompt, None, None) for _ in range(2)][1]
+        drafted_count, reason = count_calls(prompt, None, draft)
+        assert reason == "length"
+        assert plain_count <= 21
+        assert (drafted_count > plain_count) == (prompt != PROSE)
+    draft.open_for(model).second_context.truncate(0)
+    assert count_calls(LIST * 30, 10, draft)[1] == "interrupted"
 
 
 @pytest.mark.parametrize("difference", [-128, 128])
