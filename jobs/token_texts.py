@@ -1,4 +1,4 @@
-"""Texts as token ids, read from a text, from lists of ids, or from JSON: runs, results of batches, answers of APIs."""
+"""Texts as token ids, read from a text, from lists of ids, or from JSON: runs, batches, answers of APIs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any
 
 from ..common.machine import INT32_MAX
 from ..common.strict_json import parse_strict_json
@@ -102,39 +102,49 @@ def _read_ids(data: bytes) -> Iterator[TokenText]:
         yield TokenText(f"text {number}" if len(lists) > 1 else "", ids)
 
 
+@dataclass
+class _OpenList:
+    """A list whose closing bracket was not read yet; ``position``: that of its opening bracket in the file."""
+
+    position: int
+    ids: list[int] = field(default_factory=list)
+    has_inner_lists: bool = False
+
+
 def _split_lists(text: str) -> list[list[int]]:
     """Return the ids of each list, and of each inner list of a list of lists.
 
     Raises ``InvalidLineError`` with the line of a list that is not closed, and of an id that is not in a list.
     """
     lists: list[list[int]] = []
-    open_lists: list[tuple[int, list[int], bool]] = []  # position of its bracket, ids, whether it has inner lists
-
-    def fail(position: int, reason: str) -> NoReturn:
-        line = text.count("\n", 0, position) + 1
-        raise InvalidLineError(f"line {line}: {reason}")
-
+    open_lists: list[_OpenList] = []
     for match in re.finditer(r"\d+|[\[\]]", text):
-        part, position = match[0], match.start()
+        part = match[0]
+        inner = open_lists[-1] if open_lists else None
         if part == "[":
-            if len(open_lists) == _MAX_LIST_DEPTH or (open_lists and open_lists[-1][1]):
-                fail(position, "a list of ids cannot contain another list")
-            if open_lists:
-                open_lists[-1] = (*open_lists[-1][:2], True)
-            open_lists.append((position, [], False))
+            if inner is not None:
+                if inner.ids or len(open_lists) == _MAX_LIST_DEPTH:
+                    raise _error_at(text, match.start(), "a list of ids cannot contain another list")
+                inner.has_inner_lists = True
+            open_lists.append(_OpenList(match.start()))
         elif part == "]":
-            if not open_lists:
-                fail(position, "the bracket ] closes no list")
-            _, ids, has_inner_lists = open_lists.pop()
-            if not has_inner_lists:
-                lists.append(ids)
-        elif not open_lists or open_lists[-1][2]:
-            fail(position, f"{part[:_MAX_SHOWN_DIGITS]} is outside the lists; write all ids in lists, or none")
+            if inner is None:
+                raise _error_at(text, match.start(), "the bracket ] closes no list")
+            lists += [] if inner.has_inner_lists else [inner.ids]
+            open_lists.pop()
+        elif inner is None or inner.has_inner_lists:
+            reason = f"{part[:_MAX_SHOWN_DIGITS]} is outside the lists; write all ids in lists, or none"
+            raise _error_at(text, match.start(), reason)
         else:
-            open_lists[-1][1].append(_parse_id(part))
+            inner.ids.append(_parse_id(part))
     if open_lists:
-        fail(open_lists[-1][0], "the list that begins here is not closed by the bracket ]")
+        raise _error_at(text, open_lists[-1].position, "the list that begins here is not closed by the bracket ]")
     return lists
+
+
+def _error_at(text: str, position: int, reason: str) -> InvalidLineError:
+    line = text.count("\n", 0, position) + 1
+    return InvalidLineError(f"line {line}: {reason}")
 
 
 def _parse_id(digits: str) -> int:
@@ -225,7 +235,7 @@ class _Run:
 def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iterator[TokenText]:
     """Yield the texts of a result of a batch, of an API's answer, or of an object with a text.
 
-    Raises ``InvalidLineError`` for an object that is none of these.
+    Raises ``InvalidLineError`` for another object.
     """
     name = str(result.get("custom_id") or result.get("id") or place)
     response = result.get("response")

@@ -126,6 +126,16 @@ def test_the_keys_of_a_preset(gen, marked, home):
     assert scores(again) == scores(by_preset)
 
 
+def test_a_watermark_that_is_left_out_is_named(gen, marked):
+    (marked / "wm.yaml").write_text(f"chain: [top_k, synthid: {{keys: [{KEYS}]}}, dist]\n")
+    run = ("x", "-n", "1", "-P", "wm.yaml", *ONE)
+    note = "gen: note: synthid has no effect: --mirostat leaves the watermark out"
+    assert note in gen(*run, "--mirostat", "2").err
+    shown = gen(*run, "--samplers", "top_k;temperature", "--show-config")
+    assert "synthid" in shown.out + shown.err
+    assert "no effect" not in shown.err
+
+
 def test_a_batch_has_the_tokens_of_single_runs(gen, marked):
     line = {"prompt": "The sea was", "seed": 3, "max_tokens": 120, "id": "one"}
     requests = json.dumps(line) + "\n" + json.dumps({**line, "id": "two", "seed": 4}) + "\n"
