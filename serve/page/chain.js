@@ -3,7 +3,7 @@
 import { element } from "./web/elements.js";
 import { countText, numberText, visible } from "./web/format.js";
 import { setProblem } from "./fields.js";
-import { afterPause } from "./server.js";
+import { afterPause, isRounded, parseJson } from "./server.js";
 
 const READ_MILLISECONDS = 250;
 
@@ -42,15 +42,39 @@ export class Catalogue {
     const changed = sampler.parameters.filter((parameter) => parameters[parameter.name] !== undefined && !isSame(parameters[parameter.name], parameter.default));
     if (!changed.length) return name;
     const [only] = changed;
-    if (changed.length === 1 && only.name === sampler.main_parameter && typeof parameters[only.name] === "number") {
-      return `${name}=${JSON.stringify(parameters[only.name])}`;
-    }
-    const main = parameters[only.name];
-    const isTable = changed.length === 1 && only.name === sampler.main_parameter && main !== null && typeof main === "object" && !Array.isArray(main);
-    // The server has quoted keys of tables that are neither ids nor words.
-    const pairs = isTable ? Object.entries(main) : changed.map((parameter) => [parameter.name, parameters[parameter.name]]);
-    return `${name}(${pairs.map(([key, value]) => `${key}=${JSON.stringify(value)}`).join(", ")})`;
+    const main = changed.length === 1 && only.name === sampler.main_parameter ? parameters[only.name] : undefined;
+    const mainText = main === undefined ? "" : valueText(main, only);
+    if (typeof main === "number" || isRounded(mainText)) return `${name}=${mainText}`;
+    // The server has quoted keys of tables that are neither ids nor words. A key that is the name of a parameter would be
+    // read as the parameter.
+    const isSpread = isTable(main) && !sampler.parameters.some((parameter) => parameter.name in main);
+    const pairs = isSpread
+      ? Object.entries(main).map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+      : changed.map((parameter) => `${parameter.name}=${notationText(parameters[parameter.name], parameter)}`);
+    return `${name}(${pairs.join(", ")})`;
   }
+}
+
+function isTable(value) {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+/** Return whether a parameter is an integer, or a list of integers. */
+function takesIntegers(parameter) {
+  return [parameter, ...(parameter.anyOf ?? [])].some(({ type, items }) => type === "integer" || items?.type === "integer");
+}
+
+/** Return a value as JSON. Integers that are kept as texts of their digits become integers again. */
+function valueText(value, parameter) {
+  const text = JSON.stringify(value);
+  return takesIntegers(parameter) ? text.replace(/"(-?\d+)"/g, (quoted, digits) => (isRounded(digits) ? digits : quoted)) : text;
+}
+
+/** Return a value as the notation has it. Keys of tables that the server has quoted are not quoted twice. */
+function notationText(value, parameter) {
+  if (!isTable(value)) return valueText(value, parameter);
+  const items = Object.entries(value).map(([key, item]) => `${key.startsWith('"') ? key : JSON.stringify(key)}: ${JSON.stringify(item)}`);
+  return `{${items.join(", ")}}`;
 }
 
 function isSame(first, second) {
@@ -328,11 +352,11 @@ function makeControls(parameter, value, set, describedBy) {
   }
   if (parameter.type === "number" || parameter.type === "integer") return numberControls(parameter, value, set, describedBy);
   const field = element("input", { type: "text", class: "code", spellcheck: "false", autocomplete: "off", "aria-label": name, "aria-describedby": describedBy, placeholder: placeholder(parameter) });
-  field.value = value === undefined || value === null ? "" : JSON.stringify(value);
+  field.value = value === undefined || value === null ? "" : valueText(value, parameter);
   field.addEventListener("change", () => {
     let read;
     try {
-      read = field.value.trim() ? JSON.parse(field.value) : undefined;
+      read = field.value.trim() ? parseJson(field.value) : undefined;
     } catch {
       setProblem(field, `${parameter.name} must be JSON, such as ${field.placeholder}`);
       return;
@@ -371,7 +395,7 @@ function numberControls(parameter, value, set, describedBy) {
     setProblem(number, isWrong ? [`${parameter.name} must be ${isInteger ? "an integer" : "a number"}`, rangeText(parameter)].filter(Boolean).join(", ") : null);
     if (isWrong) return;
     slider.value = String(typed);
-    set(typed);
+    set(isRounded(number.value) ? number.value : typed);
   });
   return [slider, number];
 }

@@ -3,6 +3,7 @@
 const KEY_NAME = "gen-key";
 const POLL_MILLISECONDS = 2000;
 const POLL_TIMEOUT = 2500;
+const JSON_STRINGS_AND_NUMBERS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /** The server refused a request. `body` is its answer, whose sentence is the message, and `status` its HTTP status. */
 export class RequestError extends Error {
@@ -99,7 +100,7 @@ export class Server {
   /** Send a request; return the JSON of the answer. */
   async json(path, body, signal) {
     const response = await this.send(path, body, signal);
-    return response.json();
+    return parseJson(await response.text());
   }
 
   /** Send a request; yield the objects of the answer's lines as they arrive. */
@@ -126,6 +127,19 @@ export class Server {
       }
     }
   }
+}
+
+/**
+ * Return the value of a JSON text. Integers that a number of JavaScript would round, such as keys of 64 bits, become
+ * texts of their digits.
+ */
+export function parseJson(text) {
+  return JSON.parse(text.replace(JSON_STRINGS_AND_NUMBERS, (part) => (isRounded(part) ? `"${part}"` : part)));
+}
+
+/** Return whether a text is an integer that a number of JavaScript would round. */
+export function isRounded(text) {
+  return /^-?\d{16,}$/.test(text) && !Number.isSafeInteger(Number(text));
 }
 
 /** Return a text as a header can have it: each character is a byte of its UTF-8. */

@@ -152,6 +152,48 @@ def test_an_edit_keeps_the_marks_of_the_rest(page):
     assert page.value() == text
 
 
+INTEGERS = {
+    "keys": (
+        "keys",
+        "[9223372036854775807, -9007199254740993, 5]",
+        "synthid(keys=[9223372036854775807,-9007199254740993,5])",
+    ),
+    "one key": ("keys", "9007199254740993", "synthid=9007199254740993"),
+}
+
+
+@pytest.mark.parametrize(("parameter", "typed", "notation"), INTEGERS.values(), ids=INTEGERS)
+def test_integers_of_64_bits_are_not_rounded(page, parameter, typed, notation):
+    field = page.get_by_role("textbox", name="Notation", exact=True)
+    field.fill("synthid(keys=[9223372036854775806]) > dist")
+    control = page.card("synthid").get_by_role("textbox", name=parameter, exact=True)
+    expect(control).to_have_value("[9223372036854775806]")
+    control.fill(typed)
+    control.blur()
+    assert field.input_value() == f"{notation} > dist"
+
+
+def test_a_seed_of_64_bits_is_not_rounded(page):
+    field = page.get_by_role("textbox", name="Notation", exact=True)
+    field.fill("synthid(keys=[5], sampling_table_seed=9007199254740993) > dist")
+    seed = page.card("synthid").get_by_role("spinbutton", name="sampling_table_seed", exact=True)
+    expect(seed).to_have_value("9007199254740993")
+    seed.fill("9007199254740995")
+    assert field.input_value() == "synthid(keys=[5], sampling_table_seed=9007199254740995) > dist"
+
+
+def test_a_bias_on_a_text_that_is_the_name_of_a_parameter(page):
+    field = page.get_by_role("textbox", name="Notation", exact=True)
+    field.fill('sequence_bias(bias={"ids": 2, "New York": 1}) > temp0.5 > dist')
+    expect(page.card("sequence_bias")).to_have_count(1)
+    page.card("temperature").press("Alt+ArrowUp")
+    notation = 'temperature=0.5 > sequence_bias(bias={"ids": 2, "New York": 1}) > dist'
+    assert field.input_value() == notation
+    field.fill(notation.replace("0.5", "0.6"))
+    expect(page.card("temperature").get_by_role("spinbutton", name="t", exact=True)).to_have_value("0.6")
+    expect(page.locator("#chain .problem")).to_be_empty()
+
+
 def test_cards_are_moved_switched_off_repeated_and_removed(page):
     page.text.fill("The sea")
     page.wait_for_next()
