@@ -28,7 +28,7 @@ from ..jobs.resolve import BatchDefaults, RequestResolver, text_rules
 from ..logprobs.events import Start
 from ..models.errors import ModelError
 from ..presets.errors import PresetError, preset_hint
-from ..presets.overrides import Override, find_setting_name, parse_set
+from ..presets.overrides import WATERMARK, Override, find_setting_name, parse_set
 from ..presets.search import PresetEntry, list_presets
 from ..presets.settings import Settings
 from ..samplers.building import chain_notation
@@ -287,9 +287,11 @@ class RequestMaker:
         overrides = _overrides_with_effect(settings, changes, unused)
         rearrangements = tuple(changes.rearrangements)
         parsed = replace(parsed, overrides=(*parsed.overrides, *overrides), rearrangements=rearrangements)
+        names = {step.name for step in settings.steps if not step.is_off}
         if overrides or rearrangements:
             settings = self.resolver.settings(parsed)
         final_names = {step.name for step in settings.steps}
+        unused += {WATERMARK} & (names - final_names)
         unused += [override.origin for override in overrides if not _is_in_chain(override, final_names)]
         return parsed, settings
 
