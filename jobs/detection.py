@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import erfc, exp, gcd, pi, sinh, sqrt
+from math import erfc, exp, pi, sinh, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ class WatermarkDetector:
         sums = np.zeros(self._g_values.table.size, dtype=np.int64)
         for weight, g in zip(self._weights, self._g_values.of_remainders(), strict=True):
             sums += g * np.int64(weight)
-        return UnmarkedDistribution(sums, span=gcd(*self._weights))
+        return UnmarkedDistribution(sums)
 
 
 def new_context_mask(context_hashes: Hashes, history_size: int) -> NDArray[np.bool_]:
@@ -139,17 +139,13 @@ _MAX_SADDLEPOINT_STEPS = 200
 class UnmarkedDistribution:
     """The distribution of the weighted sum of g values of n independent tokens without a watermark."""
 
-    def __init__(self, sums: NDArray[np.int64], span: int) -> None:
-        """Prepare the distribution.
-
-        Args:
-            sums: the equally probable sums of one token, (size,).
-            span: greatest common divisor of the weights, of which each sum is a multiple.
-        """
+    def __init__(self, sums: NDArray[np.int64]) -> None:
+        """Prepare the distribution; ``sums``: the equally probable sums of one token, (size,)."""
         values, counts = np.unique(sums, return_counts=True)
         self._values = values.astype(np.float64)
         self._shares = counts / sums.size
-        self._span = span
+        # With equal keys it is greater than the greatest common divisor of the weights.
+        self._span = int(np.gcd.reduce(np.diff(values)))
         self._mean = float(self._shares @ self._values)
         self._deviation = sqrt(float(self._shares @ (self._values - self._mean) ** 2))
 

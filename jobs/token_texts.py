@@ -1,7 +1,8 @@
-"""Texts as token ids, read from a text, from lists of ids, or from the jsonl of runs and results of batches."""
+"""Texts as token ids, read from a text, from lists of ids, or from JSON: runs, batches, answers of APIs."""
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..common.machine import INT32_MAX
+from ..common.strict_json import parse_strict_json
 from ..common.text import NotUTF8Error, decode_utf8, short_repr
 from .errors import InvalidLineError
 from .lines import number_lines, parse_object
@@ -45,32 +47,40 @@ class TokenText:
 
 _MAX_ID_DIGITS, _MAX_SHOWN_DIGITS = 1000, 20
 _IDS_PATTERN = re.compile(rb"[\s\d,\[\]]*\d[\s\d,\[\]]*")
+_MAX_LIST_DEPTH = 2
+_NOTHING_TO_SCORE = "there is nothing to score: it is empty"
 
 
 def guess_kind(data: bytes) -> TextKind:
-    """Return the kind of content that a file seems to have: JSON objects, numbers only, or else a text."""
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        first_line = next(number_lines(io.BytesIO(data)))[1]
+    """Return the kind of content that a file seems to have: JSON, numbers only, or else a text."""
+    if _IDS_PATTERN.fullmatch(data):
+        return TextKind.ids
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         try:
-            parse_object(first_line)
+            next(_read_json_values(data))
         except InvalidLineError:
             return TextKind.text
         return TextKind.jsonl
-    return TextKind.ids if _IDS_PATTERN.fullmatch(data) else TextKind.text
+    return TextKind.text
 
 
 def read_token_texts(data: bytes, kind: TextKind, tokenize: Tokenize) -> Iterator[TokenText]:
     """Yield the texts of a file. Raises ``InvalidLineError`` with the place and the reason.
+
+    A text that cannot be scored has a `TokenText.problem`: an empty file, an answer that is an error, an answer
+    without a text.
 
     Args:
         data: the content of the file.
         kind: the kind of the content.
         tokenize: called for a text without token ids.
     """
-    if kind is TextKind.jsonl:
-        yield from _read_json_lines(data, tokenize)
-    elif kind is TextKind.ids:
+    if kind is TextKind.ids:
         yield from _read_ids(data)
+    elif not data.removeprefix(codecs.BOM_UTF8).strip():
+        yield TokenText(problem=_NOTHING_TO_SCORE)
+    elif kind is TextKind.jsonl:
+        yield from _read_json(data, tokenize)
     else:
         try:
             text = decode_utf8(data)
@@ -86,10 +96,55 @@ def _read_ids(data: bytes) -> Iterator[TokenText]:
         wrong_part = re.search(r"[^\s\d,\[\]]+", text)
         found = f"{short_repr(wrong_part[0])} is not" if wrong_part else "it has no"
         raise InvalidLineError(f"{found} token ids; write them with spaces or commas, or as JSON lists")
-    lists = re.findall(r"\[([^\[\]]*)\]", text) if "[" in text else [text]
+    has_lists = "[" in text or "]" in text
+    lists = _split_lists(text) if has_lists else [[_parse_id(digits) for digits in re.findall(r"\d+", text)]]
     for number, ids in enumerate(lists, 1):
-        name = f"text {number}" if len(lists) > 1 else ""
-        yield TokenText(name, [_parse_id(digits) for digits in re.findall(r"\d+", ids)])
+        yield TokenText(f"text {number}" if len(lists) > 1 else "", ids)
+
+
+@dataclass
+class _OpenList:
+    """A list whose closing bracket was not read yet; ``position``: that of its opening bracket in the file."""
+
+    position: int
+    ids: list[int] = field(default_factory=list)
+    has_inner_lists: bool = False
+
+
+def _split_lists(text: str) -> list[list[int]]:
+    """Return the ids of each list, and of each inner list of a list of lists.
+
+    Raises ``InvalidLineError`` with the line of a list that is not closed, and of an id that is not in a list.
+    """
+    lists: list[list[int]] = []
+    open_lists: list[_OpenList] = []
+    for match in re.finditer(r"\d+|[\[\]]", text):
+        part = match[0]
+        inner = open_lists[-1] if open_lists else None
+        if part == "[":
+            if inner is not None:
+                if inner.ids or len(open_lists) == _MAX_LIST_DEPTH:
+                    raise _error_at(text, match.start(), "a list of ids cannot contain another list")
+                inner.has_inner_lists = True
+            open_lists.append(_OpenList(match.start()))
+        elif part == "]":
+            if inner is None:
+                raise _error_at(text, match.start(), "the bracket ] closes no list")
+            lists += [] if inner.has_inner_lists else [inner.ids]
+            open_lists.pop()
+        elif inner is None or inner.has_inner_lists:
+            reason = f"{part[:_MAX_SHOWN_DIGITS]} is outside the lists; write all ids in lists, or none"
+            raise _error_at(text, match.start(), reason)
+        else:
+            inner.ids.append(_parse_id(part))
+    if open_lists:
+        raise _error_at(text, open_lists[-1].position, "the list that begins here is not closed by the bracket ]")
+    return lists
+
+
+def _error_at(text: str, position: int, reason: str) -> InvalidLineError:
+    line = text.count("\n", 0, position) + 1
+    return InvalidLineError(f"line {line}: {reason}")
 
 
 def _parse_id(digits: str) -> int:
@@ -98,13 +153,49 @@ def _parse_id(digits: str) -> int:
     return int(digits)
 
 
-def _read_json_lines(data: bytes, tokenize: Tokenize) -> Iterator[TokenText]:
-    run: _Run | None = None
-    for number, line in number_lines(io.BytesIO(data)):
+def _read_json_values(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of JSON lines, or of one JSON value that may have several lines, each with its place.
+
+    The value is an object, or a list of objects. Raises ``InvalidLineError``.
+    """
+    lines = number_lines(io.BytesIO(data))
+    first_number, first_line = next(lines)
+    try:
+        value = parse_object(first_line)
+    except InvalidLineError as error:
+        values = _parse_whole(data)
+        if values is None:
+            raise InvalidLineError(f"line {first_number}: {error}") from None
+        yield from values
+        return
+    yield f"line {first_number}", value
+    for number, line in lines:
         try:
             value = parse_object(line)
+        except InvalidLineError as error:
+            raise InvalidLineError(f"line {number}: {error}") from None
+        yield f"line {number}", value
+
+
+def _parse_whole(data: bytes) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the objects of one JSON value, each with its place; None if it is not JSON, or has other values."""
+    try:
+        value = parse_strict_json(data.removeprefix(codecs.BOM_UTF8))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        return [("", value)]
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return None
+    return [(f"item {number}", item) for number, item in enumerate(value, 1)]
+
+
+def _read_json(data: bytes, tokenize: Tokenize) -> Iterator[TokenText]:
+    run: _Run | None = None
+    for place, value in _read_json_values(data):
+        try:
             if "event" not in value:
-                yield _read_result(value, tokenize, number)
+                yield from _read_result(value, tokenize, place)
                 continue
             if value["event"] == "start":
                 if run is not None:
@@ -114,7 +205,7 @@ def _read_json_lines(data: bytes, tokenize: Tokenize) -> Iterator[TokenText]:
                 run = _Run({})
             run.read(value)
         except InvalidLineError as error:
-            raise InvalidLineError(f"line {number}: {error}") from None
+            raise InvalidLineError(f"{place}: {error}" if place else str(error)) from None
     if run is not None:
         yield run.text
 
@@ -141,37 +232,52 @@ class _Run:
             self.text.end_tokens = frozenset(self.text.tokens[-1:])
 
 
-def _read_result(result: dict[str, Any], tokenize: Tokenize, line_number: int) -> TokenText:
-    """Read a result of a batch, an answer of an API, or an object with a text. Raises ``InvalidLineError``."""
-    name = str(result.get("id") or result.get("custom_id") or f"line {line_number}")
-    if result.get("error") is not None:
-        error = result["error"]
+def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iterator[TokenText]:
+    """Yield the texts of a result of a batch, of an API's answer, or of an object with a text.
+
+    Raises ``InvalidLineError`` for another object.
+    """
+    name = str(result.get("custom_id") or result.get("id") or place)
+    response = result.get("response")
+    body = response.get("body") if isinstance(response, dict) else result
+    body = body if isinstance(body, dict) else {}
+    error = result.get("error") or body.get("error")
+    if error is not None:
         message = error.get("message") if isinstance(error, dict) else error
-        return TokenText(name, problem=f"the request has no answer ({short_repr(message)})")
-    tokens = result.get("tokens")
+        yield TokenText(name, problem=f"the request has no answer ({short_repr(message)})")
+        return
+    choices = body.get("choices")
+    if isinstance(choices, list):
+        answers = [choice if isinstance(choice, dict) else {} for choice in choices]
+    elif result.keys() & {"tokens", "text", "message"}:
+        answers = [result]
+    elif "response" in result:
+        answers = []
+    else:
+        raise InvalidLineError('it is not an event of gen --format jsonl, and has neither "tokens" nor "text"')
+    if not answers:
+        yield TokenText(name, problem="the request has no answer")
+    for number, answer in enumerate(answers, 1):
+        choice = f"choice {number}" if len(answers) > 1 else ""
+        yield _read_answer(answer, tokenize, ": ".join(filter(None, (name, choice))))
+
+
+def _read_answer(answer: dict[str, Any], tokenize: Tokenize, name: str) -> TokenText:
+    """Read one answer, with its tokens or its text, in gen's or OpenAI's format."""
+    tokens = answer.get("tokens")
     if isinstance(tokens, list) and tokens:
         events = [token for token in tokens if not isinstance(token, dict) or token.get("event") != "prompt"]
         run = _Run({})
         for token in events:
             run.read({**token, "event": "token"} if isinstance(token, dict) else {"event": "token", "id": token})
-        run.read({"event": "done", "finish_reason": result.get("finish_reason"), "stop": result.get("stop")})
+        run.read({"event": "done", "finish_reason": answer.get("finish_reason"), "stop": answer.get("stop")})
         run.text.name = name
         return run.text
-    text = _text_of(result)
-    if text is None:
-        raise InvalidLineError('it is not an event of gen --format jsonl, and has neither "tokens" nor "text"')
+    message = answer.get("message")
+    text = message.get("content") if isinstance(message, dict) else answer.get("text")
+    if not isinstance(text, str):
+        return TokenText(name, problem="the answer has no text")
     return TokenText(name, tokenize(text))
-
-
-def _text_of(result: dict[str, Any]) -> str | None:
-    """Return the text of a result, in gen's or OpenAI's format; None if it has none."""
-    response = result.get("response")
-    body = response.get("body") if isinstance(response, dict) else result
-    choices = body.get("choices") if isinstance(body, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices else result
-    message = choice.get("message") if isinstance(choice, dict) else None
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return text if isinstance(text, str) else None
 
 
 def _token_id(event: dict[str, Any]) -> int:

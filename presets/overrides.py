@@ -37,6 +37,10 @@ SETTING_NAMES = (
 )
 """The names of all settings other than parameters of samplers."""
 
+WATERMARK = "synthid"
+"""The sampler that marks the text. Its place is directly before the selecting step, whatever the order of the
+steps before it: it is not one of llama.cpp's samplers, so an order of llama.cpp's does not leave it out."""
+
 _TARGET_PATTERN = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
 
 
@@ -257,11 +261,16 @@ def _turn_on_or_off(steps: Steps, target: _StepTarget, position: int | None, ove
 
 
 def _insert_step(steps: Steps, new_step: StepSpec, origin: str) -> list[StepSpec]:
-    """Insert a step before the first step of a later stage, or before the selecting step if there is none."""
+    """Insert a step before the first step of a later stage, or before the selecting step if there is none.
+
+    A watermark before the selecting step stays there.
+    """
     about = new_step.sampler.about
     if about.is_selector:
         raise PresetError(_other_selector_message(origin, new_step.name, steps))
     position = len(steps) - 1
+    while new_step.name != WATERMARK and position > 0 and steps[position - 1].name == WATERMARK:
+        position -= 1
     if about.stage is not None:
         is_first = about.stage <= Stage.IGNORE_EOS  # before steps without a stage, too
         later_positions = (number for number, step in enumerate(steps) if _is_of_later_stage(step, about.stage))
@@ -381,17 +390,25 @@ def replace_selector(steps: Steps, rearrangement: ChainRearrangement) -> list[St
 
 
 def order_steps(steps: Steps, rearrangement: ChainRearrangement) -> list[StepSpec]:
-    """Return the requested steps in the requested order, after the biases and before the selecting step."""
+    """Return the requested steps in the requested order, after the biases and before the selecting step.
+
+    A watermark becomes the last step before a plain draw. Another new selecting step, such as mirostat, changes
+    the probabilities, so the watermark is left out.
+    """
+    drops_watermark = rearrangement.new_selector not in (None, "dist")
+    watermarks = [] if drops_watermark else [step for step in steps if step.name == WATERMARK]
     if rearrangement.step_names is None:
-        return list(steps)
+        return [step for step in steps if step.name != WATERMARK or not drops_watermark]
     ordered_steps = [step for step in steps[:-1] if step.sampler.about.is_bias]
     for name in rearrangement.step_names:
+        if name == WATERMARK:
+            continue
         family = find_sampler(name).about.family
         matching_steps = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
         if not matching_steps and not rearrangement.skips_missing_steps:
             matching_steps = [_new_step(name, rearrangement.origin)]
         ordered_steps += matching_steps[:1]
-    return [*ordered_steps, steps[-1]]
+    return [*ordered_steps, *watermarks, steps[-1]]
 
 
 def _new_step(name: str, origin: str) -> StepSpec:

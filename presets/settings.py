@@ -21,6 +21,7 @@ from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .overrides import (
     SETTING_NAMES,
+    WATERMARK,
     ChainRearrangement,
     Override,
     find_setting_name,
@@ -193,14 +194,17 @@ def resolve_settings(
 def _flags_of_removed_steps(
     steps: Sequence[StepSpec], remaining_steps: Sequence[StepSpec], rearranging_flag: str
 ) -> Iterator[IgnoredFlag]:
-    """Yield the flags that set a parameter of a step that was removed, unless the step was off."""
+    """Yield the flags that set a parameter of a step that was removed, unless the step was off.
+
+    A watermark of the preset is named, too: without a word, the user would take the text for marked.
+    """
     remaining = {id(step) for step in remaining_steps}
     for step in steps:
         if id(step) not in remaining and not step.is_off:
-            flags = (origin for origin in step.origins.values() if origin.startswith("--"))
-            yield from (
-                IgnoredFlag(flag, f"{rearranging_flag} leaves its sampler out") for flag in dict.fromkeys(flags)
-            )
+            flags = dict.fromkeys(origin for origin in step.origins.values() if origin.startswith("--"))
+            yield from (IgnoredFlag(flag, f"{rearranging_flag} leaves its sampler out") for flag in flags)
+            if step.name == WATERMARK and not flags:
+                yield IgnoredFlag(WATERMARK, f"{rearranging_flag} leaves the watermark out")
 
 
 def _flags_of_inactive_steps(steps: Sequence[StepSpec]) -> Iterator[IgnoredFlag]:

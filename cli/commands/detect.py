@@ -55,7 +55,7 @@ class DetectOptions(Options):
     files: list[Path] | None = argument(
         "FILE...",
         display_name="the text",
-        help="Texts, token ids, or jsonl of gen run or gen batch; - reads stdin. [stdin]",
+        help="Texts, token ids, or JSON of gen run or gen batch; - reads stdin. [stdin]",
     )
     input: InputKind | None = flag("--input", help="Content of the files. [recognized]")
     format: DetectFormat = flag("--format", help="Format of the scores. [table]", default=DetectFormat.table)
@@ -113,9 +113,13 @@ class DetectOptions(Options):
     def parse_keys(text: str) -> list[int]:
         """Return the keys, typed with commas or spaces between them, or as a JSON list. Raises ``UsageError``."""
         numbers = re.findall(r"[^\s,]+", text.strip().removeprefix("[").removesuffix("]"))
-        if not numbers or not all(re.fullmatch(r"[+-]?\d{1,20}", number, re.ASCII) for number in numbers):
+        if not numbers or not all(re.fullmatch(r"[+-]?\d{1,1000}", number, re.ASCII) for number in numbers):
             raise UsageError(f"--keys: {text!r} is not a list of integers, such as 654,400,836")
-        return [int(number) for number in numbers]
+        keys = [int(number) for number in numbers]
+        for key in keys:
+            if not -(1 << 63) <= key < 1 << 63:
+                raise UsageError(f"--keys: {key} is not within ±2^63; a key is an integer of 64 bits with sign")
+        return keys
 
 
 @takes_options(DetectOptions)
@@ -148,7 +152,8 @@ def detect(options: DetectOptions) -> None:
                     reader.has_failures = True
                     print_message(f"gen: {text.name}: {text.problem}")
                 interrupt.raise_if_requested()
-    print_scores(scores, detector, options.format.value)
+    if scores or options.format is not DetectFormat.table:
+        print_scores(scores, detector, options.format.value)
     if reader.has_failures:
         raise typer.Exit(FAILED)
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...samplers.methods.ban import Ban
 from ...samplers.methods.length_decay import LengthDecay
 from ...samplers.methods.logit_bias import BAN, LogitBias
 from ...samplers.methods.sequence_bias import SequenceBias
@@ -48,9 +49,11 @@ _SAMPLER_KEYS = keys_by_sampler(
         slot="watermarking_config",
     ),
 )
+_SUPPRESSED = "suppress_tokens"
+_SUPPRESSED_KEYS = SamplerKeys("ban", {"tokens": ToolKey(_SUPPRESSED, [])}, slot=_SUPPRESSED)
 SLOTS_BEFORE_SAMPLING = (
     *("sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size"),
-    *("bad_words_ids", "bad_words_sequences", "min_new_tokens", _LENGTH_DECAY, "suppress_tokens"),
+    *("bad_words_ids", "bad_words_sequences", "min_new_tokens", _LENGTH_DECAY, _SUPPRESSED),
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _LAST_SLOT = "watermarking_config"
@@ -261,6 +264,8 @@ def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
         elif isinstance(step, LengthDecay) and not length_decays:
             length_decays.append(step)
             exporter.written_slots.append(_LENGTH_DECAY)
+        elif isinstance(step, Ban) and "bad_words_ids" in exporter.written_slots:
+            _add_suppressed_tokens(exporter, step)
         else:
             exporter.write_step(step, _SAMPLER_KEYS)
     same_key = {"bad_words_sequences": "bad_words_ids"}  # it has no order among its entries
@@ -269,8 +274,12 @@ def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
     if biases:  # transformers rejects an integer as a bias
         values["sequence_bias"] = [[list(ids), float(value)] for ids, value in biases.items()]
     banned_tokens = values.pop("bad_words_ids", [])
-    for banned_string in (token for token in banned_tokens if isinstance(token, str)):
+    suppressed_tokens = values.pop(_SUPPRESSED, [])
+    for banned_string in (token for token in (*banned_tokens, *suppressed_tokens) if isinstance(token, str)):
         exporter.report_unsupported(f"ban.tokens {banned_string!r}", _IDS_ONLY)
+    suppressed_ids = [token for token in suppressed_tokens if not isinstance(token, str)]
+    if suppressed_ids:
+        values[_SUPPRESSED] = suppressed_ids
     banned_sequences[:0] = [[token] for token in banned_tokens if not isinstance(token, str)]
     if banned_sequences:
         values["bad_words_ids"] = banned_sequences
@@ -280,6 +289,15 @@ def _write_steps(exporter: PresetExporter) -> dict[str, Any]:
 
 
 _IDS_ONLY = "transformers' file holds token ids only"
+
+
+def _add_suppressed_tokens(exporter: PresetExporter, step: Ban) -> None:
+    """Add the tokens of a ban that follows the ban of ``bad_words_ids``."""
+    earlier_tokens = exporter.values.get(_SUPPRESSED, [])
+    exporter.write_parameters(step, _SUPPRESSED_KEYS)
+    exporter.values[_SUPPRESSED] = [*earlier_tokens, *exporter.values[_SUPPRESSED]]
+    if _SUPPRESSED not in exporter.written_slots:
+        exporter.written_slots.append(_SUPPRESSED)
 
 
 def _add_biases(

@@ -126,6 +126,16 @@ def test_the_keys_of_a_preset(gen, marked, home):
     assert scores(again) == scores(by_preset)
 
 
+def test_a_watermark_that_is_left_out_is_named(gen, marked):
+    (marked / "wm.yaml").write_text(f"chain: [top_k, synthid: {{keys: [{KEYS}]}}, dist]\n")
+    run = ("x", "-n", "1", "-P", "wm.yaml", *ONE)
+    note = "gen: note: synthid has no effect: --mirostat leaves the watermark out"
+    assert note in gen(*run, "--mirostat", "2").err
+    shown = gen(*run, "--samplers", "top_k;temperature", "--show-config")
+    assert "synthid" in shown.out + shown.err
+    assert "no effect" not in shown.err
+
+
 def test_a_batch_has_the_tokens_of_single_runs(gen, marked):
     line = {"prompt": "The sea was", "seed": 3, "max_tokens": 120, "id": "one"}
     requests = json.dumps(line) + "\n" + json.dumps({**line, "id": "two", "seed": 4}) + "\n"
@@ -147,12 +157,41 @@ def test_a_request_without_an_answer_is_reported(gen):
     assert result.out.splitlines()[2].startswith("b ")
 
 
+def test_nothing_to_score_is_a_failure(gen, marked):
+    for stdin in ("", "\n"):
+        result = gen("detect", "--keys", KEYS, stdin=stdin, code=1)
+        assert (result.out, result.err) == ("", "gen: stdin: there is nothing to score: it is empty\n")
+    (marked / "empty.txt").write_text("")
+    result = gen("detect", "empty.txt", "marked.jsonl", "--keys", KEYS, code=1)
+    assert "gen: empty.txt: there is nothing to score: it is empty" in result.err
+    assert result.out.splitlines()[2].startswith("marked.jsonl ")
+
+
+def test_ids_outside_lists_have_their_file_and_line(gen, marked):
+    (marked / "mixed.ids").write_text("1 2 3 4 5 6 7 8\n[9, 10, 11, 12, 13, 14] 15 16\n")
+    result = gen("detect", "marked.ids", "mixed.ids", "--keys", KEYS, code=1)
+    assert "mixed.ids: line 1: 1 is outside the lists; write all ids in lists, or none" in result.err
+    result = gen("detect", "--keys", KEYS, stdin="[1,2,3,4,5,6,7", code=1)
+    assert "stdin: line 1: the list that begins here is not closed by the bracket ]" in result.err
+
+
+def test_each_choice_of_an_answer_on_several_lines_is_scored(gen, run):
+    answer = json.dumps(json.loads(gen(*run, *MARKED, "--format", "openai", "--samples", "2").out), indent=4)
+    found = scores(gen("detect", "--keys", KEYS, "--format", "json", stdin=answer))
+    assert [score["text"].rpartition(": ")[2] for score in found] == ["choice 1", "choice 2"]
+    assert all(score["p_value"] < 1e-3 for score in found)
+
+
 USAGE = {
     "no keys": ((), "--keys is missing: give the keys of the watermark, or a preset with the step synthid"),
     "both": (("--keys", "1", "-P", "x"), "--keys and --preset both define the watermark; give only one"),
     "words": (("--keys", "one"), "--keys: 'one' is not a list of integers, such as 654,400,836"),
     "empty": (("--keys", ""), "--keys: '' is not a list of integers, such as 654,400,836"),
-    "a huge key": (("--keys", f"1,{2**63}"), f"--keys.1: {2**63} is not < {2**63}"),
+    "a huge key": (
+        ("--keys", f"1,{2**63}"),
+        f"--keys: {2**63} is not within ±2^63; a key is an integer of 64 bits with sign",
+    ),
+    "a hugely negative key": (("--keys", "-9" + "0" * 30), "is not within ±2^63; a key is an integer of 64 bits"),
     "a length": (("--keys", "1", "--ngram-len", "1"), "--ngram-len: 1 is not within 2..1000"),
     "no step": (("-P", "creative"), "--preset: creative has no step synthid with keys; give the keys with --keys"),
     "stdin twice": (("-", "-", "--keys", "1"), "stdin (-) is given twice"),

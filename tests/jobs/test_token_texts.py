@@ -23,7 +23,6 @@ TEXTS = {
     "a text": ("ab\n", "text", [("", [97, 98], [])]),
     "a text with a number": ("1 b", "text", [("", [49, 32, 98], [])]),
     "a text in braces": ("{a}", "text", [("", [123, 97, 125], [])]),
-    "an empty text": ("", "text", [("", [], [])]),
     "ids with spaces": ("1 2\n3\n", "ids", [("", [1, 2, 3], [])]),
     "ids with commas": ("1,2, 3", "ids", [("", [1, 2, 3], [])]),
     "a JSON list": ("[1, 2, 3]", "ids", [("", [1, 2, 3], [])]),
@@ -73,6 +72,39 @@ TEXTS = {
         [("q", [97, 98], [])],
     ),
     "OpenAI's completion": (jsonl({"id": "x", "choices": [{"text": "ab"}]}), "jsonl", [("x", [97, 98], [])]),
+    "OpenAI's batch with the API's id": (
+        jsonl({"id": "batch_req_1", "custom_id": "q", "response": {"body": {"choices": [{"text": "ab"}]}}}),
+        "jsonl",
+        [("q", [97, 98], [])],
+    ),
+    "several choices": (
+        jsonl({"id": "x", "choices": [{"text": "ab"}, {"message": {"content": "c"}}]}),
+        "jsonl",
+        [("x: choice 1", [97, 98], []), ("x: choice 2", [99], [])],
+    ),
+    "an answer on several lines": (
+        json.dumps({"custom_id": "q", "id": "x", "choices": [{"text": "ab"}]}, indent=2),
+        "jsonl",
+        [("q", [97, 98], [])],
+    ),
+    "an object on several lines": ('{\n"text": "a"\n}\n', "jsonl", [("", [97], [])]),
+    "choices without a name": (
+        json.dumps({"choices": [{"text": "a"}, {"text": "b"}]}, indent=2),
+        "jsonl",
+        [("choice 1", [97], []), ("choice 2", [98], [])],
+    ),
+    "a list of objects": (
+        '[{"text": "ab"},\n {"id": "x", "tokens": [5]}]',
+        "jsonl",
+        [("item 1", [97, 98], []), ("x", [5], [])],
+    ),
+    "a list of events": (json.dumps([START, token(5), DONE]), "jsonl", [("", [5], [])]),
+    "a text in brackets": ("[a]", "text", [("", [91, 97, 93], [])]),
+    "lists with commas between them": (
+        "[1, 2],\n[3]",
+        "ids",
+        [("text 1", [1, 2], []), ("text 2", [3], [])],
+    ),
 }  # fmt: skip
 
 
@@ -99,7 +131,48 @@ def test_a_request_without_an_answer():
     assert text.problem == "the request has no answer ('too long')"
 
 
+PROBLEMS = {
+    "an empty file": ("", "there is nothing to score: it is empty"),
+    "spaces": ("\ufeff \n", "there is nothing to score: it is empty"),
+    "no content": (jsonl({"id": "a", "choices": [{"message": {"content": None}}]}), "the answer has no text"),
+    "a tool call": (
+        jsonl({"id": "a", "choices": [{"message": {"role": "assistant", "tool_calls": [{}]}}]}),
+        "the answer has no text",
+    ),
+    "a null text": (jsonl({"id": "a", "text": None}), "the answer has no text"),
+    "no choices": (jsonl({"id": "a", "choices": []}), "the request has no answer"),
+    "no response": (jsonl({"custom_id": "a", "response": None}), "the request has no answer"),
+    "an error of the API": (
+        jsonl({"custom_id": "a", "response": {"body": {"error": {"message": "too long"}}}}),
+        "the request has no answer ('too long')",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "problem"), PROBLEMS.values(), ids=PROBLEMS)
+def test_texts_that_cannot_be_scored(data, problem):
+    text, *others = read(data + (jsonl({"id": "b", "tokens": [5]}) if data.startswith("{") else ""))[1]
+    assert (text.problem, text.tokens) == (problem, [])
+    assert [other.tokens for other in others] == ([[5]] if data.startswith("{") else [])
+
+
 REFUSALS = {
+    "ids outside a list": (
+        "1 2\n[3, 4] 5",
+        None,
+        "line 1: 1 is outside the lists; write all ids in lists, or none",
+    ),
+    "ids after a list": ("[3, 4]\n5", None, "line 2: 5 is outside the lists; write all ids in lists, or none"),
+    "ids between inner lists": ("[[3], 5, [4]]", None, "line 1: 5 is outside the lists"),
+    "a list that is not closed": ("[1, 2]\n[3, 4", None, "line 2: the list that begins here is not closed by the"),
+    "an outer list that is not closed": ("[[1], [2, 3]", None, "line 1: the list that begins here is not closed"),
+    "lists in an open list": ("[[1, 2], [3", None, "line 1: the list that begins here is not closed"),
+    "a bracket too many": ("[1, 2]\n]", None, "line 2: the bracket ] closes no list"),
+    "a bracket after ids": ("1 2]", None, "line 1: 1 is outside the lists"),
+    "a list among ids": ("[1, [2]]", None, "line 1: a list of ids cannot contain another list"),
+    "a deep list": ("[[[2]]]", None, "line 1: a list of ids cannot contain another list"),
+    "an odd answer": ('{\n"a": 1}', None, 'it is not an event of gen --format jsonl, and has neither "tokens"'),
+    "an odd item": ('[{"text": "a"}, {"a": 1}]', None, "item 2: it is not an event of gen --format jsonl"),
     "neither": ('{"a": 1}\n', None, 'line 1: it is not an event of gen --format jsonl, and has neither "tokens"'),
     "broken": (jsonl(START) + "{\n", None, "line 2: it is not JSON"),
     "not an object": (jsonl(START) + "[]\n", None, "line 2: it is not an object"),
@@ -114,6 +187,7 @@ REFUSALS = {
     ),
     "words as ids": ("1 two 3", "ids", "'two' is not token ids; write them with spaces or commas"),
     "nothing as ids": ("", "ids", "it has no token ids"),
+    "a text as JSON": ("ab", "jsonl", "line 1: it is not JSON"),
 }
 
 

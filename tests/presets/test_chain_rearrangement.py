@@ -17,6 +17,9 @@ from logitsmith.presets.overrides import (
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
 
 
+MARKED = [{"top_p": 0.9}, {"synthid": [1, 2]}, "dist"]
+
+
 def steps(*rearrangements: ChainRearrangement, chain: list[Any] | None = None, **rest: Any) -> list[str]:
     preset = Preset.from_table({"chain": CHAIN if chain is None else chain}, name="mine")
     return [step.name for step in settle(preset, rearrangements=rearrangements, **rest).steps]
@@ -35,6 +38,14 @@ CASES: dict[str, tuple[list[ChainRearrangement], list[Any] | None, list[str]]] =
     "no mirostat": ([rearrange_for_mirostat(0)], ["temp", "mirostat"], ["temperature", "dist"]),
     "no mirostat, as before": ([rearrange_for_mirostat(0)], ["temp", "greedy"], ["temperature", "greedy"]),
     "adaptive": ([rearrange_by_adaptive_p()], ["temp"], ["temperature", "adaptive_p"]),
+    "a watermark stays last": (
+        [rearrange_by_samplers("top_k;temperature")], MARKED, ["top_k", "temperature", "synthid", "dist"]),
+    "a watermark in the order": (
+        [ChainRearrangement("sampler_order", ("synthid", "top_p"))], MARKED, ["top_p", "synthid", "dist"]),
+    "no mirostat, with a watermark": (
+        [rearrange_for_mirostat(0)], [*MARKED[:-1], "mirostat"], ["top_p", "synthid", "dist"]),
+    "mirostat drops a watermark": ([rearrange_for_mirostat(2)], MARKED, ["mirostat_v2"]),
+    "adaptive drops a watermark": ([rearrange_by_adaptive_p()], MARKED, ["top_p", "adaptive_p"]),
 }  # fmt: skip
 
 
@@ -43,6 +54,21 @@ def test_the_chain_that_comes_out(
     rearrangements: list[ChainRearrangement], chain: list[Any] | None, names: list[str]
 ) -> None:
     assert steps(*rearrangements, chain=chain) == names
+
+
+def test_the_note_about_a_watermark_that_is_left_out() -> None:
+    preset = Preset.from_table({"chain": MARKED}, name="mine")
+    for rearrangement in (rearrange_for_mirostat(2), rearrange_by_adaptive_p()):
+        notes = [tuple(note) for note in settle(preset, rearrangements=[rearrangement]).ignored_flags]
+        assert notes == [("synthid", f"{rearrangement.origin} leaves the watermark out")]
+    assert not settle(preset, rearrangements=[rearrange_by_samplers("top_k")]).ignored_flags
+    off = Preset.from_table({"chain": ["synthid", "dist"]}, name="mine")
+    assert not settle(off, rearrangements=[rearrange_for_mirostat(2)]).ignored_flags
+
+
+def test_steps_are_inserted_before_a_watermark() -> None:
+    sets = ["temperature=0.7", "top_a=0.1", "top_k=5"]
+    assert steps(chain=MARKED, sets=sets) == ["top_k", "top_a", "top_p", "temperature", "synthid", "dist"]
 
 
 def test_parameters_stay_with_their_steps() -> None:

@@ -164,6 +164,23 @@ def test_fields_without_effect_are_named(http, fields, ignored):
 
 
 @pytest.mark.parametrize(
+    ("fields", "chain", "ignored"),
+    [
+        pytest.param({"samplers": ["top_k"]}, "top_k > synthid(keys=[1, 2]) > dist", [], id="llama.cpp's order"),
+        pytest.param({"mirostat": 2}, "temperature=0.5 > mirostat_v2", ["synthid"], id="mirostat"),
+        pytest.param(
+            {"adaptive_target": 0.5}, "top_k > temperature=0.5 > adaptive_p=0.5", ["synthid"], id="adaptive"
+        ),
+    ],
+)
+def test_a_watermark_stays_or_is_named(http, fields, chain, ignored):
+    body = {"prompt": "x", "max_tokens": 1, "chain": "top_k > temperature=0.5 > synthid(keys=[1, 2])"}
+    facts = http.post("/v1/completions", json=body | fields).json()["x_gen"]
+    assert facts["ignored"] == ignored
+    assert facts["chain"] == chain
+
+
+@pytest.mark.parametrize(
     ("fields", "chain"),
     [
         pytest.param({}, "top_k > top_p > min_p > temperature > dist", id="the default"),

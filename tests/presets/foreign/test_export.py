@@ -569,6 +569,21 @@ def test_biases_and_bans_of_sequences_for_transformers():
     assert "3.0" in exported.text, "transformers rejects an integer as a bias"
 
 
+def test_suppressed_tokens_of_transformers_return(tmp_path):
+    """A second ban is written as suppress_tokens, from which it was imported."""
+    chain = [{"ban": [7, "x"]}, {"min_tokens": 5}, {"ban": [3, "y"]}, {"ban": [4]}]
+    exported = export_preset(chain, "huggingface")
+    table = json.loads(exported.text)
+    assert (table["bad_words_ids"], table["suppress_tokens"]) == ([[7]], [3, 4])
+    assert [sentence.partition(":")[0] for sentence in exported.unsupported_settings] == [
+        "ban.tokens 'x'",
+        "ban.tokens 'y'",
+    ]
+    back = imported(tmp_path, "huggingface", exported.text).chain
+    assert back[:-1] == [["ban", {"tokens": [7]}], ["min_tokens", {"n": 5}], ["ban", {"tokens": [3, 4]}]]
+    assert export_preset(back, "huggingface").text == exported.text
+
+
 UNSAID = {
     "webui: adaptive-p at 0": ("webui", [["adaptive_p", {"target": 0}]], ["adaptive_p.target"]),
     "ollama: a step": ("ollama", "tfs0.9 > temp0.8", ["tfs"]),
