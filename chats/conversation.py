@@ -400,6 +400,8 @@ class Conversation:
 
 def _answer_result(done_event: Done, cached_token_count: int) -> dict[str, Any]:
     """Return the ``result`` of a `StoredAnswer` from the last event of the generation."""
+    counts = {"draft_tokens": done_event.drafted_tokens, "accepted_tokens": done_event.accepted_tokens}
+    drafts = {name: count for name, count in counts.items() if count is not None}
     return {
         "finish_reason": done_event.finish_reason,
         "stop": done_event.stop,
@@ -408,6 +410,7 @@ def _answer_result(done_event: Done, cached_token_count: int) -> dict[str, Any]:
             "prompt_tokens": done_event.prompt_tokens,
             "cached_tokens": cached_token_count,
             "completion_tokens": done_event.completion_tokens,
+            **drafts,
         },
         "timings": asdict(done_event.timings),
     }

@@ -38,6 +38,7 @@ from .prompt import (
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
+    from ..engine.drafts import DraftOptions
     from ..engine.guidance import Guidance
     from ..engine.model import Model
     from ..engine.request import GenerationRequest
@@ -222,7 +223,6 @@ class ChatSession:
 
         Raises ``ReplayError`` if another model is loaded, and at the first token that differs from the stored one.
         """
-        from ..engine.drafts import DraftOptions
         from ..engine.generation import generate_request
         from ..engine.request import GenerationRequest, rules_from_json
         from ..grammars.spec import GrammarSpec
@@ -238,7 +238,7 @@ class ChatSession:
         replayed_token_count = (
             len(answer.token_ids) if token_count is None else min(token_count, len(answer.token_ids))
         )
-        draft = recipe.options.get("draft")
+        draft, draft_error = self._draft_of(recipe)
         # The answer exceeds `max_tokens` only if these tokens completed a sentence of the grammar.
         completes_sentence = recipe.max_tokens is not None and replayed_token_count > recipe.max_tokens
         request = GenerationRequest(
@@ -250,7 +250,7 @@ class ChatSession:
             complete_sentence=completes_sentence,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
-            draft=None if draft is None else DraftOptions(**draft),
+            draft=draft,
             trace=trace_top_count,
             seed=recipe.seed,  # of the chains of earlier phases
             beginning=answer.beginning,
@@ -258,7 +258,24 @@ class ChatSession:
             **rules_from_json(recipe.options.get("rules", {})),
         )
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
-        return _check_tokens(events, model, answer)
+        return _check_tokens(events, model, answer, draft_error)
+
+    def _draft_of(self, recipe: AnswerRecipe) -> tuple[DraftOptions | None, str]:
+        """Return the draft model of an answer, and an empty text; None and the reason if it cannot be used now.
+
+        Most answers have the same tokens without drafts.
+        """
+        from ..engine.drafts import DraftOptions
+        from ..models.errors import ModelError
+
+        if "draft" not in recipe.options:
+            return None, ""
+        draft = DraftOptions(**recipe.options["draft"])
+        try:
+            draft.open_for(self.model)
+        except ModelError as error:
+            return None, error.problem
+        return draft, ""
 
     @property
     def _is_resumable(self) -> bool:
@@ -389,13 +406,27 @@ def _model_record(model: Model) -> dict[str, Any]:
     return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
 
 
-def _check_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
-    """Yield the events of a replay. Raises ``ReplayError`` at a token that differs from the stored one."""
+def _check_tokens(
+    events: Iterator[Event], model: Model, answer: StoredAnswer, draft_error: str
+) -> Iterator[Event]:
+    """Yield the events of a replay. Raises ``ReplayError`` at a token that differs from the stored one.
+
+    Args:
+        events: the events of the replay.
+        model: the model.
+        answer: the stored answer.
+        draft_error: why the draft model of the answer cannot be used; empty if it is used, or if there was none.
+    """
     from ..logprobs.events import Token
 
     for event in events:
         if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
-            raise ReplayError(f"token {event.index} is a different one now: {_describe_changes(model, answer)}")
+            reason = _describe_changes(model, answer)
+            if draft_error:
+                reason = (
+                    f"logits without its draft model may differ by rounding, and it cannot be used: {draft_error}"
+                )
+            raise ReplayError(f"token {event.index} is a different one now: {reason}")
         yield event
 
 

@@ -153,7 +153,7 @@ class DraftOptions:
     Attributes:
         model: path of a GGUF file with the vocabulary of the model, see `vocabulary_difference`.
         n_max: maximum number of tokens in a draft; 0: no drafts.
-        n_min: minimum number of tokens in a draft; a shorter draft is not read.
+        n_min: minimum number of tokens in a draft, at most ``n_max``; a shorter draft is not read.
         p_min: a draft ends before a token whose probability, of the draft model's softmax, is below this.
     """
 
@@ -167,6 +167,11 @@ class DraftOptions:
         for name, value in (("n_max", self.n_max), ("n_min", self.n_min)):
             if value < 0:
                 raise ModelError(f"draft: {name}: {value} is not ≥ 0")
+        if 0 < self.n_max < self.n_min:
+            raise ModelError(
+                f"draft: n_min: {self.n_min} is more than n_max, {self.n_max}, so that no draft is read",
+                advice="lower n_min, or raise n_max",
+            )
         if not (isfinite(self.p_min) and 0 <= self.p_min <= 1):
             raise ModelError(f"draft: p_min: {self.p_min:g} is not within 0..1")
 
@@ -177,7 +182,7 @@ class DraftOptions:
         vocabularies differ.
         """
         self.check()
-        if self.n_max < max(1, self.n_min):
+        if not self.n_max:
             return None
         if not model.can_truncate:
             raise ModelError("draft: not supported by recurrent models, which cannot discard wrong guesses")
@@ -210,8 +215,9 @@ _FIRST_COMPARED_TOKEN = 5
 def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) -> str:
     """Return the first difference that prevents a vocabulary from drafting for another; empty if there is none.
 
-    As llama.cpp does, this compares the types, the tokens that begin and end a text, the sizes (up to 128 tokens
-    more or fewer are allowed) and the texts of all common tokens from id 5 on.
+    As llama.cpp does, this compares the types, whether the tokens that begin and end a text are added to it, the
+    ids of those that are added, the sizes (up to 128 tokens more or fewer are allowed) and the texts of all common
+    tokens from id 5 on.
 
     Args:
         vocabulary: the vocabulary of the model.
@@ -219,19 +225,27 @@ def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) 
     """
     if draft_vocabulary.kind != vocabulary.kind:
         return f"its vocabulary is of the type {draft_vocabulary.kind}, not {vocabulary.kind}"
-    for name, value, draft_value in (
-        ("beginning-of-sequence token", vocabulary.bos, draft_vocabulary.bos),
-        ("end-of-sequence token", vocabulary.eos, draft_vocabulary.eos),
-    ):
-        if draft_value != value:
-            return f"its {name} is {_token_words(draft_value)}, not {_token_words(value)}"
-    for name, adds, draft_adds in (
-        ("beginning-of-sequence token", vocabulary.adds_bos, draft_vocabulary.adds_bos),
-        ("end-of-sequence token", vocabulary.adds_eos, draft_vocabulary.adds_eos),
+    for name, adds, draft_adds, token, draft_token in (
+        (
+            "beginning-of-sequence token",
+            vocabulary.adds_bos,
+            draft_vocabulary.adds_bos,
+            vocabulary.bos,
+            draft_vocabulary.bos,
+        ),
+        (
+            "end-of-sequence token",
+            vocabulary.adds_eos,
+            draft_vocabulary.adds_eos,
+            vocabulary.eos,
+            draft_vocabulary.eos,
+        ),
     ):
         if draft_adds != adds:
             verb, other_verb = ("adds", "does not add") if draft_adds else ("does not add", "adds")
             return f"it {verb} the {name} to a text, and the model {other_verb} it"
+        if adds and draft_token != token:
+            return f"its {name} is {_token_words(draft_token)}, not {_token_words(token)}"
     if abs(draft_vocabulary.size - vocabulary.size) > _MAX_SIZE_DIFFERENCE:
         sizes = f"{draft_vocabulary.size:,} tokens, not {vocabulary.size:,}"
         return f"it has {sizes}; at most {_MAX_SIZE_DIFFERENCE} more or fewer are allowed"
@@ -327,7 +341,7 @@ class ModelDraft:
 
     def draft(self, max_count: int) -> list[int]:
         """Return a guess of the next tokens, at most ``max_count``, possibly none."""
-        max_draft_tokens = min(max_count, self._options.n_max)
+        max_draft_tokens = min(max_count, self._options.n_max, self._length // 2)
         if max_draft_tokens < max(1, self._options.n_min):
             return []
         tokens = self._text_tokens

@@ -8,7 +8,7 @@ groups of these sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -17,6 +17,7 @@ import numpy as np
 
 from ..logprobs.events import BatchExactness, ExactnessLevel
 from ..models.errors import AbortedError, ModelError
+from .context import small_batch_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 from .native.model import NativeModel
 from .native.options import ContextOptions
@@ -405,47 +406,77 @@ _PROBED_DRAFT_ROWS = (2, 3, 4, 5, 6, 7, 8, 16)
 Only as many rows as the last of these are compared, because computing rows one by one takes long."""
 
 
-def probe_draft_exactness(
-    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]], draft_tokens: int
-) -> BatchExactness:
-    """Measure whether the tokens of one sequence get the same logits in one call as one by one.
+class DraftExactness:
+    """The promises about runs with drafts, compared with runs without. They are measured when they are needed.
 
-    The result is the promise about a run with drafts, compared with the run without. The probe takes about as long
-    as 20 tokens for a draft of 3, in a separate context that is freed before this returns.
-
-    Args:
-        model: the model.
-        context: the options of the context in which a run reads its drafts.
-        adapters: the LoRA adapters of the context, with their scales.
-        draft_tokens: maximum number of tokens in a draft. A call reads one token more.
+    A run with drafts is exact if the tokens of one sequence get the same logits in one call as one by one. The
+    probe takes about as long as 20 tokens for a draft of 3, in a separate context that is freed afterwards.
     """
-    max_rows = draft_tokens + 1
-    if model.uses_gpu or model.is_mixture:  # an expert may get any number of the rows
-        return BatchExactness(ExactnessLevel.ROUNDING)
-    options = ContextOptions(_CONTEXT_TOKENS, context.threads, max(2, max_rows), 1, True, context.compute_options)
-    is_shallow = model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
-    distinct_count = _DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES
-    try:
-        native = NativeContext(model, options, adapters)
-    except ModelError:  # the context does not fit into memory
-        return BatchExactness(ExactnessLevel.ROUNDING)
-    try:
+
+    def __init__(
+        self, model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]]
+    ) -> None:
+        """Measure nothing yet.
+
+        Args:
+            model: the model.
+            context: the options of the context in which a run reads its drafts.
+            adapters: the LoRA adapters of the context, with their scales.
+        """
+        self._model, self._context, self._adapters = model, context, adapters
+        self._differences: dict[int, float | None] = {}
+        """For each number of rows that was measured, the largest difference of logits; None if there is none."""
+
+    def promise(self, draft_tokens: int) -> BatchExactness:
+        """Return the promise about drafts of up to ``draft_tokens`` tokens.
+
+        A promise for fewer tokens than an earlier one needs no other probe. If its number of rows was not
+        measured, the next larger measured number counts, too.
+        """
+        context, vocab_size = self._context, self._model.vocabulary.size
+        # One call reads the last token and the draft, and never more than a small batch.
+        max_rows = max(2, min(draft_tokens + 1, small_batch_rows(context.batch_tokens, vocab_size)))
+        if self._model.uses_gpu or self._model.is_mixture:  # an expert may get any number of the rows
+            return BatchExactness(ExactnessLevel.ROUNDING)
+        if max(self._differences, default=0) < max_rows:
+            try:
+                self._differences = self._measure(max_rows)
+            except AbortedError:
+                raise
+            except ModelError:  # the context does not fit into memory
+                return BatchExactness(ExactnessLevel.ROUNDING)
+        limit = min(count for count in self._differences if count >= max_rows)
         differences = [
             difference
-            for sequence in range(distinct_count)
-            if (difference := _draft_difference(native, sequence, max_rows)) is not None
+            for count, difference in self._differences.items()
+            if count <= limit and difference is not None
         ]
-    finally:
-        native.close()
-    if differences:
-        return BatchExactness(ExactnessLevel.ROUNDING, max(differences))
-    # In longer texts, a single token has another kernel of flash attention than several.
-    limit = _CONTEXT_TOKENS if context.context_length > _CONTEXT_TOKENS else None
-    return BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=limit)
+        if differences:
+            return BatchExactness(ExactnessLevel.ROUNDING, max(differences))
+        # In longer texts, a single token has another kernel of flash attention than several.
+        max_tokens = _CONTEXT_TOKENS if context.context_length > _CONTEXT_TOKENS else None
+        return BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=max_tokens)
+
+    def _measure(self, max_rows: int) -> dict[int, float | None]:
+        """Return the largest differences of several distinct sequences, in calls of 2 to ``max_rows`` tokens."""
+        context = self._context
+        options = ContextOptions(_CONTEXT_TOKENS, context.threads, max_rows, 1, True, context.compute_options)
+        is_shallow = self._model.layer_count < _MIN_LAYERS_OF_DEEP_MODEL
+        native = NativeContext(self._model, options, self._adapters)
+        largest: dict[int, float | None] = {}
+        try:
+            for sequence in range(_DISTINCT_SEQUENCES_OF_SHALLOW_MODEL if is_shallow else _DISTINCT_SEQUENCES):
+                for row_count, difference in _draft_differences(native, sequence, max_rows):
+                    previous = largest.setdefault(row_count, None)
+                    if difference is not None:
+                        largest[row_count] = max(difference, previous or 0.0)
+        finally:
+            native.close()
+        return largest
 
 
-def _draft_difference(native: NativeContext, sequence: int, max_rows: int) -> float | None:
-    """Return the largest difference of logits in calls of 2 to ``max_rows`` tokens; None if all rows are equal."""
+def _draft_differences(native: NativeContext, sequence: int, max_rows: int) -> Iterator[tuple[int, float | None]]:
+    """Yield each number of tokens in a call, with the largest difference of logits; None if all rows are equal."""
     start = 1 + sequence % 2
     tokens = [_probe_token(native, sequence, step) for step in range(start + max_rows)]
     native.truncate_sequence(0)
@@ -454,16 +485,16 @@ def _draft_difference(native: NativeContext, sequence: int, max_rows: int) -> fl
     for place in range(start, start + min(max_rows, _PROBED_DRAFT_ROWS[-1])):
         native.decode(tokens[place : place + 1], place)
         references.append(ProbeRow(native.logits().copy(), native.state_at(0).copy()))
-    largest_difference = None
-    for row_count in {*(count for count in _PROBED_DRAFT_ROWS if count < max_rows), max_rows}:
+    for row_count in (*(count for count in _PROBED_DRAFT_ROWS if count < max_rows), max_rows):
         native.truncate_sequence(start)
         native.decode(tokens[start : start + row_count], start, all_logits=True)
+        largest_difference = None
         for index, reference in enumerate(references[:row_count]):
             row = ProbeRow(native.logits_at(index), native.state_at(index))
             if not row.equals(reference):
                 difference = float(np.abs(reference.logits - row.logits).max())
                 largest_difference = max(largest_difference or 0.0, difference)
-    return largest_difference
+        yield row_count, largest_difference
 
 
 def _choose_plan_by_probe(

@@ -24,7 +24,7 @@ from ..models.gguf import find_duplicate_token
 from ..models.listing import model_name
 from ..models.names import part_paths
 from .context import SEGMENT_TOKENS, Context
-from .exactness import DecodePlan, probe_decode_plan, probe_draft_exactness
+from .exactness import DecodePlan, DraftExactness, probe_decode_plan
 from .native.context import NativeContext, SequenceSpan
 from .native.model import BackgroundLoad, NativeModel
 from .native.options import (
@@ -65,8 +65,7 @@ class Model:
         """The models that were loaded beside this one, by the path of their files."""
         self._decode_plans: dict[int, DecodePlan] = {}
         """The plan of a batch, by its number of slots."""
-        self._draft_exactness: dict[int, BatchExactness] = {}
-        """The promise about a run with drafts, by the maximum number of tokens in a draft."""
+        self._draft_exactness = DraftExactness(native, context, self._adapters)
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
@@ -268,14 +267,10 @@ class Model:
     def draft_exactness(self, draft_tokens: int) -> BatchExactness:
         """Return the promise about runs with drafts of up to ``draft_tokens`` tokens, compared with runs without.
 
-        It is measured once for each length. Raises ``ModelError``.
+        It is measured for the first and for each longer ``draft_tokens``. Raises ``ModelError``.
         """
         self.check_open()
-        if draft_tokens not in self._draft_exactness:
-            self._draft_exactness[draft_tokens] = probe_draft_exactness(
-                self._native, self._context_options, self._adapters, draft_tokens
-            )
-        return self._draft_exactness[draft_tokens]
+        return self._draft_exactness.promise(draft_tokens)
 
     def _decode_plan(self, count: int, deterministic: bool) -> DecodePlan | None:
         """Return how a batch decodes rows; None if each request is computed separately."""

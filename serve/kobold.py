@@ -246,8 +246,9 @@ def _last_answer(tracked: TrackedAnswer | None) -> Json:
     start = None if tracked is None else tracked.start
     prompt_count, count = (0, 0) if done is None else (done.prompt_tokens, done.completion_tokens)
     prompt_time, time_ = (0.0, 0.0) if done is None else (done.timings.prompt, done.timings.generation)
-    reason = -1
+    reason, drafted_count, accepted_count = -1, 0, 0
     if done is not None:
+        drafted_count, accepted_count = done.drafted_tokens or 0, done.accepted_tokens or 0
         reason = 2 if done.stop is not None else _STOP_REASONS.get(done.finish_reason, -1)
     return {
         "last_process": prompt_time * 1e3 / prompt_count if prompt_count else 0.0,
@@ -259,8 +260,8 @@ def _last_answer(tracked: TrackedAnswer | None) -> Json:
         "last_process_speed": prompt_count / prompt_time if prompt_time else 0.0,
         "last_eval_speed": count / time_ if time_ else 0.0,
         "last_seed": -1 if start is None else start.seed,
-        "last_draft_success": 0,
-        "last_draft_failed": 0,
+        "last_draft_success": accepted_count,
+        "last_draft_failed": drafted_count - accepted_count,
         "stop_reason": reason,
     }
 

@@ -34,7 +34,7 @@ from ..presets.settings import Settings
 from ..samplers.building import chain_notation
 from ..samplers.errors import SamplingError
 from ..samplers.registry import find_sampler
-from .bodies import ChatFields, GenerationFields, PromptFields, read_settings
+from .bodies import MAX_DRAFT_TOKENS, ChatFields, GenerationFields, PromptFields, read_settings
 from .compile_guard import CompileGuard
 from .errors import InvalidRequestError
 from .limits import check_logprobs, without_paths
@@ -131,6 +131,8 @@ class RequestMaker:
         self._draft, self._has_lookup = defaults.draft, defaults.lookup > 0
         if defaults.draft is not None:
             defaults.draft.open_for(model)
+            # Measured now for any limit of a request: a probe during an answer would stop the other requests.
+            model.draft_exactness(max(MAX_DRAFT_TOKENS, defaults.draft.n_max, defaults.lookup))
 
     def make(self, fields: PromptFields | ChatFields, ignored: Sequence[str]) -> Asked:
         """Return what a request asks for. The prompts are tokens, and the grammars are compiled.
@@ -218,7 +220,17 @@ class RequestMaker:
             if fields.speculative and not self._has_lookup:
                 unused.append("speculative")
             return None
-        return None if fields.speculative is False else replace(self._draft, **limits)
+        if fields.speculative is False:
+            return None
+        draft = replace(self._draft, **limits)
+        if 0 < draft.n_max < draft.n_min:
+            name, relation, other = ("n_min", "more", "n_max") if "n_min" in limits else ("n_max", "less", "n_min")
+            value, other_value = getattr(draft, name), getattr(draft, other)
+            message = f"speculative.{name}: {value} is {relation} than speculative.{other}, {other_value}"
+            raise InvalidRequestError(
+                f'{message}; set both, or "speculative": false for no drafts', f"speculative.{name}"
+            )
+        return draft
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
         try:

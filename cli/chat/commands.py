@@ -26,7 +26,7 @@ from ..completion.values import CompletionItem, CompletionResult, complete_text,
 from ..flags import CompletionKind
 from ..interrupt import interruptible
 from ..messages import print_note
-from ..render.run import speed_line, terminal_safe, visible
+from ..render.run import draft_line, speed_line, terminal_safe, visible
 from .chat import Chat, LeaveChatError
 
 if TYPE_CHECKING:
@@ -477,6 +477,8 @@ def _stats(chat: Chat, _argument: str) -> None:
         print(speed_line("prompt", usage["prompt_tokens"] - reused_count, times["prompt"]))
         print(f"reused      {reused_count:6,} tokens of the prompt")
         print(speed_line("generation", usage["completion_tokens"], times["generation"]))
+        if "draft_tokens" in usage:
+            print(draft_line(usage["draft_tokens"], usage["accepted_tokens"]))
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
     branch, tree = conversation.messages(), conversation.all_messages()
     other_branches = f", {len(tree) - len(branch):,} in other branches" if len(tree) > len(branch) else ""

@@ -20,7 +20,13 @@ from ...common.text import count_noun
 from ...jobs.sources import grammar_folders, report_schema
 from ..command_options import TypedFlags, takes_options
 from ..flags import REQUIRED, Options, argument, flag, options_class, within
-from ..inputs.model import find_draft_model, find_model, load_model, show_llama_cpp_messages
+from ..inputs.model import (
+    find_draft_model,
+    find_model,
+    load_model,
+    open_draft_model,
+    show_llama_cpp_messages,
+)
 from ..inputs.settings import (
     MODEL_PRESET,
     ChatTemplateFlags,
@@ -247,8 +253,7 @@ def _run_batch_locally(job: _BatchJob, interrupt: Interrupt) -> None:
     draft = find_draft_model(options.drafts, interrupt)
     job = job._replace(defaults=replace(job.defaults, draft=draft))
     with load_model(options.model, interrupt) as model:
-        if draft is not None:
-            draft.open_for(model)  # a draft model that cannot be used fails before the first request
+        open_draft_model(draft, model)
         run = _make_run(job, describe_model(model))
         with _open_lines(job) as lines, show_progress(job.progress, _prints_on_terminal(options)) as display:
             run.run(

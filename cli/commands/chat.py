@@ -11,7 +11,7 @@ import typer
 
 from ..chat.settings import ConversationOptions
 from ..command_options import takes_options
-from ..inputs.model import find_draft_model, load_model, show_llama_cpp_messages
+from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
 from ..messages import print_note
@@ -62,6 +62,7 @@ def chat(options: ConversationOptions) -> None:
         with terminal_mode(), _load(options) as model:
             settings = settings or ChatSettings(options, model.metadata, stored)
             settings.draft = draft
+            open_draft_model(draft, model)
             session = ChatSession(model, conversation, print_note, template.open(model), options.on_full.value)
             code = _talk(open_chat(session, settings, store.path), options)
     finally:

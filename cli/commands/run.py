@@ -208,7 +208,7 @@ def run(options: RunOptions) -> None:
 
 
 def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
-    from ..inputs.model import find_draft_model, load_model
+    from ..inputs.model import find_draft_model, load_model, open_draft_model
     from ..inputs.prompt import PromptText, read_prompt_text
     from ..inputs.settings import MODEL_PRESET, ChatTemplateFlags, preset_name
 
@@ -227,6 +227,7 @@ def _run(options: RunOptions, background_model: BackgroundModel | None) -> None:
             if options.output.show_config:
                 _show_config(setup)
             else:
+                open_draft_model(draft, model)
                 _generate_text(replace(setup, draft=draft), model, typed_prompt, template, interrupt)
 
 

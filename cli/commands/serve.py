@@ -16,7 +16,7 @@ from ...common.errors import UsageError
 from ...common.machine import MAX_SLOTS
 from ..command_options import TypedFlags, takes_options
 from ..flags import Options, at_least, flag, options_class, within
-from ..inputs.model import find_draft_model, load_model, show_llama_cpp_messages
+from ..inputs.model import find_draft_model, load_model, open_draft_model, show_llama_cpp_messages
 from ..inputs.settings import (
     ChatTemplateFlags,
     chain_rearrangements,
@@ -197,6 +197,7 @@ def serve(options: ServeOptions) -> None:
         print_message(f"gen: loading the model; {address}/health answers 503 until then")
         state.defaults = replace(defaults, draft=find_draft_model(options.drafts, interrupt))
         with load_model(options.model, interrupt) as model:
+            open_draft_model(state.defaults.draft, model)
             try:
                 engine.start(model, loop)
                 state.set_model(model)

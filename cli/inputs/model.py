@@ -162,6 +162,19 @@ def find_draft_model(options: DraftingOptions, interrupt: Interrupt) -> DraftOpt
     return DraftOptions(path, **{name: value for name, value in limits.items() if value is not None})
 
 
+def open_draft_model(draft: DraftOptions | None, model: Model) -> None:
+    """Load the draft model of a command, so that one that cannot be used fails before the first text.
+
+    Prints a note if it was trained with fewer tokens than the context has. Raises ``ModelError``.
+    """
+    draft_model = None if draft is None else draft.open_for(model)
+    if draft_model is not None and 0 < draft_model.trained_context < model.context_length:
+        print_note(
+            f"-md {draft_model.path}: the draft model was trained with {draft_model.trained_context:,} tokens,"
+            f" and may guess badly in the rest of the context of {model.context_length:,}"
+        )
+
+
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with the place that names the file: ``--lora``, $GEN_MODEL or the user's config."""
     from ...models.errors import AdapterError, ModelError

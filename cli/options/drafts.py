@@ -8,6 +8,8 @@ from ...common.errors import UsageError
 from ..flags import CompletionKind, Options, at_least, flag, options_class, within
 
 _draft = partial(flag, panel="Drafts")
+_DEFAULT_MAX_TOKENS = 3
+"""The default of ``DraftOptions.n_max``, as the help says."""
 
 
 @options_class
@@ -33,8 +35,8 @@ class DraftingOptions(Options):
     max_draft_tokens: int | None = _draft(
         "--spec-draft-n-max",
         metavar="N",
-        help="Maximum number of tokens that -md guesses at a time; 0 = off. [3]",
-        limit=at_least(0),
+        help="Maximum number of tokens that -md guesses at a time. [3]",
+        limit=at_least(1),
     )
     min_draft_tokens: int | None = _draft(
         "--spec-draft-n-min",
@@ -51,7 +53,7 @@ class DraftingOptions(Options):
     )
 
     def check(self) -> None:
-        """Raise ``UsageError`` for limits without a draft model."""
+        """Raise ``UsageError`` for limits without a draft model, and for limits that no draft meets."""
         limits = {
             "--spec-draft-n-max": self.max_draft_tokens,
             "--spec-draft-n-min": self.min_draft_tokens,
@@ -60,6 +62,15 @@ class DraftingOptions(Options):
         typed = [name for name, value in limits.items() if value is not None]
         if typed and self.draft_model is None:
             raise UsageError(f"{typed[0]} limits the guesses of a draft model; name the model with -md FILE")
+        n_min, n_max = self.min_draft_tokens, self.max_draft_tokens
+        if n_min is not None and n_min > (_DEFAULT_MAX_TOKENS if n_max is None else n_max):
+            default = (
+                f"--spec-draft-n-max, {n_max}" if n_max is not None else f"the default of {_DEFAULT_MAX_TOKENS}"
+            )
+            raise UsageError(
+                f"--spec-draft-n-min: {n_min} is more than {default}, so that no guess is used;"
+                f" add --spec-draft-n-max {n_min}, or a larger number"
+            )
 
     @property
     def is_off(self) -> bool:

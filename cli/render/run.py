@@ -204,9 +204,13 @@ def draft_lines(dones: Sequence[Done]) -> list[str]:
     drafted_counts = [done.drafted_tokens for done in dones if done.drafted_tokens is not None]
     if not drafted_counts:
         return []
-    drafted, accepted = sum(drafted_counts), sum(done.accepted_tokens or 0 for done in dones)
+    return [draft_line(sum(drafted_counts), sum(done.accepted_tokens or 0 for done in dones))]
+
+
+def draft_line(drafted: int, accepted: int) -> str:
+    """Return a line with the numbers of drafted and of accepted tokens."""
     share = f", {accepted / drafted:.0%}" if drafted else ""
-    return [f"drafts      {_tokens(drafted).rstrip()} drafted, {accepted:,} accepted{share}"]
+    return f"drafts      {_tokens(drafted).rstrip()} drafted, {accepted:,} accepted{share}"
 
 
 def show_verification(result: DraftVerification) -> None:

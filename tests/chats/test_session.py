@@ -129,6 +129,20 @@ def test_an_answer_with_drafts_is_regenerated(session, conversation, model, mode
     assert again[-1].drafted_tokens == first[-1].drafted_tokens
 
 
+def test_an_answer_is_regenerated_without_its_draft_model(session, conversation, model_path, tmp_path):
+    path = tmp_path / "draft.gguf"
+    path.write_bytes(model_path.read_bytes())
+    conversation.add_user_message("Hello there, who are you?")
+    written = ids(session.answer(settings(7, chain="greedy", draft=DraftOptions(path))))
+    record = conversation.answer_record(conversation.current_message)
+    gone = {**record.recipe.options["draft"], "model": str(tmp_path / "gone.gguf")}
+    record = replace(record, recipe=replace(record.recipe, options={**record.recipe.options, "draft": gone}))
+    assert ids(session.replay(record)) == written
+    other = replace(record, token_ids=(*record.token_ids[:2], record.token_ids[2] + 1, *record.token_ids[3:]))
+    with pytest.raises(ReplayError, match=r"token 2 is a different one now: .*gone\.gguf"):
+        list(session.replay(other))
+
+
 def test_an_answer_of_another_model_is_not_regenerated(session, conversation, tmp_path, notes):
     conversation.add_user_message("Hello")
     list(session.answer(settings()))

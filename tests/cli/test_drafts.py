@@ -2,8 +2,10 @@
 
 import json
 import re
+import struct
 
 import pytest
+from logitsmith.engine import DraftOptions
 
 from ..engine.small_models import write_model
 
@@ -64,6 +66,16 @@ def test_the_first_line_says_who_drafts(gen, draft):
     assert "draft" not in gen(*RUN, "--format", "jsonl").lines[0]
 
 
+@pytest.mark.parametrize("flags", [["--spec-draft-n-max", "256"], ["--lookup", "300"]], ids=" ".join)
+def test_long_drafts(gen, draft, flags):
+    plain, drafted = gen(*RUN, "--format", "jsonl"), gen(*RUN, *draft, *flags, "--format", "jsonl")
+    assert lines_of_tokens(drafted.lines) == lines_of_tokens(plain.lines)
+
+
+def test_the_default_in_the_help():
+    assert DraftOptions("x").n_max == 3
+
+
 @pytest.mark.parametrize("name", ["-md", "--model-draft", "--spec-draft-model"])
 def test_its_names(gen, draft_path, name):
     assert "accepted" in gen(*RUN, name, str(draft_path), "--stats").err
@@ -99,8 +111,19 @@ WRONG = {
         2,
         "limits the guesses of a draft model; name",
     ),
-    "negative": (["-md", "x", "--spec-draft-n-max", "-1"], 2, "--spec-draft-n-max: -1 is not ≥ 0"),
+    "negative": (["-md", "x", "--spec-draft-n-max", "-1"], 2, "--spec-draft-n-max: -1 is not ≥ 1"),
     "probability": (["-md", "x", "--spec-draft-p-min", "1.5"], 2, "--spec-draft-p-min: 1.5 is not within 0..1"),
+    "zero": (["-md", "x", "--spec-draft-n-max", "0"], 2, "--spec-draft-n-max: 0 is not ≥ 1"),
+    "more than the default": (
+        ["-md", "x", "--spec-draft-n-min", "5"],
+        2,
+        "--spec-draft-n-min: 5 is more than the default of 3, so that no guess is used; add --spec-draft-n-max 5",
+    ),
+    "more than the maximum": (
+        ["-md", "x", "--spec-draft-n-min", "5", "--spec-draft-n-max", "4"],
+        2,
+        "--spec-draft-n-min: 5 is more than --spec-draft-n-max, 4, so that no guess is used",
+    ),
     "missing": (["-md", "nonsuch"], 1, "-md: nonsuch: there is no such file"),
     "nothing to check": (
         ["--verify-draft"],
@@ -189,6 +212,35 @@ def test_a_batch_fails_before_the_first_request(gen, tmp_path):
     result = gen("batch", "-", "-md", str(path), stdin=REQUESTS, code=1)
     assert "other.gguf cannot draft for" in result.err
     assert result.out == ""
+
+
+@pytest.mark.parametrize("command", [["run", "x", "--no-chat"], ["chat", "--no-log"], ["batch", "-"]], ids=str)
+def test_a_draft_model_of_a_shorter_training_is_noted(gen, tmp_path, pruned_model, command):
+    path = tmp_path / "short.gguf"
+    key = b"llama.context_length" + struct.pack("<I", 4)
+    before, after = pruned_model.read_bytes().split(key)
+    path.write_bytes(before + key + struct.pack("<I", 64) + after[4:])
+    note = f"gen: note: -md {path}: the draft model was trained with 64 tokens, and may guess badly in the rest of"
+    flags = [*command, "-md", str(path), "-n", "1"]
+    assert f"{note} the context of 256\n" in gen(*flags, "-c", "256", stdin="").err
+    assert note not in gen(*flags, "-c", "64", stdin="").err
+
+
+def test_a_chat_with_a_wrong_draft_model_ends_before_it_begins(gen, tmp_path):
+    path = write_model(tmp_path / "other.gguf", "llama", "llama")
+    for name, sentence in ((str(path), "other.gguf cannot draft for"), ("nofile.gguf", "nofile.gguf")):
+        result = gen("chat", "--no-log", "-md", name, stdin="", code=1)
+        assert sentence in result.err
+        assert result.out == ""
+
+
+@pytest.mark.parametrize("flags", [["-md"], ["--lookup", "4"]], ids=" ".join)
+def test_the_statistics_of_a_chat(gen, draft_path, flags):
+    flags = [*flags, str(draft_path)] if flags == ["-md"] else flags
+    messages = "one two three one two three one two three\n/stats\n"
+    drafted = gen("chat", "--no-log", "--seed", "3", "-n", "8", *flags, stdin=messages)
+    assert re.search(r"^drafts +\d+ tokens? drafted, \d+ accepted(, \d+%)?$", drafted.out, re.M)
+    assert "drafts" not in gen("chat", "--no-log", "--seed", "3", "-n", "8", stdin=messages).out
 
 
 def test_a_chat(gen, draft):

@@ -19,6 +19,7 @@ from logitsmith.engine import (
     generate_request,
 )
 from logitsmith.engine.drafts import FirstDraft, ModelDraft, PromptLookup, vocabulary_difference
+from logitsmith.engine.native.context import NativeContext
 from logitsmith.grammars import resolve_grammar
 from logitsmith.grammars.bans import parse_bans
 from logitsmith.logprobs.events import EXACT, BatchExactness, Done, ExactnessLevel, Rewind
@@ -213,10 +214,37 @@ def test_counts_are_those_of_the_rows_that_were_read(model, draft_path):
     assert (none.drafted_tokens, none.accepted_tokens) == (None, None)
 
 
-@pytest.mark.parametrize("limits", [{"n_max": 0}, {"n_max": 2, "n_min": 3}], ids=str)
-def test_without_a_draft_the_model_is_not_loaded(model, limits):
-    _, end = run(model, draft=DraftOptions("nonsuch.gguf", **limits))
+def test_without_a_draft_the_model_is_not_loaded(model):
+    _, end = run(model, draft=DraftOptions("nonsuch.gguf", n_max=0, n_min=3))
     assert end.drafted_tokens is None
+
+
+@pytest.mark.parametrize("options", [{"draft": 500}, {"draft": 3, "lookup": 300}], ids=str)
+def test_a_draft_longer_than_the_probes_context(model, draft_path, options):
+    fields = {**options, "draft": DraftOptions(draft_path, options["draft"])}
+    assert run(model, **fields)[0] == run(model)[0]
+    assert model.draft_exactness(500) == BatchExactness(ExactnessLevel.EXACT, max_exact_tokens=256)
+
+
+def test_a_draft_model_with_a_short_context_drafts_what_fits():
+    draft_model = FakeDraftModel(context_length=8)
+    drafts = model_draft(draft_model, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1], n_max=30)
+    assert drafts.draft(99) == [2, 3, 4, 5]
+
+
+def test_a_promise_for_shorter_drafts_needs_no_other_probe(quantized_models, monkeypatch):
+    """Otherwise each new ``speculative.n_max`` of a request would stop all requests of a server."""
+    made = []
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=256) as model:
+        expected = {count: model.draft_exactness(count).level for count in (1, 2, 3, 6, 20)}
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=256) as model:
+        model.draft_exactness(40)
+        make = NativeContext.__init__
+        monkeypatch.setattr(NativeContext, "__init__", lambda *a, **k: (made.append(1), make(*a, **k))[1])
+        assert {count: model.draft_exactness(count).level for count in expected} == expected
+        assert not made
+        model.draft_exactness(41)
+        assert made
 
 
 def test_the_first_event_says_who_drafts_and_how_exactly(model, draft_path):
@@ -410,7 +438,6 @@ DIFFERENT = {
     "type": (FakeVocabulary(kind="SPM"), "its vocabulary is of the type SPM, not BPE"),
     "first token": (FakeVocabulary(bos=3), "its beginning-of-sequence token is 3, not 1"),
     "no first token": (FakeVocabulary(bos=None), "its beginning-of-sequence token is missing, not 1"),
-    "last token": (FakeVocabulary(eos=4), "its end-of-sequence token is 4, not 2"),
     "adds none": (
         FakeVocabulary(adds_bos=False),
         "it does not add the beginning-of-sequence token to a text, and the model adds it",
@@ -435,11 +462,24 @@ def test_vocabularies_that_cannot_draft(vocabulary, sentence):
 
 @pytest.mark.parametrize(
     "vocabulary",
-    [FakeVocabulary(), FakeVocabulary(size=136), FakeVocabulary(size=4), FakeVocabulary(changes={4: b"x"})],
-    ids=["equal", "128 more", "fewer", "another token 4"],
+    [
+        FakeVocabulary(),
+        FakeVocabulary(size=136),
+        FakeVocabulary(size=4),
+        FakeVocabulary(changes={4: b"x"}),
+        FakeVocabulary(eos=4),
+        FakeVocabulary(eos=None),
+    ],
+    ids=["equal", "128 more", "fewer", "another token 4", "another end that is not added", "no end"],
 )
 def test_vocabularies_that_can_draft(vocabulary):
     assert vocabulary_difference(FakeVocabulary(), vocabulary) == ""
+
+
+def test_the_ids_of_tokens_that_no_text_gets_may_differ():
+    adds_eos = FakeVocabulary(adds_bos=False, adds_eos=True)
+    assert vocabulary_difference(adds_eos, replace(adds_eos, bos=5)) == ""
+    assert vocabulary_difference(adds_eos, replace(adds_eos, eos=4)) == "its end-of-sequence token is 4, not 2"
 
 
 def changed_tokens(token, text):
@@ -459,7 +499,7 @@ FILES = {
         {"tokenizer.ggml.bos_token_id": 5},
         "beginning-of-sequence token is 5, not 1",
     ),
-    "another eos": ("llama", "llama", {"tokenizer.ggml.eos_token_id": 5}, "end-of-sequence token is 5, not 2"),
+    "another eos, which no text gets": ("llama", "llama", {"tokenizer.ggml.eos_token_id": 5}, None),
     "no bos added": ("llama", "llama", {"tokenizer.ggml.add_bos_token": False}, "it does not add the beginning"),
     "eos added": ("llama", "llama", {"tokenizer.ggml.add_eos_token": True}, "it adds the end-of-sequence token"),
     "another token": ("llama", "llama", changed_tokens(300, "qq"), "token 300 is 'qq', not"),
@@ -497,6 +537,10 @@ def test_a_recurrent_model_has_no_drafts(tmp_path, architecture):
     [
         ({"n_max": -1}, "draft: n_max: -1 is not ≥ 0"),
         ({"n_min": -2}, "draft: n_min: -2 is not ≥ 0"),
+        (
+            {"n_min": 5},
+            "draft: n_min: 5 is more than n_max, 3, so that no draft is read; lower n_min, or raise n_max",
+        ),
         ({"p_min": 1.5}, "draft: p_min: 1.5 is not within 0..1"),
         ({"p_min": float("nan")}, "draft: p_min: nan is not within 0..1"),
     ],

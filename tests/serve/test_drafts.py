@@ -45,7 +45,8 @@ FIELDS = {
     "null": ({"speculative": None, "speculative.n_max": None}, True),
     "limits": (LIMITS, True),
     "no token": ({"speculative.n_max": 0}, False),
-    "too short": ({"speculative.n_min": 4}, False),
+    "no token, of which some": ({"speculative.n_max": 0, "speculative.n_min": 4}, False),
+    "longer than any probe": ({"speculative.n_max": 64}, True),
 }
 
 
@@ -120,6 +121,11 @@ def test_a_lookup_for_each_request(small_server, looking_up):
         ({"speculative": "yes"}, "speculative"),
         ({"speculative.n_max": 65}, "speculative.n_max"),
         ({"speculative.n_max": -1}, "speculative.n_max"),
+        ({"speculative.n_min": 4}, "speculative.n_min: 4 is more than speculative.n_max, 3; set both"),
+        (
+            {"speculative.n_min": 4, "speculative.n_max": 2},
+            "speculative.n_min: 4 is more than speculative.n_max, 2",
+        ),
         ({"speculative.p_min": 1.5}, "speculative.p_min"),
         ({"speculative.n_maximum": 3}, "did you mean speculative.n_max?"),
     ],
@@ -129,6 +135,15 @@ def test_values_that_are_rejected(drafting, fields, message):
     status, answer = drafting.post("/completion", BODY | fields)
     assert status == 400
     assert message in answer["error"]["message"]
+
+
+def test_kobolds_numbers_of_the_last_answer_count_drafts(small_server, drafting):
+    body = {"prompt": "The sea was", "max_length": 24, "sampler_seed": 5, "temperature": 0.5}
+    for server, drafts in ((small_server, False), (drafting, True)):
+        post(server, body, "/api/v1/generate")
+        perf = server.request("GET", "/api/extra/perf")[2]
+        accepted, rejected = perf["last_draft_success"], perf["last_draft_failed"]
+        assert (accepted > 0, rejected > 0) == (drafts, drafts)
 
 
 def test_the_slots_say_whether_there_are_drafts(small_server, drafting, looking_up):
