@@ -17,7 +17,7 @@ import numpy as np
 from ..models.errors import ModelError
 from .context import Context, common_token_count
 from .native.context import Logits
-from .vocabulary import Vocabulary
+from .vocabulary import Vocabulary, first_different_token
 
 if TYPE_CHECKING:
     from .model import Model
@@ -250,10 +250,9 @@ def vocabulary_difference(vocabulary: Vocabulary, draft_vocabulary: Vocabulary) 
         sizes = f"{draft_vocabulary.size:,} tokens, not {vocabulary.size:,}"
         return f"it has {sizes}; at most {_MAX_SIZE_DIFFERENCE} more or fewer are allowed"
     texts, draft_texts = vocabulary.texts, draft_vocabulary.texts
-    end = min(len(texts), len(draft_texts))
-    if draft_texts[_FIRST_COMPARED_TOKEN:end] == texts[_FIRST_COMPARED_TOKEN:end]:
+    token = first_different_token(texts, draft_texts, _FIRST_COMPARED_TOKEN)
+    if token is None:
         return ""
-    token = next(token for token in range(_FIRST_COMPARED_TOKEN, end) if draft_texts[token] != texts[token])
     return f"token {token} is {_shown(draft_texts[token])}, not {_shown(texts[token])}"
 
 

@@ -17,6 +17,7 @@ from ..logprobs.events import BatchExactness, ExactnessLevel
 from ..models.errors import ModelError
 from .context import Context, Progress
 from .native.context import Logits
+from .vocabulary import first_different_token
 
 if TYPE_CHECKING:
     from .model import Model
@@ -123,11 +124,10 @@ def _vocabulary_difference(model: Model, other: Model) -> str:
     vocabulary, other_vocabulary = model.vocabulary, other.vocabulary
     if vocabulary.size != other_vocabulary.size:
         return f"{other_vocabulary.size:,} tokens, not {vocabulary.size:,}"
-    pairs = zip(vocabulary.pieces, other_vocabulary.pieces, strict=True)
-    for token, (piece, other_piece) in enumerate(pairs):
-        if piece != other_piece:
-            return f"token {token} is {other_piece!r}, not {piece!r}"
-    return ""
+    token = first_different_token(vocabulary.pieces, other_vocabulary.pieces)
+    if token is None:
+        return ""
+    return f"token {token} is {other_vocabulary.pieces[token]!r}, not {vocabulary.pieces[token]!r}"
 
 
 def with_system_message(messages: Sequence[dict[str, str]], text: str) -> list[dict[str, str]]:

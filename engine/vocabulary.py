@@ -308,6 +308,20 @@ class Continuation(NamedTuple):
     is_separate: bool
 
 
+def first_different_token(texts: Sequence[bytes], other_texts: Sequence[bytes], start: int = 0) -> int | None:
+    """Return the first token id whose texts differ; None if the ids that both vocabularies have agree.
+
+    Args:
+        texts: the texts of a vocabulary, by token id.
+        other_texts: those of another one.
+        start: the first id that is compared.
+    """
+    end = min(len(texts), len(other_texts))
+    if texts[start:end] == other_texts[start:end]:  # much faster than one by one
+        return None
+    return next(token for token in range(start, end) if texts[token] != other_texts[token])
+
+
 def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
     """Tokenize a prompt and a choice after it.
 

@@ -2,6 +2,7 @@
 
 import pytest
 from logitsmith.engine import ModelError
+from logitsmith.engine.vocabulary import first_different_token
 
 TEXTS = {
     "english": "Hello, world!",
@@ -62,3 +63,17 @@ def test_ids_outside_the_vocabulary(model, token):
     ):
         with pytest.raises(ModelError, match=r"not within 0\.\.49151"):
             use(token)
+
+
+@pytest.mark.parametrize(
+    ("texts", "other_texts", "start", "expected"),
+    [
+        ([b"a", b"b"], [b"a", b"b"], 0, None),
+        ([b"a", b"b"], [b"a", b"c"], 0, 1),
+        ([b"x", b"b"], [b"a", b"b"], 1, None),
+        ([b"a", b"b", b"c"], [b"a", b"b"], 0, None),
+    ],
+    ids=["equal", "different", "before the start", "another size"],
+)
+def test_the_first_different_token(texts, other_texts, start, expected):
+    assert first_different_token(texts, other_texts, start) == expected
