@@ -310,6 +310,14 @@ class BatchEngine:
             raise
         return rows_by_slot
 
+    def _slots_of(
+        self, model: Model, slots_by_path: dict[Path, SequenceSlots], deterministic: bool
+    ) -> SequenceSlots:
+        """Return as many slots of a model as the batch has, which are made when the first request needs them."""
+        if model.path not in slots_by_path:
+            slots_by_path[model.path] = model.make_slots(len(self._slots.slots), deterministic)
+        return slots_by_path[model.path]
+
     def _open_negative_slot(self, running: _SlotRequest) -> None:
         """Give a request under guidance a slot for its negative prompt, with the number of its own slot.
 
@@ -319,9 +327,7 @@ class BatchEngine:
         if guidance is None or running.negative_ids is None:
             return
         model = guidance_model(self._model, guidance)
-        if model.path not in self._negative_slots:
-            self._negative_slots[model.path] = model.make_slots(len(self._slots.slots), self._is_deterministic)
-        slots = self._negative_slots[model.path]
+        slots = self._slots_of(model, self._negative_slots, self._is_deterministic)
         running.negative = _NegativeSlot(slots, slots.slots[running.slot.number], guidance.scale)
 
     def _open_draft_slot(self, running: _SlotRequest) -> None:
@@ -329,9 +335,7 @@ class BatchEngine:
         model = running.draft_model
         if model is None:
             return
-        if model.path not in self._draft_slots:
-            self._draft_slots[model.path] = model.make_slots(len(self._slots.slots), deterministic=True)
-        slots = self._draft_slots[model.path]
+        slots = self._slots_of(model, self._draft_slots, True)
         running.draft_with(partial(slots.follow, slots.slots[running.slot.number]))
 
     def _check_open(self) -> None:
