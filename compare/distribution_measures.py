@@ -252,15 +252,11 @@ def check_vocabularies(arms: Sequence[MeasuredArm]) -> None:
     """Raise ``UsageError`` if the models of two arms do not have the same tokens."""
     first = arms[0]
     for arm in arms[1:]:
-        if arm.model is not first.model and _pieces(arm.model.vocabulary) != _pieces(first.model.vocabulary):
+        if arm.model is not first.model and arm.model.vocabulary.pieces != first.model.vocabulary.pieces:
             raise UsageError(
                 f"the models of {first.name} and {arm.name} have different tokens, so that their distributions "
                 "cannot be compared; --along none compares only texts"
             )
-
-
-def _pieces(vocabulary: Vocabulary) -> list[bytes]:
-    return [vocabulary.piece(token) for token in range(vocabulary.size)]
 
 
 class _PathToken(NamedTuple):
