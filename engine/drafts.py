@@ -117,9 +117,8 @@ class PromptLookup:
         for match_length in range(min(_MAX_MATCH_TOKENS, len(self._text_tokens)), self._min_match_tokens - 1, -1):
             continuation_start = self._continuations.get(tuple(self._text_tokens[-match_length:]))
             if continuation_start is not None:
-                period = (
-                    len(self._text_tokens) - continuation_start
-                )  # a continuation that reaches the end of the text is repeated
+                # A continuation that reaches the end of the text is repeated.
+                period = len(self._text_tokens) - continuation_start
                 return [
                     self._text_tokens[continuation_start + step % period]
                     for step in range(min(max_count, self._max_draft_tokens))

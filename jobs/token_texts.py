@@ -246,10 +246,10 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
         message = error.get("message") if isinstance(error, dict) else error
         yield TokenText(name, problem=f"the request has no answer ({short_repr(message)})")
         return
-    choices = body.get("choices")
+    choices = body.get("choices", body.get("results"))  # KoboldAI's API answers with results
     if isinstance(choices, list):
         answers = [choice if isinstance(choice, dict) else {} for choice in choices]
-    elif result.keys() & {"tokens", "text", "message"}:
+    elif result.keys() & {"tokens", "text", "message", "content"}:
         answers = [result]
     elif "response" in result:
         answers = []
@@ -263,7 +263,7 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
 
 
 def _read_answer(answer: dict[str, Any], tokenize: Tokenize, name: str) -> TokenText:
-    """Read one answer, with its tokens or its text, in gen's or OpenAI's format."""
+    """Read one answer, with its tokens or its text, in the format of gen, OpenAI, llama-server or KoboldAI."""
     tokens = answer.get("tokens")
     if isinstance(tokens, list) and tokens:
         events = [token for token in tokens if not isinstance(token, dict) or token.get("event") != "prompt"]
@@ -274,7 +274,7 @@ def _read_answer(answer: dict[str, Any], tokenize: Tokenize, name: str) -> Token
         run.text.name = name
         return run.text
     message = answer.get("message")
-    text = message.get("content") if isinstance(message, dict) else answer.get("text")
+    text = message.get("content") if isinstance(message, dict) else answer.get("text", answer.get("content"))
     if not isinstance(text, str):
         return TokenText(name, problem="the answer has no text")
     return TokenText(name, tokenize(text))

@@ -135,7 +135,9 @@ def _read_bans(builder: ImportedChainBuilder) -> None:
     builder.put_step("ban", "ban", {"tokens": tokens} if tokens else {}, ["banned_tokens"])
     builder.read_strings("banned_strings", "bans")
     if _read_token_ids(table, "allowed_tokens"):
-        builder.report_unsupported("allowed_tokens", "all other tokens would have been banned")
+        builder.report_unsupported(
+            "allowed_tokens", "exllamav3 ignores it; the former exllamav2 back end banned all other tokens"
+        )
 
 
 def _read_token_ids(table: ForeignTable, key: str) -> list[int]:

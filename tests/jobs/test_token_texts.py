@@ -77,6 +77,21 @@ TEXTS = {
         "jsonl",
         [("q", [97, 98], [])],
     ),
+    "llama-server's completion": (
+        jsonl({"index": 0, "content": "ab", "tokens": [], "stop": True, "stop_type": "eos"}),
+        "jsonl",
+        [("line 1", [97, 98], [])],
+    ),
+    "llama-server's completion with its tokens": (
+        jsonl({"content": "ab", "tokens": [5, 6], "stop": True, "stop_type": "limit"}),
+        "jsonl",
+        [("line 1", [5, 6], [])],
+    ),
+    "KoboldAI's results": (
+        jsonl({"results": [{"text": "ab", "finish_reason": "length"}]}),
+        "jsonl",
+        [("line 1", [97, 98], [])],
+    ),
     "several choices": (
         jsonl({"id": "x", "choices": [{"text": "ab"}, {"message": {"content": "c"}}]}),
         "jsonl",
@@ -141,6 +156,7 @@ PROBLEMS = {
     ),
     "a null text": (jsonl({"id": "a", "text": None}), "the answer has no text"),
     "no choices": (jsonl({"id": "a", "choices": []}), "the request has no answer"),
+    "no results": (jsonl({"results": []}), "the request has no answer"),
     "no response": (jsonl({"custom_id": "a", "response": None}), "the request has no answer"),
     "an error of the API": (
         jsonl({"custom_id": "a", "response": {"body": {"error": {"message": "too long"}}}}),
