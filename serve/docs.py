@@ -133,7 +133,8 @@ def _allow_nulls(schema: Json) -> None:
         schema["additionalProperties"] = {"type": "null"}
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
-        if name not in required and field.get("type") not in (None, "null"):
+        is_limited = bool(field.keys() & {"type", "anyOf", "$ref"})
+        if name not in required and is_limited and {"type": "null"} not in field.get("anyOf", ()):
             description = {"description": field.pop("description")} if "description" in field else {}
             schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **description}
 

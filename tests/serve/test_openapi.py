@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
 from logitsmith.jobs.resolve import BatchDefaults
 from logitsmith.serve import app
 from logitsmith.serve.app import ROUTES
@@ -89,6 +90,20 @@ def operations(needs_key):
     """Return the paths of the page, each with one of its operations."""
     paths = openapi(ROUTES, (), needs_key=needs_key)["paths"]
     return [(path, operation) for path, by_method in paths.items() for operation in by_method.values()]
+
+
+def test_a_null_is_an_absent_field():
+    components = openapi(ROUTES, ())["components"]
+    bodies = {name: schema for name, schema in components["schemas"].items() if name != "Error"}
+    optional_fields = [
+        (name, field, schema)
+        for name, body in bodies.items()
+        for field, schema in body["properties"].items()
+        if field not in body.get("required", ())
+    ]
+    assert {("ChatMessage", "content"), ("ChatMessage", "name")} <= {field[:2] for field in optional_fields}
+    for name, field, schema in optional_fields:
+        assert Draft202012Validator({"components": components, **schema}).is_valid(None), (name, field)
 
 
 def test_bodies_are_open_where_other_fields_are_of_no_interest():
