@@ -27,8 +27,10 @@ VOCABULARY_SIZE = 12
 class TinyVocabulary:
     size, eog, end, bos, newline, adds_bos = VOCABULARY_SIZE, frozenset({0}), 0, 1, 2, False
 
+    pieces = tuple(f" t{token}".encode() for token in range(VOCABULARY_SIZE))
+
     def piece(self, token):
-        return f" t{token}".encode()
+        return self.pieces[token]
 
 
 class TinyModel:
@@ -155,7 +157,7 @@ def test_the_worst_places_are_those_with_the_largest_distance():
 
 def test_models_with_other_tokens_are_rejected():
     other = TinyModel(1)
-    other.vocabulary = SimpleNamespace(size=VOCABULARY_SIZE, piece=lambda token: b"x", eog=frozenset({0}))
+    other.vocabulary = SimpleNamespace(size=VOCABULARY_SIZE, pieces=(b"x",) * VOCABULARY_SIZE, eog=frozenset({0}))
     with pytest.raises(UsageError, match="different tokens"):
         measure_paths([arm("a", "dist", TinyModel()), arm("b", "dist", other)], [PATH])
 
