@@ -82,6 +82,7 @@ class PromptMaker:
         Raises ``ContextFullError``.
         """
         context_length = self._model.context.length
+        self._check_negative(messages, beginning)
         if self._on_full == "drop":
             reserved_tokens = reserved_answer_tokens(context_length, max_tokens)
             return fit_messages(
@@ -114,6 +115,19 @@ class PromptMaker:
             system_count = 1 if messages and messages[0].role == "system" else 0
             kept = [*messages[:system_count], *messages[system_count + dropped_count :]]
         return ContextUsage(self._count_tokens(kept) if kept else 0, self._model.context.length)
+
+    def _check_negative(self, messages: Sequence[StoredMessage], beginning: str) -> None:
+        """Raise ``ContextFullError`` if the last message does not fit after the negative prompt of guidance."""
+        if self.negative_system is None:
+            return
+        last_start = max((index for index, each in enumerate(messages) if each.role == "user"), default=0)
+        token_ids = self.prompt_ids(messages[last_start:], beginning, system=self.negative_system)
+        if len(token_ids) >= self._model.context.length:
+            raise ContextFullError(
+                "the negative prompt of guidance and the last message do not fit: they have "
+                f"{count_noun(len(token_ids), 'token')}, and the context holds {self._model.context.length:,}; "
+                "shorten one of them, or give a larger -c"
+            )
 
     def _count_tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> int:
         """Return the number of tokens of a prompt; under guidance, of the longer one of both prompts."""

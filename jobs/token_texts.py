@@ -246,15 +246,19 @@ def _read_result(result: dict[str, Any], tokenize: Tokenize, place: str) -> Iter
         message = error.get("message") if isinstance(error, dict) else error
         yield TokenText(name, problem=f"the request has no answer ({short_repr(message)})")
         return
-    choices = body.get("choices", body.get("results"))  # KoboldAI's API answers with results
+    choices = body.get("choices")
+    if choices is None:
+        choices = body.get("results")  # KoboldAI's API
     if isinstance(choices, list):
         answers = [choice if isinstance(choice, dict) else {} for choice in choices]
-    elif result.keys() & {"tokens", "text", "message", "content"}:
-        answers = [result]
+    elif body.keys() & {"tokens", "text", "message"} or ("content" in body and "role" not in body):
+        answers = [body]
     elif "response" in result:
         answers = []
     else:
-        raise InvalidLineError('it is not an event of gen --format jsonl, and has neither "tokens" nor "text"')
+        raise InvalidLineError(
+            'it is not an event of gen --format jsonl, and has no "tokens", "text", "content" or "choices"'
+        )
     if not answers:
         yield TokenText(name, problem="the request has no answer")
     for number, answer in enumerate(answers, 1):

@@ -539,10 +539,12 @@ def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         advice = "-c makes it larger"
-        if not setup.options.context.context_shift:
+        is_guided = (setup.settings.guidance.value or {}).get("scale", 1) != 1
+        can_shift = not is_guided and setup.options.beam_search.beams is None
+        if can_shift and not setup.options.context.context_shift:
             advice += ", --context-shift discards older tokens"
-        length = f"{model.context.length:,} tokens"
-        return f"the text ends here because the context is full: it holds {length}; {advice}"
+        full = "the context of the text or of the negative prompt is full" if is_guided else "the context is full"
+        return f"the text ends here because {full}: it holds {model.context.length:,} tokens; {advice}"
     if done.finish_reason == "stop" and done.stop is None and not done.text:
         return "the model ended without writing any text; --ignore-eos makes it continue"
     return None

@@ -61,7 +61,8 @@ class GuidanceOptions(Options):
         negative_prompt, flag_name = self.cfg_negative_prompt, "--cfg-negative-prompt"
         if self.cfg_negative_prompt_file is not None:
             flag_name = "--cfg-negative-prompt-file"
-            negative_prompt = _read_file(self.cfg_negative_prompt_file, flag_name, _MAX_PROMPT_BYTES)
+            text = _read_file(self.cfg_negative_prompt_file, flag_name, _MAX_PROMPT_BYTES)
+            negative_prompt = text.removesuffix("\n")  # as in a file of the prompt
         values = {
             "--cfg-scale": ("scale", self.cfg_scale),
             flag_name: ("negative_prompt", negative_prompt),

@@ -36,12 +36,24 @@ def expected(gen):
 )
 def test_every_way_to_set_guidance(gen, home, expected, flags):
     work = home / "work"
-    (work / "negative.txt").write_text("A desert of dust and")
+    (work / "negative.txt").write_text("A desert of dust and\n")
     (work / "guided.yaml").write_text("guidance: {scale: 9, negative_prompt: A desert of dust and}\n")
     (work / "other.yaml").write_text("guidance: {scale: 9, negative_prompt: no}\n")
     result = gen(*RUN, *flags)
     assert ids(result) == expected
     assert result.lines[0]["guidance"] == {"scale": 1.8, "negative_prompt": "A desert of dust and"}
+
+
+def test_a_full_context_is_told_without_a_flag_that_guidance_refuses(gen):
+    result = gen("hi", "-c", "64", "-n", "100", "--ignore-eos", "--cfg-scale", "1.5", "--temp", "0")
+    assert result.err.endswith("the negative prompt is full: it holds 64 tokens; -c makes it larger\n")
+
+
+def test_a_chat_tells_that_the_negative_prompt_is_too_long(gen):
+    flags = ["-c", "128", "--cfg-scale", "2", "--cfg-negative-prompt", "word " * 180]
+    result = gen("chat", *flags, "-n", "3", stdin="Hello\n", code=1)
+    assert "the negative prompt of guidance and the last message do not fit: they have" in result.err
+    assert result.out == ""
 
 
 def test_the_scale_1_is_off(gen):
