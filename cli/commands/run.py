@@ -329,7 +329,7 @@ def _generate_text(
         )
         command = replay_command(request.seed if settings.seed.value is None else None, typed_prompt.piped)
         done = _render(erase_bar_before_done(events, progress), options.output, prompt, command)
-    _report_end(done, setup, prompt.shown, request.seed, model, interrupt)
+    _report_end(done, setup, prompt.shown, request, model, interrupt)
     if options.verify_draft:
         _verify_drafts(model, request, token_ids, interrupt)
 
@@ -397,7 +397,7 @@ def _generate_samples(
             if bar is not None:
                 bar.erase()  # before the text moves the cursor
             done = writer.write(events)
-            end_note = _note_on_end(done, setup, model)
+            end_note = _note_on_end(done, setup, request, model)
             if end_note is not None:
                 print_note(f"text {writer.count} of {len(requests)}: {end_note}")
     is_without_answer = counts_votes and not writer.write_vote(extract)
@@ -444,7 +444,7 @@ def _search_beams(
             bar.erase()
     with BeamWriter(output, prompt, replay_command(None, piped), [request] * len(texts)) as writer:
         for events in texts:
-            end_note = _note_on_end(writer.write(events), setup, model)
+            end_note = _note_on_end(writer.write(events), setup, request, model)
             if end_note is not None:
                 print_note(f"text {writer.count} of {len(texts)}: {end_note}" if len(texts) > 1 else end_note)
     if output.stats:
@@ -503,19 +503,21 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
     )
 
 
-def _report_end(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
+def _report_end(
+    done: Done, setup: _Setup, prompt: str, request: GenerationRequest, model: Model, interrupt: Interrupt
+) -> None:
     """Print notes and statistics of the run, and end the command if the run was interrupted.
 
     Args:
         done: the last event of the run.
         setup: the options, the settings and the grammar.
         prompt: the prompt as ``--echo`` shows it.
-        seed: the seed of the chain.
+        request: the request of the run.
         model: the model.
         interrupt: whether a signal such as Ctrl-C has arrived.
     """
     output = setup.options.output
-    end_note = _note_on_end(done, setup, model)
+    end_note = _note_on_end(done, setup, request, model)
     if output.format is Format.text and (end_note is not None or output.stats or setup.options.verify_draft):
         end_open_line((prompt if output.echo else "") + done.text)
     if end_note is not None:
@@ -523,13 +525,13 @@ def _report_end(done: Done, setup: _Setup, prompt: str, seed: int, model: Model,
     if output.stats:
         from ..render.run import show_stats
 
-        show_stats(done, model.name, seed)
+        show_stats(done, model.name, request.seed)
     if done.finish_reason == "interrupted":
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)
 
 
-def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
+def _note_on_end(done: Done, setup: _Setup, request: GenerationRequest, model: Model) -> str | None:
     """Return a note about the end of the text; None if the text ended as requested."""
     if setup.grammar is not None and done.complete is False and done.finish_reason != "interrupted":
         return _note_on_incomplete_grammar(done, setup.options, setup.grammar)
@@ -539,11 +541,11 @@ def _note_on_end(done: Done, setup: _Setup, model: Model) -> str | None:
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         advice = "-c makes it larger"
-        is_guided = (setup.settings.guidance.value or {}).get("scale", 1) != 1
-        can_shift = not is_guided and setup.options.beam_search.beams is None
-        if can_shift and not setup.options.context.context_shift:
+        if request.keep_on_shift is None and request.beams is None and not request.is_guided:
             advice += ", --context-shift discards older tokens"
-        full = "the context of the text or of the negative prompt is full" if is_guided else "the context is full"
+        full = "the context is full"
+        if request.is_guided:
+            full = "the context of the text or of the negative prompt is full"
         return f"the text ends here because {full}: it holds {model.context.length:,} tokens; {advice}"
     if done.finish_reason == "stop" and done.stop is None and not done.text:
         return "the model ended without writing any text; --ignore-eos makes it continue"
