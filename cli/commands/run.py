@@ -541,7 +541,7 @@ def _note_on_end(done: Done, setup: _Setup, request: GenerationRequest, model: M
         return f"the text ends here because its last {done.loop_period:,} tokens repeat; see --loop-guard"
     if done.finish_reason == "context":
         advice = "-c makes it larger"
-        if request.keep_on_shift is None and request.beams is None and not request.is_guided:
+        if not (setup.options.context.context_shift or request.beams or request.is_guided):
             advice += ", --context-shift discards older tokens"
         full = "the context is full"
         if request.is_guided:
